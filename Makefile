@@ -1,0 +1,60 @@
+# The newcomer's commands. `make` alone lists them.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+GRID ?= demo
+export PATH := $(abspath $(BIN)):$(PATH)
+export PYTHONPATH := $(abspath src)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run resume ui test test-all check lock toy-masker clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## make the environment from the hashed lock
+
+# uv comes first, hash-checked by pip; it installs the rest, hash-checked too.
+$(READY): requirements.lock requirements-uv.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	touch $@
+
+demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
+	snakemake --cores all --config grid=demo --quiet rules
+	@python -m bgbias show --grid demo
+
+run: $(READY)  ## the grid that params.yaml names (or GRID=cub50)
+	snakemake --cores all --config grid=$(GRID)
+	@python -m bgbias show --grid $(GRID)
+
+resume: $(READY)  ## go on after anything was killed (GRID=demo)
+	@python -m bgbias resume --grid $(GRID)
+
+ui: $(READY)  ## compare runs in the MLflow UI
+	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
+
+test: $(READY)  ## the tests, without the shared photos
+	pytest -m "not shared"
+
+test-all: $(READY)  ## all tests, the shared photos' included (BGBIAS_SHARED_DATA or ../shared/data)
+	pytest
+
+check: $(READY)  ## formatting, lint, types, workflow lint
+	ruff format --check src tests
+	ruff check src tests
+	mypy
+	snakemake --lint
+
+toy-masker: $(READY)  ## train the small U2-Net-p that the demo uses
+	python -m bgbias toy-masker
+
+lock: $(READY)  ## resolve requirements again and rewrite the locks and the conda environment
+	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements.in -o requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-uv.in -o requirements-uv.lock
+	python workflow/envs/from_lock.py
+
+clean:  ## delete what runs made (data/raw stays)
+	rm -rf data/work data/runs data/report mlflow.db mlartifacts .snakemake

@@ -1,0 +1,45 @@
+"""Reading zip and tar archives member by member, without unpacking them to the disk."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from bgbias.errors import UserError
+
+
+def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """(name, bytes) of the files whose name is ``wanted``, in the archive's order.
+
+    A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
+    was not made by an honest tool. A file that is neither zip nor tar is an error too.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    _check(info.filename, path)
+                    if not info.is_dir() and wanted(info.filename):
+                        yield info.filename, archive.read(info)
+        elif tarfile.is_tarfile(path):
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    _check(member.name, path)
+                    if member.isfile() and wanted(member.name):
+                        file = archive.extractfile(member)
+                        assert file is not None  # isfile() members have content
+                        yield member.name, file.read()
+        else:
+            raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UserError(f"The archive {path} is damaged ({error}); delete it and fetch it again.") from error
+
+
+def _check(name: str, path: Path) -> None:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts:
+        raise UserError(f"The archive {path} has a member '{name}' that leads out of it; it is not used.")

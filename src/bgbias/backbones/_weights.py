@@ -1,0 +1,55 @@
+"""Published weights: from a file to a trunk. Nothing here downloads."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from bgbias.errors import UserError
+from bgbias.paths import source
+
+
+def load(trunk: nn.Module, file: str, backbone: str, how_to_get: str, prefix: str = "", head: str = "") -> None:
+    """Fill the trunk from a state dict (.safetensors, or .pth read without executing anything in it).
+
+    Keys lose their ``prefix``; those under ``head`` (the ImageNet classifier) are left out; all others must match one to one.
+    A missing, damaged or foreign file is an error that says how to get the right one.
+    """
+    key = f"params.yaml: backbones.{backbone}.weights"
+    path = source(file)
+    if not path.is_file():
+        raise UserError(
+            f"The weights file {file} is missing ({key}). Get it with: {how_to_get.format(file=file)}"
+            f"\nor set {key.removeprefix('params.yaml: ')} to null to start from random weights."
+        )
+    state = {k.removeprefix(prefix): v for k, v in _read(path, key).items() if not (head and k.startswith(head))}
+    wanted = trunk.state_dict()
+    # Counters of batches seen: not weights, and older files lack them.
+    for name in wanted.keys() - state.keys():
+        if name.endswith("num_batches_tracked"):
+            state[name] = wanted[name]
+    wrong = sorted(wanted.keys() ^ state.keys())
+    wrong += sorted(k for k in wanted.keys() & state.keys() if wanted[k].shape != state[k].shape)
+    if wrong:
+        raise UserError(
+            f"{file} does not hold weights of {backbone} ({key}): {len(wrong)} tensors missing, unknown or of another shape,"
+            f" such as '{wrong[0]}'. Get the right file with: {how_to_get.format(file=file)}"
+        )
+    trunk.load_state_dict(state, strict=True)
+
+
+def _read(path: Path, key: str) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+        raise UserError(f"{path} cannot be read as a state dict ({key}): {error}") from error
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise UserError(f"{path} holds something else than a state dict ({key}); name a file of tensors by name.")
+    return state

@@ -1,0 +1,34 @@
+"""MobileNetV2 1.0 (Sandler et al., CVPR 2018) as torchvision builds, trains and normalises it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import nn
+
+from bgbias.backbones import _weights
+from bgbias.images import Preprocess
+from bgbias.strict import Strict
+
+INPUT_SIZE = 224
+RESIZE = 256
+PREPROCESS = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "rgb")
+CHANNELS = 1280
+
+
+class Params(Strict):
+    """Where the ImageNet weights are."""
+
+    weights: str | None = Field(description="torchvision's state dict, .pth or .safetensors; null: random weights")
+
+
+def build(params: Params) -> nn.Module:
+    """The trunk: float [B, 3, H, W] to [B, 1280, H/32, W/32]; a missing weights file is an error that says how to get it."""
+    from torchvision.models import mobilenet_v2
+
+    trunk = mobilenet_v2().features
+    if params.weights is not None:
+        url = "https://download.pytorch.org/models/mobilenet_v2-b0353104.pth"
+        _weights.load(
+            trunk, params.weights, "mobilenet_v2", f"curl -fL -o {{file}} {url}", prefix="features.", head="classifier."
+        )
+    return trunk

@@ -1,0 +1,149 @@
+"""Training batches: which photos come together, and the crops, masks and backgrounds they come with.
+
+Every draw is keyed by (dataset, seed, epoch, step), not by the method: two methods with the same seed see the same photos in
+the same crops, and a run that was interrupted goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bgbias import images, seeds
+from bgbias.errors import UserError
+from bgbias.image_table import ImageTable
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Photos as a method gets them, on the model's device.
+
+    images: float32 [B, 3, S, S], RGB grey levels 0..255; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1
+    and backgrounds: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    masks: Tensor | None = None
+    backgrounds: Tensor | None = None
+
+    def to(self, device: str) -> Batch:
+        """The same batch on another device."""
+
+        def moved(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t.to(device, non_blocking=True)
+
+        return Batch(
+            self.images.to(device), self.labels.to(device), self.index.to(device), moved(self.masks), moved(self.backgrounds)
+        )
+
+
+def sample(labels: np.ndarray, batch_size: int, images_per_class: int, steps: int, generator: np.random.Generator) -> np.ndarray:
+    """Rows of the photos of each batch, int64 [steps, batch_size]: distinct classes, ``images_per_class`` photos of each.
+
+    Within a class photos are drawn without replacement where it has enough, with replacement otherwise. Too few classes for a
+    batch are an error.
+    """
+    classes, codes = np.unique(labels, return_inverse=True)
+    wanted = batch_size // images_per_class
+    if len(classes) < wanted:
+        raise UserError(
+            f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes; training has {len(classes)}."
+            f" Set train.batch_size to at most {len(classes) * images_per_class} in params.yaml."
+        )
+    members = [np.flatnonzero(codes == c) for c in range(len(classes))]
+    rows = np.empty((steps, wanted, images_per_class), np.int64)
+    for step in range(steps):
+        for place, c in enumerate(generator.choice(len(classes), wanted, replace=False)):
+            own = members[c]
+            rows[step, place] = generator.choice(own, images_per_class, replace=len(own) < images_per_class)
+    return rows.reshape(steps, -1)
+
+
+class TrainingPhotos:
+    """The training split's photos, with masks and background pool where the method needs them, ready to be cropped."""
+
+    def __init__(
+        self,
+        table: ImageTable,
+        photos: images.Gallery,
+        size: int,
+        masks: images.Gallery | None = None,
+        usable: frozenset[str] = frozenset(),
+        pool: list[np.ndarray] | None = None,
+    ) -> None:
+        """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
+        ``pool``: decoded backgrounds, uint8 [H, W, 3] each."""
+        self.table, self._photos, self._size = table, photos, size
+        self._masks, self._usable, self._pool = masks, usable, pool
+        self._ids = table.ids
+        self.labels = np.unique(table.labels, return_inverse=True)[1]
+
+    def batch(
+        self,
+        rows: np.ndarray,
+        generator: np.random.Generator,
+        background_generator: np.random.Generator,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Batch:
+        """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
+        shape = (len(rows), self._size, self._size)
+        photos = np.empty((*shape, 3), np.uint8)
+        masks = np.full(shape, 255, np.uint8) if self._masks else None
+        behind = np.empty((*shape, 3), np.uint8) if self._pool else None
+        for place, row in enumerate(rows):
+            name = self._ids[row]
+            photo = self._photos.get(name)
+            box, flip = images.random_box(generator, *photo.shape[:2], scale, ratio)
+            photos[place] = images.crop(photo, box, self._size, flip)
+            if masks is not None and self._masks is not None and name in self._usable:
+                mask = self._masks.get(name)
+                if mask.shape != photo.shape[:2]:
+                    raise UserError(f"The mask of '{name}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks.")
+                masks[place] = images.crop(mask, box, self._size, flip)
+            if behind is not None and self._pool is not None:
+                background = self._pool[int(background_generator.integers(len(self._pool)))]
+                cut, mirrored = images.random_box(background_generator, *background.shape[:2], scale, ratio)
+                behind[place] = images.crop(background, cut, self._size, mirrored)
+        return Batch(
+            images=_channels_first(photos),
+            labels=torch.from_numpy(self.labels[rows]),
+            index=torch.from_numpy(rows),
+            masks=None if masks is None else torch.from_numpy(masks).unsqueeze(1).float() / 255,
+            backgrounds=None if behind is None else _channels_first(behind),
+        )
+
+    def epoch(
+        self,
+        key: tuple[object, ...],
+        batch_size: int,
+        images_per_class: int,
+        steps: int,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
+        """The batches of one epoch, the next one prepared while the last one trains. ``key``: (dataset, seed, epoch)."""
+        rows = sample(self.labels, batch_size, images_per_class, steps, seeds.generator("sampler", *key, images_per_class))
+
+        def prepare(step: int) -> Batch:
+            crops, backgrounds = seeds.generator("crop", *key, step), seeds.generator("background", *key, step)
+            return self.batch(rows[step], crops, backgrounds, scale, ratio)
+
+        with ThreadPoolExecutor(1) as ahead:
+            upcoming = ahead.submit(prepare, 0)
+            for step in range(steps):
+                ready = upcoming.result()
+                if step + 1 < steps:
+                    upcoming = ahead.submit(prepare, step + 1)
+                yield ready
+
+
+def _channels_first(pictures: np.ndarray) -> Tensor:
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float()

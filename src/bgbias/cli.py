@@ -1,0 +1,268 @@
+"""The command line: turns typed functions of ``nodes`` into subcommands; nothing is computed here.
+
+Heavy imports stay inside the commands, so that ``--help`` and the light nodes start at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bgbias import plan, records
+from bgbias.errors import UserError
+from bgbias.params import Study, load
+from bgbias.progress import say
+
+app = typer.Typer(
+    help="Does a retrieval model look at the object, or at what stands behind it?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Grid = Annotated[str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.", show_default=False)]
+Params = Annotated[Path, typer.Option(help="The study's file.")]
+Expect = Annotated[
+    str | None, typer.Option(help="Digest that the plan had; an edited params.yaml is noticed.", show_default=False)
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")]
+Dataset = Annotated[str, typer.Argument(help="Name under `datasets` in params.yaml.")]
+Backbone = Annotated[str, typer.Argument(help="Name under `backbones` in params.yaml.")]
+Loss = Annotated[str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")]
+Method = Annotated[str, typer.Argument(help="plain, bgaugment, ... or `pretrained`.")]
+Seed = Annotated[int, typer.Option(help="Seed of initialisation, batches and crops.")]
+DEFAULT = Path("params.yaml")
+
+
+@app.command()
+def fetch(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Bring a dataset's archive to data/raw and verify its checksum."""
+    from bgbias.nodes import data
+
+    data.fetch(_study(params, grid, "fetch", expect, dataset=dataset), dataset)
+
+
+@app.command()
+def index(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Make a dataset's table of images and its photo store."""
+    from bgbias.nodes import data
+
+    data.index(_study(params, grid, "index", expect, dataset=dataset), dataset)
+
+
+@app.command()
+def masks(
+    dataset: Dataset,
+    masker: Annotated[str | None, typer.Argument(help="Name under `maskers`; the dataset's own if not given.")] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Make the masks of a dataset and a table of their quality."""
+    from bgbias.nodes import data
+
+    study = load(params, grid)
+    name = masker or study.datasets[_known(study, dataset)].masker
+    data.masks(_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device)
+
+
+@app.command()
+def backgrounds(
+    pool: Annotated[str, typer.Argument(help="Name under `backgrounds` in params.yaml.")],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Make three disjoint pools of background photos."""
+    from bgbias.nodes import data
+
+    data.backgrounds(_study(params, grid, "backgrounds", expect, pool=pool), pool)
+
+
+@app.command()
+def train(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Train one model; goes on where an interrupted run stopped."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.train(_study(params, grid, "train", expect, cell=cell), cell, device)
+
+
+@app.command()
+def embed(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Embed a model's test photos, clean and before other backgrounds."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.embed(_study(params, grid, "embed", expect, cell=cell), cell, device)
+
+
+@app.command()
+def score(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value a query."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.score(_study(params, grid, "score", expect, cell=cell), cell)
+
+
+@app.command()
+def attribute(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Score how much of a model's attribution lies on the object."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.attribute(_study(params, grid, "attribute", expect, cell=cell), cell, device)
+
+
+@app.command()
+def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Bring the scores of all models of a grid together."""
+    from bgbias.nodes import report
+
+    report.collect(_study(params, grid, "collect", expect))
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(help="table1 (retrieval) or table2 (attribution score).")],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Write a table of the paper as CSV, Markdown and LaTeX."""
+    from bgbias.nodes import report
+
+    report.table(_study(params, grid, "table", expect, name=name), name)
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration or photos.")],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Draw a figure as PDF and PNG."""
+    from bgbias.nodes import report
+
+    report.figure(_study(params, grid, "figure", expect, name=name), name)
+
+
+@app.command()
+def show(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Print a grid's tables, and say where its figures are."""
+    from bgbias.nodes import report
+
+    report.show(load(params, grid))
+
+
+@app.command()
+def track(
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)] = None,
+    uri: Annotated[str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")] = None,
+) -> None:
+    """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
+    from bgbias.nodes import report
+
+    report.track(load(params, grid), uri, follow)
+
+
+@app.command()
+def resume(
+    snakemake: Annotated[list[str] | None, typer.Argument(help="Further arguments of Snakemake, after --.")] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+) -> None:
+    """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
+    from bgbias import resuming
+
+    raise typer.Exit(resuming.resume(load(params, grid), grid, snakemake or []))
+
+
+def main() -> None:
+    """Run a command; what the user can put right is told in plain words, without a traceback."""
+    # A terminated node must release its lock and mark its record, as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if not sys.stderr.isatty():
+        say(f"$ {records.command()}")
+    try:
+        app(standalone_mode=True)
+    except UserError as error:
+        say(f"\nbgbias: {error}")
+        sys.exit(2)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        say(f"\nbgbias: the disk is full ({error.filename or os.getcwd()}). Free some space and run the same command again;")
+        say("nothing that was finished is lost.")
+        sys.exit(2)
+
+
+def _study(params: Path, grid: str | None, node: str, expect: str | None, **subject: object) -> Study:
+    """The study, checked to know what the command names, and to be the one that was planned."""
+    study = load(params, grid)
+    for value in subject.values():
+        if isinstance(value, plan.Cell):
+            _known(study, value.dataset)
+            plan.check_cell(study, value)
+    if subject.get("dataset"):
+        _known(study, str(subject["dataset"]))
+    if expect is not None:
+        found = plan.digest(study, node, **subject)
+        if found != expect:
+            raise UserError(f"{params} was edited since this was planned ({expect}, now {found}); run snakemake again.")
+    return study
+
+
+def _known(study: Study, dataset: str) -> str:
+    plan.dataset_sources(study, dataset)
+    return dataset

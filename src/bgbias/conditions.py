@@ -1,0 +1,53 @@
+"""What evaluation shows a model: the photo as it is, and its object before other backgrounds.
+
+The corrupted picture of (dataset, split, draw, image) is a pure function of those names: the same for every model, batch
+size, worker count and input size, so that models are compared on the same pictures (METHODS section 2, golden G2c).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bgbias import images, seeds
+from bgbias.composite import blend_pixels
+
+CLEAN = "clean"
+RANDOM_BACKGROUND = "random_background"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which background, which part of it, mirrored or not."""
+
+    index: int
+    box: images.Box
+    flip: bool
+
+
+def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]]) -> Draw:
+    """The background of image ``key_item`` in repeat ``repeat``.
+
+    ``sizes`` are (height, width) of the pool's photos in pool order (sorted names). With u the first 8 bytes of
+    sha256("<dataset>|<split>|bg|<repeat>|<item>"), the photo is u mod the pool's size and its crop is drawn from
+    ``numpy.random.default_rng(u)``.
+    """
+    u = seeds.number(seeds.key(key_set, "bg", repeat, key_item))
+    index = u % len(sizes)
+    box, flip = images.random_box(np.random.default_rng(u), *sizes[index])
+    return Draw(index, box, flip)
+
+
+class Corruption:
+    """Replaces backgrounds in evaluation views, photo by photo."""
+
+    def __init__(self, pool: list[np.ndarray]) -> None:
+        """``pool``: decoded backgrounds in pool order, uint8 [H, W, 3] each."""
+        self._pool = pool
+        self._sizes = [(p.shape[0], p.shape[1]) for p in pool]
+
+    def __call__(self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeat: int) -> np.ndarray:
+        """The view [S, S, 3] with the background of draw ``repeat`` behind its mask [S, S]: uint8 [S, S, 3]."""
+        d = draw(key[0], repeat, key[1], self._sizes)
+        return blend_pixels(view, mask, images.crop(self._pool[d.index], d.box, view.shape[0], d.flip))

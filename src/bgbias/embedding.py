@@ -1,0 +1,156 @@
+"""From photos to embeddings: every test photo is decoded once and seen clean and before several other backgrounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bgbias import images
+from bgbias.atomic import replacing
+from bgbias.conditions import Corruption
+from bgbias.errors import UserError
+from bgbias.image_table import ImageTable
+
+if TYPE_CHECKING:
+    from bgbias.model import EmbeddingModel
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """What retrieval needs of a model.
+
+    ids [N]; labels int64 [N]; usable bool [N]: the photo's mask is trusted, so its background was replaced in every draw;
+    clean float32 [N, D] and corrupted float32 [draws, N, D], all of unit length.
+    """
+
+    ids: list[str]
+    labels: np.ndarray
+    usable: np.ndarray
+    clean: np.ndarray
+    corrupted: np.ndarray
+
+    def write(self, path: Path) -> None:
+        """As npz, atomically."""
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                ids=np.array(self.ids),
+                labels=self.labels,
+                usable=self.usable,
+                clean=self.clean,
+                corrupted=self.corrupted,
+            )
+
+
+def read(path: Path) -> Embeddings:
+    """The embeddings that ``embed`` wrote."""
+    if not path.exists():
+        raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
+    with np.load(path, allow_pickle=False) as file:
+        return Embeddings(file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"])
+
+
+@dataclass(frozen=True)
+class EvaluationPhotos:
+    """A split as evaluation shows it to a model with this short side and crop."""
+
+    table: ImageTable
+    photos: images.Gallery
+    size: int
+    masks: images.Gallery | None = None
+    usable: frozenset[str] = frozenset()
+    corruption: Corruption | None = None
+
+    def clean(self, image_id: str) -> np.ndarray:
+        """The centre crop, uint8 [S, S, 3]."""
+        return images.centre_crop(self.photos.get(image_id), self.size)
+
+    def mask(self, image_id: str) -> np.ndarray:
+        """The mask's centre crop, uint8 [S, S]; a mask of another size than its photo's is an error."""
+        if self.masks is None:
+            raise ValueError("these photos were opened without masks")
+        mask, photo = self.masks.get(image_id), self.photos.get(image_id)
+        if mask.shape != photo.shape[:2]:
+            raise UserError(f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks.")
+        return images.centre_crop(mask, self.size)
+
+    def views(self, draws: range, clean: bool = True) -> Iterator[np.ndarray]:
+        """For each photo in turn: its clean view, if wanted, then one view a draw; uint8 [S, S, 3] each.
+
+        A photo without a trusted mask keeps its own background in every draw.
+        """
+        for image_id, key in zip(self.table.ids, self.table.keys, strict=True):
+            view = self.clean(image_id)
+            if clean:
+                yield view
+            replaceable = self.corruption is not None and image_id in self.usable
+            mask = self.mask(image_id) if replaceable and len(draws) else None
+            for repeat in draws:
+                if mask is None or self.corruption is None:
+                    yield view
+                else:
+                    yield self.corruption(view, mask, key, repeat)
+
+
+def embed_views(
+    model: EmbeddingModel,
+    views: Iterator[np.ndarray],
+    device: str = "cpu",
+    precision: str = "fp32",
+    batch_size: int = 64,
+    pooled: bool = False,
+) -> np.ndarray:
+    """Embeddings float32 [N, D] of N views; with ``pooled``, the backbone's mean features at unit length instead.
+
+    The next batch is decoded and composed while the last one goes through the network.
+    """
+    import torch
+
+    from bgbias.device import autocast
+
+    def next_batch() -> np.ndarray | None:
+        gathered = list(itertools.islice(views, batch_size))
+        return np.stack(gathered) if gathered else None
+
+    made: list[np.ndarray] = []
+    look = model.pooled if pooled else model
+    with ThreadPoolExecutor(1) as ahead, torch.inference_mode(), autocast(device, precision):
+        upcoming = ahead.submit(next_batch)
+        while (batch := upcoming.result()) is not None:
+            upcoming = ahead.submit(next_batch)
+            x = torch.from_numpy(batch).to(device).permute(0, 3, 1, 2).float()
+            seen = model.preprocess(x).contiguous(memory_format=torch.channels_last)
+            made.append(look(seen).float().cpu().numpy())
+    if not made:
+        raise UserError("There are no photos to embed; check the dataset's split in params.yaml.")
+    return np.concatenate(made)
+
+
+def embed(
+    model: EmbeddingModel,
+    photos: EvaluationPhotos,
+    draws: int,
+    device: str = "cpu",
+    precision: str = "fp32",
+    batch_size: int = 64,
+    pooled: bool = False,
+    views: Iterator[np.ndarray] | None = None,
+) -> Embeddings:
+    """Clean and ``draws`` corrupted embeddings of every photo of the split, in one pass over the photos."""
+    stream = photos.views(range(draws)) if views is None else views
+    flat = embed_views(model, stream, device, precision, batch_size, pooled)
+    shaped = flat.reshape(len(photos.table), 1 + draws, -1)
+    usable = np.array([i in photos.usable for i in photos.table.ids])
+    return Embeddings(
+        photos.table.ids,
+        photos.table.labels,
+        usable,
+        np.ascontiguousarray(shaped[:, 0]),
+        np.ascontiguousarray(shaped[:, 1:].transpose(1, 0, 2)),
+    )

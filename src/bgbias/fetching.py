@@ -1,0 +1,118 @@
+"""From a source to a verified local archive: a URL (resumed where it broke off), a local file, or a folder."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from pydantic import Field
+
+from bgbias import paths, progress
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.store import writing
+from bgbias.strict import Strict
+
+CHUNK = 2**20
+TIMEOUT_SECONDS = 60
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+
+
+class Source(Strict):
+    """One place an archive can come from, with the checksum it must have."""
+
+    place: str = Field(description="a URL, a file, a folder, or shared:<file>")
+    sha256: str | None = None
+    md5: str | None = None
+
+
+def fetch(sources: tuple[Source, ...], target: Path, name: str) -> Source:
+    """Put the first source that can be had at ``target``; the one that was used comes back.
+
+    A checksum that does not match is an error, never a fallback to an unverified file. If no source works, the error lists what
+    was tried and how to put the file there by hand.
+    """
+    tried = []
+    for source in sources:
+        try:
+            _take(source, target)
+            return source
+        except (OSError, urllib.error.URLError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise
+            tried.append(f"  {source.place}: {error}")
+    sums = next((f" (md5 {s.md5})" if s.md5 else f" (sha256 {s.sha256})" for s in sources if s.md5 or s.sha256), "")
+    raise UserError(
+        f"{name}: the archive could not be fetched.\n" + "\n".join(tried) + f"\nGet the file{sums} by other means and name it in"
+        f" params.yaml: datasets.{name}.options.source: /path/to/file; then run: python -m bgbias fetch {name}"
+    )
+
+
+def _take(source: Source, target: Path) -> None:
+    if "://" in source.place:
+        _download(source, target)
+        return
+    origin = paths.source(source.place)
+    if not origin.exists():
+        raise FileNotFoundError("no such file or folder")
+    if origin.is_dir():
+        _pack(origin, target)
+        return
+    _verify(origin, source)
+    with replacing(target) as temporary:
+        shutil.copyfile(origin, temporary)
+
+
+def _pack(folder: Path, target: Path) -> None:
+    """A folder's pictures as one archive, in sorted order."""
+    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
+    if not files:
+        raise UserError(f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.")
+    with writing(target) as store:
+        for file in files:
+            store.add(file.relative_to(folder).as_posix(), file.read_bytes())
+
+
+def _download(source: Source, target: Path) -> None:
+    partial = target.with_name(target.name + ".download")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    have = partial.stat().st_size if partial.exists() else 0
+    request = urllib.request.Request(source.place, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # "range not satisfiable": everything is here already
+            raise
+    else:
+        with response:
+            resumed = have > 0 and response.status == 206
+            total = int(response.headers.get("Content-Length") or 0)
+            blocks = iter(lambda: response.read(CHUNK), b"")
+            with partial.open("ab" if resumed else "wb") as file:
+                for block in progress.track(blocks, max(1, total // CHUNK), f"fetch {target.parent.name} (MB)"):
+                    file.write(block)
+    try:
+        _verify(partial, source)
+    except UserError:
+        partial.unlink()
+        raise
+    partial.replace(target)
+
+
+def _verify(path: Path, source: Source) -> None:
+    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
+        if wanted is None:
+            continue
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, algorithm).hexdigest()
+        if found != wanted:
+            raise UserError(
+                f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
+                " get it again, or correct the checksum in params.yaml if you trust the file."
+            )
+
+

@@ -1,0 +1,157 @@
+"""Pixels: decoding, the resize and the crops that photo and mask share, and what a backbone wants to see.
+
+Geometry follows the published transforms (METHODS section 1): short side 256, then a random resized crop with flip in
+training, a centre crop in evaluation. EXIF orientation is ignored, as the published masks ignore it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from bgbias.store import ImageStore
+
+BYTES_PER_MEMORY = 6 * 2**30  # decoded photos kept by one process; beyond that the oldest are decoded again
+Image.MAX_IMAGE_PIXELS = 300_000_000
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What a backbone was trained to see: ``(x * scale - mean) / std`` in its channel order, x in 0..255 RGB."""
+
+    scale: float
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    order: str = "rgb"
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W] (float)."""
+        if self.order == "bgr":
+            x = x.flip(1)
+        mean = x.new_tensor(self.mean).view(1, 3, 1, 1)
+        std = x.new_tensor(self.std).view(1, 3, 1, 1)
+        return (x * self.scale - mean) / std
+
+
+@dataclass(frozen=True)
+class Box:
+    """A crop in relative coordinates (0..1 of width and height), so that every input size sees the same part."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
+    """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert(mode))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def encode_png(array: np.ndarray) -> bytes:
+    """PNG bytes of uint8 [H, W, 3] or [H, W]."""
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def resize_short(array: np.ndarray, side: int) -> np.ndarray:
+    """Bilinear with antialiasing, short side ``side``, long side rounded down: the published ``Resize``."""
+    height, width = array.shape[:2]
+    if min(height, width) == side:
+        return array
+    if width <= height:
+        size = (side, int(side * height / width))
+    else:
+        size = (int(side * width / height), side)
+    return np.asarray(Image.fromarray(array).resize(size, Image.Resampling.BILINEAR))
+
+
+def centre_crop(array: np.ndarray, size: int) -> np.ndarray:
+    """The middle ``size`` x ``size`` pixels.
+
+    Where the margin is odd the crop lies half a pixel up and left of the centre; rounding half to even, as some libraries do,
+    would move it to the one side or the other with the picture's size.
+    """
+    height, width = array.shape[:2]
+    top, left = (height - size) // 2, (width - size) // 2
+    return array[top : top + size, left : left + size]
+
+
+def random_box(
+    generator: np.random.Generator,
+    height: int,
+    width: int,
+    scale: tuple[float, float] = (0.16, 1.0),
+    ratio: tuple[float, float] = (0.75, 4 / 3),
+) -> tuple[Box, bool]:
+    """A random resized crop and whether to flip it.
+
+    Drawn in the order area, log aspect ratio, then left and top once they fit (up to 10 tries), then the flip. The fallback is
+    the largest centred crop within the ratios, as in the published transform.
+    """
+    box = None
+    for _ in range(10):
+        area = height * width * generator.uniform(*scale)
+        aspect = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
+        if w <= width and h <= height:
+            left, top = generator.uniform(0, width - w), generator.uniform(0, height - h)
+            box = Box(left / width, top / height, w / width, h / height)
+            break
+    if box is None:
+        aspect = min(max(width / height, ratio[0]), ratio[1])
+        w, h = min(width, height * aspect), min(height, width / aspect)
+        box = Box((1 - w / width) / 2, (1 - h / height) / 2, w / width, h / height)
+    return box, bool(generator.random() < 0.5)
+
+
+def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
+    """The boxed part, bilinearly resized to ``size`` x ``size``, mirrored if asked."""
+    height, width = array.shape[:2]
+    corners = (
+        box.left * width,
+        box.top * height,
+        min((box.left + box.width) * width, width),
+        min((box.top + box.height) * height, height),
+    )
+    part = np.asarray(Image.fromarray(array).resize((size, size), Image.Resampling.BILINEAR, box=corners))
+    return part[:, ::-1] if flip else part
+
+
+class Gallery:
+    """Decoded pictures of a store at one short side, kept in memory up to a bound: each photo is decoded once."""
+
+    def __init__(self, store: ImageStore, side: int, mode: str = "RGB", memory: int = BYTES_PER_MEMORY) -> None:
+        self._store, self._side, self._mode, self._memory = store, side, mode, memory
+        self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._bytes = 0
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._store
+
+    def get(self, image_id: str) -> np.ndarray:
+        """The picture with short side ``side``: uint8 [H, W, 3] or [H, W]."""
+        kept = self._kept.get(image_id)
+        if kept is None:
+            kept = resize_short(self._store.array(image_id, self._mode), self._side)
+            self._kept[image_id] = kept
+            self._bytes += kept.nbytes
+            while self._bytes > self._memory:
+                self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return kept

@@ -1,0 +1,1 @@
+"""What training minimises: one file a loss, its settings and its distance. Only this folder imports pytorch-metric-learning."""

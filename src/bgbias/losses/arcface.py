@@ -1,0 +1,48 @@
+"""ArcFace: softmax over cosines to class weights, the own class's angle widened by a margin (Deng et al., CVPR 2019)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from bgbias.losses._full_precision import FullPrecision
+from bgbias.strict import Strict
+
+IMAGES_PER_CLASS = 1
+DISTANCE = "cosine"
+
+
+class Params(Strict):
+    """Margin, scale, and the learning rate of the class weights."""
+
+    margin: float = Field(ge=0, lt=180, description="degrees")
+    scale: float = Field(gt=0)
+    lr: float = Field(gt=0, description="learning rate of the class weights")
+
+
+def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Cross-entropy of scale * cosine, the own class's cosine replaced by cos(angle + margin).
+
+    Where angle + margin would pass 180 degrees, cos(angle) - margin * sin(margin) (margin in radians) goes on falling. Class
+    weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and normalised in use.
+    """
+    from pytorch_metric_learning.distances import CosineSimilarity
+    from pytorch_metric_learning.losses import ArcFaceLoss
+    from pytorch_metric_learning.reducers import MeanReducer
+
+    return FullPrecision(
+        ArcFaceLoss(
+            num_classes=n_classes,
+            embedding_size=dim,
+            margin=params.margin,
+            scale=params.scale,
+            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
+            weight_regularizer=None,
+            distance=CosineSimilarity(),
+            reducer=MeanReducer(),
+            embedding_regularizer=None,
+        )
+    )

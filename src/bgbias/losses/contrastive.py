@@ -1,0 +1,37 @@
+"""Contrastive loss: positives closer than one margin, negatives farther than another (Hadsell et al., CVPR 2006)."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from bgbias.losses._full_precision import FullPrecision
+from bgbias.strict import Strict
+
+IMAGES_PER_CLASS = 4
+DISTANCE = "l2"
+
+
+class Params(Strict):
+    """Margins on Euclidean distances of unit vectors, which lie in 0..2."""
+
+    pos_margin: float = Field(ge=-2, le=2, description="below 0, every positive pair always counts")
+    neg_margin: float = Field(ge=0, le=2)
+
+
+def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Mean of non-zero [d - pos_margin]+ over positive pairs plus mean of non-zero [neg_margin - d]+ over negative ones."""
+    from pytorch_metric_learning.distances import LpDistance
+    from pytorch_metric_learning.losses import ContrastiveLoss
+    from pytorch_metric_learning.reducers import AvgNonZeroReducer
+
+    return FullPrecision(
+        ContrastiveLoss(
+            pos_margin=params.pos_margin,
+            neg_margin=params.neg_margin,
+            distance=LpDistance(normalize_embeddings=True, p=2, power=1),
+            reducer=AvgNonZeroReducer(),
+            embedding_regularizer=None,
+        )
+    )

@@ -1,0 +1,1 @@
+"""From a photo to the mask of its object."""

@@ -1,0 +1,17 @@
+"""U²-Net (Qin et al. 2020), the net behind the paper's masks: best masks, needs the 176 MB of ``u2net.pth``."""
+
+from __future__ import annotations
+
+from bgbias import u2net
+from bgbias.saliency import SaliencyMasker, SaliencyParams, build_masker
+
+NEEDS_TRUTH = False
+
+
+class Params(SaliencyParams):
+    """``weights``: ``u2net.pth`` or the same names in a .safetensors file."""
+
+
+def build(params: Params, device: str) -> SaliencyMasker:
+    """The masker on ``device`` ("cpu", "cuda"); UserError where weights or device are missing."""
+    return build_masker("u2net", u2net.u2net, params, device)

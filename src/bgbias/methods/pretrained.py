@@ -1,0 +1,6 @@
+"""No training at all: the backbone's pooled features as they come, the zero line of every table."""
+
+from __future__ import annotations
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = False

@@ -1,0 +1,1 @@
+"""From the nearest neighbours of each query to one number a query."""

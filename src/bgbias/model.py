@@ -1,0 +1,180 @@
+"""The embedding model: trunk, global average pooling, one linear layer, unit length (METHODS section 1)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from bgbias import plugins, seeds
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.images import Preprocess
+from bgbias.strict import Strict
+
+
+class EmbeddingModel(nn.Module):
+    """From normalised photos to unit vectors; knows its backbone's facts and whether batch norm is frozen.
+
+    A frozen batch norm normalises with its stored statistics in training too; its gain and offset stay trainable.
+    """
+
+    def __init__(
+        self, backbone: str, params: Strict, trunk: nn.Module, embedder: nn.Linear, freeze_batch_norm: bool
+    ) -> None:
+        super().__init__()
+        facts = plugins.load("backbones", backbone)
+        self.backbone, self.params = backbone, params
+        self.preprocess: Preprocess = facts.PREPROCESS
+        self.input_size: int = facts.INPUT_SIZE
+        self.resize: int = facts.RESIZE
+        self.freeze_batch_norm = freeze_batch_norm
+        self.trunk, self.embedder = trunk, embedder
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding."""
+        return self.embedder.out_features
+
+    def features(self, x: Tensor) -> Tensor:
+        """The trunk's feature map [B, channels, h, w] of normalised photos [B, 3, H, W]."""
+        return self.trunk(x)
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """Mean features at unit length [B, channels], float32: what the backbone knows without an embedding layer."""
+        return F.normalize(self._mean(x), dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Embeddings [B, dim] of unit length, float32, of normalised photos [B, 3, H, W]."""
+        mean = self._mean(x)
+        # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
+        with torch.autocast(mean.device.type, enabled=False):
+            return F.normalize(self.embedder(mean), dim=1)
+
+    def train(self, mode: bool = True) -> EmbeddingModel:
+        """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""
+        super().train(mode)
+        if self.freeze_batch_norm:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+    def _mean(self, x: Tensor) -> Tensor:
+        return self.features(x).to(self.embedder.weight.dtype).mean(dim=(2, 3))
+
+
+def build_model(
+    backbone: str, params: Strict, dim: int, generator: torch.Generator, freeze_batch_norm: bool = True
+) -> EmbeddingModel:
+    """A fresh model: trunk from its weights file (or random), embedding layer random.
+
+    All that is random comes from ``generator`` (a CPU generator): the same one gives the same model, whatever ran before.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator))
+    trunk = _trunk(backbone, params, seed)
+    channels: int = plugins.load("backbones", backbone).CHANNELS
+    embedder = torch.nn.utils.skip_init(nn.Linear, channels, dim)
+    bound = channels**-0.5  # PyTorch's own rule for a linear layer
+    for tensor in (embedder.weight, embedder.bias):
+        nn.init.uniform_(tensor, -bound, bound, generator=generator)
+    return EmbeddingModel(backbone, params, trunk, embedder, freeze_batch_norm)
+
+
+def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = None) -> None:
+    """Write weights and, in the file's header, all that is needed to build the model again; ``metadata`` (JSON) goes along."""
+    header = {
+        "backbone": model.backbone,
+        "params": model.params.model_dump_json(),
+        "dim": str(model.dim),
+        "freeze_batch_norm": json.dumps(model.freeze_batch_norm),
+        "metadata": json.dumps(metadata or {}, sort_keys=True),
+    }
+    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(state, temporary, header)
+
+
+def load(path: Path, device: str = "cpu") -> EmbeddingModel:
+    """The saved model in evaluation mode; the backbone's own weights file is not needed.
+
+    A missing file, or one that holds something else, is an error that names it.
+    """
+    header = _header(path)
+    try:
+        facts = plugins.load("backbones", header["backbone"])
+        params = facts.Params.model_validate_json(header["params"])
+        dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
+        # The file's weights follow; what the trunk starts from does not matter.
+        trunk = _trunk(header["backbone"], params.model_copy(update={"weights": None}), seed=0)
+        embedder = torch.nn.utils.skip_init(nn.Linear, facts.CHANNELS, dim)
+        model = EmbeddingModel(header["backbone"], params, trunk, embedder, frozen)
+        model.load_state_dict(load_file(path), strict=True)
+    except (KeyError, ValidationError, RuntimeError) as error:
+        raise UserError(f"{path} does not fit this version of the program ({error}); delete it and run again.") from error
+    return model.to(device).eval()
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """What ``save`` was given to keep with the weights."""
+    return json.loads(_header(path).get("metadata", "{}"))
+
+
+def for_inference(model: EmbeddingModel) -> EmbeddingModel:
+    """A frozen copy that gives the same embeddings faster: batch norm folded into convolutions, channels last, no gradients.
+
+    A batch norm is folded into the convolution that stands before it among its siblings. Whether that is also the order of
+    computation is checked on a random picture: where the embedding moves by more than 1e-4 the copy keeps its batch norms.
+    """
+    plain = copy.deepcopy(model).eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    folded = copy.deepcopy(plain)
+    _fold_batch_norms(folded.trunk)
+    device = model.embedder.weight.device
+    picture = torch.rand(
+        1, 3, model.input_size, model.input_size, generator=seeds.torch_generator("fold check"), dtype=torch.float32
+    ).to(device, model.embedder.weight.dtype)
+    x = model.preprocess(255 * picture)
+    with torch.no_grad():
+        same = all(
+            torch.allclose(a, b, rtol=0, atol=1e-4)
+            for a, b in ((plain(x), folded(x)), (plain.pooled(x), folded.pooled(x)))
+        )
+    return folded if same else plain
+
+
+def _fold_batch_norms(module: nn.Module) -> None:
+    previous: tuple[str, nn.Module] | None = None
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm2d) and previous is not None and isinstance(previous[1], nn.Conv2d):
+            setattr(module, previous[0], fuse_conv_bn_eval(previous[1], child))
+            setattr(module, name, nn.Identity())
+        else:
+            _fold_batch_norms(child)
+        previous = (name, child)
+
+
+def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
+    """The backbone's trunk; torchvision initialises from the global generator, which is lent a seed and put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return plugins.load("backbones", backbone).build(params)
+
+
+def _header(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        raise UserError(f"The model {path} is missing; `snakemake --cores all` trains it.")
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again.") from error

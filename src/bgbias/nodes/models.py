@@ -1,0 +1,257 @@
+"""Model nodes: train a cell; embed, score and attribute its test photos."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from bgbias import backgrounds as pools
+from bgbias import embedding, images, masking, plan, plugins, records, seeds
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.image_table import ImageTable
+from bgbias.image_table import read as read_table
+from bgbias.params import Study, loss_options, options
+from bgbias.plan import Cell
+from bgbias.store import ImageStore
+
+PAIRED_MAPS = 8  # attribution maps kept for figures
+
+
+def train(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Train a cell until its validation score no longer improves; an interrupted run goes on where it stopped."""
+    import torch
+
+    from bgbias import training
+    from bgbias.batches import Batch, TrainingPhotos
+    from bgbias.device import describe, pick
+    from bgbias.embedding import embed_views
+    from bgbias.model import EmbeddingModel, build_model, save
+
+    files, settings = study.files, study.train
+    digest = plan.digest(study, "train", cell=cell)
+    outputs = {name: files.at(name, **cell.wildcards) for name in ("model", "history")}
+    with records.node(study, "train", outputs, files.at("train_record", **cell.wildcards), cell=cell) as made:
+        device = pick(device)
+        made.device = describe(device)
+        table = read_table(files.at("table", dataset=cell.dataset))
+        backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+        start = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
+        model = build_model(cell.backbone, backbone_options, settings.embedding_dim, start, settings.freeze_batch_norm)
+        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize)
+
+        needed = plugins.load("methods", cell.method).NEEDS
+        training_table = table.split("train")
+        masks, usable = _masks(study, cell.dataset, model.resize) if "masks" in needed else (None, frozenset())
+        pool = _pool(study, cell.dataset, "train", model.resize) if "backgrounds" in needed else None
+        photos = TrainingPhotos(training_table, gallery, model.input_size, masks, usable, pool)
+        validation = _evaluation(study, cell.dataset, table.split("val"), model, gallery, plan.needs(study, cell), "val")
+        condition = plan.selection_condition(study, cell)
+
+        loss_module = plugins.load("losses", cell.loss)
+        loss_settings = options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+        weights = seeds.torch_generator("loss", cell.dataset, cell.loss, cell.seed)
+        n_classes = int(photos.labels.max()) + 1
+        base_loss = loss_module.build(loss_settings, n_classes, settings.embedding_dim, weights)
+        method = plugins.load("methods", cell.method).Method(model, base_loss)
+
+        def epoch_batches(epoch: int) -> Iterator[Batch]:
+            return photos.epoch(
+                (cell.dataset, cell.seed, epoch),
+                settings.batch_size,
+                loss_module.IMAGES_PER_CLASS,
+                settings.iterations_per_epoch,
+                settings.crop_scale,
+                settings.crop_ratio,
+            )
+
+        def validate(trained: EmbeddingModel) -> dict[str, float]:
+            # One fixed draw for corrupted validation: redrawing it each epoch would favour lucky epochs.
+            views = validation.views(range(1), clean=False) if condition == "corrupted" else validation.views(range(0))
+            found = embed_views(trained, views, device, settings.precision, study.evaluation.batch_size)
+            scores = _means(found, validation.table.labels)
+            suffix = "" if condition == "clean" else "_corrupted"
+            return {f"val{suffix}_{name}": value for name, value in scores.items()}
+
+        monitor = "val_map_at_r" if condition == "clean" else "val_corrupted_map_at_r"
+        partial = files.at("partial", grid=study.grid, **cell.wildcards)
+        history = files.at("partial_history", grid=study.grid, **cell.wildcards)
+        state = training.fit(
+            method, epoch_batches, validate, monitor, settings, partial, history, digest, device,
+            getattr(loss_settings, "lr", None),
+        )  # fmt: skip
+        save(model, outputs["model"], {"cell": cell.wildcards, "digest": digest, "best_epoch": state.best_epoch})
+        with replacing(outputs["history"]) as temporary:
+            shutil.copyfile(history, temporary)
+        made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch, f"best_{monitor}": state.best_score}
+        made.metrics["images_per_second"] = _rate(state.history, settings.batch_size * settings.iterations_per_epoch)
+        made.notes["deterministic"] = device == "cpu"
+        made.notes["photos_without_trusted_mask"] = len(training_table) - len(usable & set(training_table.ids)) if masks else 0
+        if device == "cuda":
+            made.metrics["peak_gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    shutil.rmtree(partial.parent, ignore_errors=True)
+
+
+def embed(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once."""
+    from bgbias.device import describe, pick
+    from bgbias.model import for_inference
+
+    files = study.files
+    outputs = {"embeddings": files.at("embeddings", **cell.wildcards)}
+    with records.node(study, "embed", outputs, files.at("embed_record", **cell.wildcards), cell=cell) as made:
+        device = pick(device)
+        made.device = describe(device)
+        model = for_inference(_model(study, cell).to(device))
+        table = read_table(files.at("table", dataset=cell.dataset)).split("test")
+        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize, memory=2**28)
+        photos = _evaluation(study, cell.dataset, table, model, gallery, frozenset({"masks", "backgrounds"}), "test")
+        settings = study.evaluation
+        found = embedding.embed(
+            model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled=not plan.trains(cell)
+        )
+        found.write(outputs["embeddings"])
+        made.metrics |= {"photos": len(table), "photos_without_trusted_mask": int((~found.usable).sum())}
+
+
+def score(study: Study, cell: Cell) -> None:
+    """Score a cell's embeddings: every metric, one value a query, clean and corrupted, symmetric and query-only."""
+    from bgbias.retrieval import neighbours
+
+    files = study.files
+    outputs = {name: files.at(name, **cell.wildcards) for name in ("scores", "queries")}
+    with records.node(study, "score", outputs, files.at("score_record", **cell.wildcards), cell=cell) as made:
+        found = embedding.read(files.at("embeddings", **cell.wildcards))
+        parts = []
+
+        def add(setting: str, condition: str, draw: int, queries: np.ndarray, gallery: np.ndarray) -> None:
+            ranked = neighbours(queries, found.labels, gallery, found.labels)
+            values = {name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")}
+            parts.append(
+                pd.DataFrame(
+                    {
+                        **cell.wildcards,
+                        "setting": setting,
+                        "condition": condition,
+                        "draw": draw,
+                        "image_id": found.ids,
+                        "label": found.labels,
+                        **values,
+                    }
+                )[found.usable]
+            )
+
+        add("symmetric", "clean", 0, found.clean, found.clean)
+        for draw, corrupted in enumerate(found.corrupted):
+            add("symmetric", "random_background", draw, corrupted, corrupted)
+            add("query", "random_background", draw, corrupted, found.clean)
+        queries = pd.concat(parts, ignore_index=True)
+        with replacing(outputs["queries"]) as temporary:
+            queries.to_parquet(temporary, index=False)
+        metrics = list(plugins.names("metrics"))
+        keys = [*cell.wildcards, "setting", "condition", "draw"]
+        tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
+        with replacing(outputs["scores"]) as temporary:
+            tidy.agg(value="mean", n="count").reset_index().to_csv(temporary, index=False)
+        made.metrics |= _summary(queries)
+        made.metrics |= {"queries": int(found.usable.sum()), "queries_left_out": int((~found.usable).sum())}
+
+
+def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Score how much of a cell's attribution lies on the object, for a keyed subset of its test photos."""
+    from bgbias.device import describe, pick
+
+    files, settings = study.files, study.attribution
+    outputs = {name: files.at(name, **cell.wildcards) for name in ("attribution", "maps")}
+    with records.node(study, "attribute", outputs, files.at("attribute_record", **cell.wildcards), cell=cell) as made:
+        device = pick(device)
+        made.device = describe(device)
+        model = _model(study, cell).to(device)
+        table = attribution_subset(read_table(files.at("table", dataset=cell.dataset)).split("test"), settings.images)
+        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize, memory=2**28)
+        photos = _evaluation(study, cell.dataset, table, model, gallery, frozenset({"masks"}), "test")
+        from bgbias.attribution import attribute_photos
+
+        distance = plugins.load("losses", cell.loss).DISTANCE
+        frame, maps = attribute_photos(model, photos, distance, settings, device, keep=PAIRED_MAPS)
+        with replacing(outputs["attribution"]) as temporary:
+            frame.to_csv(temporary, index=False)
+        with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **maps)
+        for variant, part in frame.groupby("variant"):
+            made.metrics |= {
+                f"attribution_{variant}": float(part["score"].mean()),
+                f"attribution_{variant}_below_0": float((part["score"] < 0).mean()),
+                f"attribution_{variant}_skipped": int(part["score"].isna().sum()),
+            }
+
+
+def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
+    """The ``count`` photos that come first by their key's number, in the table's order: the same for every model."""
+    if count is None or count >= len(table):
+        return table
+    numbers = [seeds.number(seeds.key("attribution", *key)) for key in table.keys]
+    chosen = np.sort(np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count])
+    return ImageTable(table.frame.iloc[chosen].reset_index(drop=True))
+
+
+def _model(study: Study, cell: Cell):  # type: ignore[no-untyped-def]
+    from bgbias.model import build_model, load
+
+    if plan.trains(cell):
+        return load(study.files.at("model", **cell.wildcards))
+    backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    generator = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
+    return build_model(cell.backbone, backbone_options, study.train.embedding_dim, generator)
+
+
+def _masks(study: Study, dataset: str, side: int) -> tuple[images.Gallery, frozenset[str]]:
+    where = {"dataset": dataset, "masker": study.datasets[dataset].masker}
+    usable = masking.usable(masking.read(study.files.at("mask_table", **where)), study.mask_policy)
+    store = ImageStore(study.files.at("masks", **where))
+    return images.Gallery(store, side, "L"), usable & frozenset(store.ids)
+
+
+def _pool(study: Study, dataset: str, role: str, side: int) -> list[np.ndarray]:
+    return pools.decoded(study.files.at("pool", pool=study.datasets[dataset].backgrounds, role=role), side)
+
+
+def _evaluation(study, dataset, table, model, gallery, needed, role):  # type: ignore[no-untyped-def]
+    """The photos of a split as this model sees them, with masks and the role's backgrounds where they are needed."""
+    from bgbias.conditions import Corruption
+
+    masks, usable = _masks(study, dataset, model.resize) if "masks" in needed else (None, frozenset())
+    corruption = Corruption(_pool(study, dataset, role, model.resize)) if "backgrounds" in needed else None
+    return embedding.EvaluationPhotos(table, gallery, model.input_size, masks, usable, corruption)
+
+
+def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    from bgbias.retrieval import neighbours
+
+    ranked = neighbours(vectors, labels, vectors, labels)
+    chosen = ("map_at_r", "precision_at_1")
+    values = {name: plugins.load("metrics", name).per_query(ranked) for name in chosen}
+    if np.isnan(values["map_at_r"]).all():
+        raise UserError("No validation photo has another one of its class; give the validation split more photos a class.")
+    return {name: float(np.nanmean(v)) for name, v in values.items()}
+
+
+def _summary(queries: pd.DataFrame) -> dict[str, float]:
+    mean = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean()
+    clean, corrupted = mean.loc[("symmetric", "clean")], mean.loc[("symmetric", "random_background")]
+    return {
+        "map_at_r_clean": clean["map_at_r"],
+        "map_at_r_corrupted": corrupted["map_at_r"],
+        "map_at_r_query_corrupted": mean.loc[("query", "random_background")]["map_at_r"],
+        "precision_at_1_clean": clean["precision_at_1"],
+        "precision_at_1_corrupted": corrupted["precision_at_1"],
+        "relative_drop": 1 - corrupted["map_at_r"] / clean["map_at_r"],
+    }
+
+
+def _rate(history: list[dict[str, float]], images_per_epoch: int) -> float:
+    seconds = sum(row["train_seconds"] for row in history)
+    return images_per_epoch * len(history) / seconds if seconds else 0.0

@@ -1,0 +1,266 @@
+"""params.yaml as frozen types: the whole study on one screen, with unknown keys refused and the nearest right one suggested."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.paths import Paths
+from bgbias.strict import Strict
+
+
+class Roots(Strict):
+    """Where artefacts go; point them at a big disk."""
+
+    raw: str = "data/raw"
+    work: str = "data/work"
+    runs: str = "data/runs"
+    report: str = "data/report"
+
+
+class Dataset(Strict):
+    """A named dataset: a kind (a file in datasets/), that kind's options, its masker and its backgrounds."""
+
+    kind: str
+    masker: str
+    backgrounds: str
+    losses: str | None = Field(None, description="which column of `losses` holds its settings; its kind by default")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Masker(Strict):
+    """A named masker: a kind (a file in maskers/) and its options."""
+
+    kind: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class PoolSource(Strict):
+    """Where one pool of backgrounds comes from: a zip, a folder or a list of files; or procedural toy scenes."""
+
+    source: str | None = None
+    toy_scenes: int | None = Field(None, ge=1, description="draw so many procedural scenes instead")
+    part: tuple[int, int] | None = Field(None, description="only these of the sorted names: [from, to)")
+    size: int = Field(64, ge=8, description="pixels of a procedural scene")
+    licence: str = "unknown"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PoolSource:
+        if (self.source is None) == (self.toy_scenes is None):
+            raise ValueError("a pool needs either `source` or `toy_scenes`")
+        return self
+
+
+class Backgrounds(Strict):
+    """Three disjoint pools; `test` is never seen in training or selection."""
+
+    train: PoolSource
+    val: PoolSource
+    test: PoolSource
+
+
+class Train(Strict):
+    """The training protocol of a grid (METHODS section 1)."""
+
+    embedding_dim: int = Field(128, ge=2)
+    batch_size: int = Field(32, ge=2)
+    iterations_per_epoch: int = Field(100, ge=1)
+    max_epochs: int = Field(1000, ge=1)
+    patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
+    optimizer: Literal["rmsprop", "adamw"] = "rmsprop"
+    lr: float = Field(1e-6, gt=0)
+    embedder_lr: float | None = Field(None, gt=0, description="of the linear embedding layer; `lr` if not given")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
+    weight_decay: float = Field(1e-4, ge=0)
+    freeze_batch_norm: bool = True
+    selection: Literal["published", "clean", "corrupted"] = "clean"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    crop_scale: tuple[float, float] = (0.16, 1.0)
+    crop_ratio: tuple[float, float] = (0.75, 4 / 3)
+
+
+class MaskPolicy(Strict):
+    """Which masks are trusted: a photo outside keeps its own background and is no query; it is counted in every table."""
+
+    min_area: float = Field(0.01, ge=0, le=1)
+    max_area: float = Field(0.95, ge=0, le=1)
+    keep_all: bool = Field(False, description="replace backgrounds behind empty and full masks too (as published)")
+
+
+class Evaluation(Strict):
+    """Clean and corrupted retrieval."""
+
+    draws: int = Field(5, ge=1, description="background draws per photo")
+    batch_size: int = Field(64, ge=1)
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+
+class Attribution(Strict):
+    """The attribution score (METHODS section 3)."""
+
+    images: int | None = Field(None, ge=1, description="a keyed subset of so many test photos; all if null")
+    samples: int = Field(25, ge=1)
+    noise: float = Field(0.15, gt=0, description="sigma as a share of the input's range")
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+
+class Block(Strict):
+    """A product of choices; a grid is a list of blocks."""
+
+    datasets: tuple[str, ...]
+    backbones: tuple[str, ...]
+    losses: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    pretrained: bool = Field(False, description="add the backbone's own features, without any training, as a row")
+
+
+class Study(Strict):
+    """params.yaml with one grid chosen and laid over the defaults."""
+
+    grid: str
+    paths: Roots = Roots()
+    datasets: dict[str, Dataset]
+    maskers: dict[str, Masker]
+    backgrounds: dict[str, Backgrounds]
+    backbones: dict[str, dict[str, Any]]
+    losses: dict[str, dict[str, dict[str, Any]]]
+    train: Train = Train()
+    mask_policy: MaskPolicy = MaskPolicy()
+    evaluation: Evaluation = Evaluation()
+    attribution: Attribution = Attribution()
+    cells: tuple[Block, ...]
+
+    @property
+    def files(self) -> Paths:
+        """The patterns of this study's artefacts."""
+        return Paths(**self.paths.model_dump(), grid=self.grid)
+
+
+class Grid(Strict):
+    """What a named grid changes: its cells, and any of the protocol's sections."""
+
+    cells: tuple[Block, ...]
+    train: dict[str, Any] = Field(default_factory=dict)
+    mask_policy: dict[str, Any] = Field(default_factory=dict)
+    evaluation: dict[str, Any] = Field(default_factory=dict)
+    attribution: dict[str, Any] = Field(default_factory=dict)
+
+
+SECTIONS = ("train", "mask_policy", "evaluation", "attribution")
+
+
+def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
+    """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
+    raw = _read(path)
+    grids = raw.pop("grids", None) or {}
+    chosen = grid or raw.get("grid")
+    if chosen not in grids:
+        near = difflib.get_close_matches(str(chosen), list(grids), 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {', '.join(grids)}.{hint}")
+    for name in grids:
+        overlay = _validated(Grid, grids[name], path, f"grids.{name}")
+        # Every grid is checked, not only the chosen one: a typo should not wait for the day the grid is used.
+        merged = {**raw, "grid": name, "cells": overlay.cells}
+        for section in SECTIONS:
+            merged[section] = {**(raw.get(section) or {}), **getattr(overlay, section)}
+        study = _validated(Study, merged, path, "")
+        if name == chosen:
+            result = study
+    _check_names(result, path)
+    return result
+
+
+def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Strict:
+    """A plugin's options, checked by the plugin's own ``Params``."""
+    module = plugins.load(family, name)
+    return _validated(module.Params, values, Path("params.yaml"), f"{family}.{name}")
+
+
+def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
+    """A loss's settings for a dataset: those of its ``losses`` column, else of its kind, else ``default``."""
+    known = study.losses.get(loss, {})
+    described = study.datasets[dataset]
+    for column in (described.losses, dataset, described.kind, "default"):
+        if column in known:
+            return known[column]
+    raise UserError(
+        f"params.yaml: losses.{loss} has no settings for {dataset}; add losses.{loss}.{described.kind} or losses.{loss}.default."
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise UserError(f"{path} is missing; run from the project's folder, or name the file with --params.")
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path} must be a mapping of keys, as in the file that came with the project.")
+    return raw
+
+
+def _validated(model: type[Any], values: Any, path: Path, where: str) -> Any:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, ([where] if where else []) + list(first["loc"])))
+        if first["type"] == "extra_forbidden":
+            known = _known_keys(model, first["loc"][:-1])
+            near = difflib.get_close_matches(str(first["loc"][-1]), known, 1, cutoff=0.5)
+            hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(known)}."
+            raise UserError(f"{path}: unknown key '{key}'.{hint}") from error
+        raise UserError(f"{path}: '{key}': {first['msg']} (found: {first['input']!r})") from error
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Field names of the model that ``location`` leads to, through nested models, lists and mappings."""
+    current: Any = model
+    for step in location:
+        if isinstance(current, type) and issubclass(current, BaseModel) and step in current.model_fields:
+            current = current.model_fields[str(step)].annotation
+        current = _model_inside(current)
+    fields = getattr(current, "model_fields", {})
+    return list(fields)
+
+
+def _model_inside(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _model_inside(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _check_names(study: Study, path: Path) -> None:
+    """Everything the grid's cells name must exist; all that does not is told at once."""
+    problems = []
+    for family, field in (("datasets", "datasets"), ("backbones", "backbones"), ("losses", "losses")):
+        known = list(getattr(study, family))
+        for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" (did you mean '{near[0]}'?)" if near else ""
+                problems.append(f"  {family}: '{name}'{hint}; there are: {', '.join(known)}")
+    if problems:
+        raise UserError(f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems))
+    for block in study.cells:
+        for name in block.methods:
+            plugins.load("methods", name)
+        for name in block.datasets:
+            described = study.datasets[name]
+            if described.masker not in study.maskers:
+                raise UserError(f"{path}: datasets.{name}.masker '{described.masker}' is not in `maskers`.")
+            if described.backgrounds not in study.backgrounds:
+                raise UserError(f"{path}: datasets.{name}.backgrounds '{described.backgrounds}' is not in `backgrounds`.")

@@ -1,0 +1,101 @@
+"""Every artefact as one pattern, shared by Snakemake (which fills the braces from wildcards) and Python (which formats them).
+
+The four roots come from ``paths`` in params.yaml; nothing else in the project spells a folder of data.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
+SHARED_PREFIX = "shared:"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Patterns below four roots; ``grid`` is filled in, everything else stays a wildcard."""
+
+    raw: str
+    work: str
+    runs: str
+    report: str
+    grid: str
+
+    def __getattr__(self, name: str) -> str:
+        """The pattern called ``name`` (see PATTERNS)."""
+        try:
+            pattern = PATTERNS[name]
+        except KeyError:
+            raise AttributeError(name) from None
+        roots = {"RAW": self.raw, "WORK": self.work, "RUNS": f"{self.runs}/{self.grid}", "REPORT": f"{self.report}/{self.grid}"}
+        root, _, rest = pattern.partition("/")
+        return f"{roots[root]}/{rest}"
+
+    def at(self, pattern: str, /, **wildcards: object) -> Path:
+        """One artefact: the pattern with its wildcards filled in."""
+        return Path(getattr(self, pattern).format(**wildcards))
+
+
+PATTERNS = {
+    # fetch, index
+    "archive": "RAW/{dataset}/archive",
+    "fetch_record": "RAW/{dataset}/fetch.json",
+    "table": "WORK/datasets/{dataset}/images.csv",
+    "photos": "WORK/datasets/{dataset}/photos.zip",
+    "truth": "WORK/datasets/{dataset}/truth.zip",
+    "excluded": "WORK/datasets/{dataset}/excluded.csv",
+    "index_record": "WORK/datasets/{dataset}/index.json",
+    # masks, backgrounds
+    "masks": "WORK/masks/{dataset}/{masker}/masks.zip",
+    "mask_table": "WORK/masks/{dataset}/{masker}/masks.csv",
+    "masks_record": "WORK/masks/{dataset}/{masker}/masks.json",
+    "pool": "WORK/backgrounds/{pool}/{role}.zip",
+    "pool_table": "WORK/backgrounds/{pool}/backgrounds.csv",
+    "backgrounds_record": "WORK/backgrounds/{pool}/backgrounds.json",
+    # one cell
+    "model": f"RUNS/models/{CELL}/model.safetensors",
+    "history": f"RUNS/models/{CELL}/history.csv",
+    "train_record": f"RUNS/models/{CELL}/run.json",
+    "embeddings": f"RUNS/scores/{CELL}/embeddings.npz",
+    "embed_record": f"RUNS/scores/{CELL}/embed.json",
+    "scores": f"RUNS/scores/{CELL}/scores.csv",
+    "queries": f"RUNS/scores/{CELL}/queries.parquet",
+    "score_record": f"RUNS/scores/{CELL}/score.json",
+    "attribution": f"RUNS/scores/{CELL}/attribution.csv",
+    "maps": f"RUNS/scores/{CELL}/attribution.npz",
+    "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
+    # report of a grid
+    "results": "REPORT/results.csv",
+    "all_queries": "REPORT/queries.parquet",
+    "all_attribution": "REPORT/attribution.parquet",
+    "mask_report": "REPORT/masks.csv",
+    "collect_record": "REPORT/collect.json",
+    "report_table": "REPORT/{table}.{format}",
+    "table_record": "REPORT/{table}.json",
+    "figures": "REPORT/figures/{figure}.{format}",
+    "figures_record": "REPORT/figures/{figure}.json",
+    # unfinished work, outside declared outputs: Snakemake deletes those of a failed job
+    "partial": f"WORK/partial/{{grid}}/{CELL}/checkpoint.pt",
+    "partial_history": f"WORK/partial/{{grid}}/{CELL}/history.csv",
+    "running": "WORK/running/{name}.json",
+    "locks": "WORK/locks/{name}.lock",
+    "logs": "WORK/logs/{name}.log",
+}
+
+
+def project_root() -> Path:
+    """The folder that holds params.yaml, looked for from here upwards; the current folder if there is none."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "params.yaml").exists():
+            return folder
+    return Path.cwd()
+
+
+def source(text: str) -> Path:
+    """A source as params.yaml spells it: ``shared:x`` lies in $BGBIAS_SHARED_DATA (default ../shared/data), else as written."""
+    if text.startswith(SHARED_PREFIX):
+        shared = Path(os.environ.get("BGBIAS_SHARED_DATA", project_root().parent / "shared" / "data"))
+        return shared / text.removeprefix(SHARED_PREFIX)
+    return Path(text).expanduser()

@@ -1,0 +1,342 @@
+"""The study as nodes: what each one reads, the digest of that, and the files it takes and makes.
+
+``spec(study, node, ...)`` holds only what the node reads, the digests of the nodes before it included. Its digest stands in
+the Snakemake rule's ``params``, so that an edited margin reruns that loss's cells and nothing else, and a new masker does not
+retrain a method that reads no masks. A change of code that changes numbers bumps the node's entry in ``VERSIONS``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bgbias import paths, plugins
+from bgbias.errors import UserError
+from bgbias.params import Study, loss_options, options
+
+VERSIONS = {
+    "fetch": 1,
+    "index": 1,
+    "masks": 1,
+    "backgrounds": 1,
+    "train": 1,
+    "embed": 1,
+    "score": 1,
+    "attribute": 1,
+    "collect": 1,
+    "table": 1,
+    "figure": 1,
+}
+PRETRAINED = "pretrained"
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One model of the study. The row of a backbone's own features has loss ``none`` and method ``pretrained``."""
+
+    dataset: str
+    backbone: str
+    loss: str
+    method: str
+    seed: int
+
+    @property
+    def wildcards(self) -> dict[str, Any]:
+        """The cell as the wildcards of its paths."""
+        return {"dataset": self.dataset, "backbone": self.backbone, "loss": self.loss, "method": self.method, "seed": self.seed}
+
+    @property
+    def name(self) -> str:
+        """The cell as one readable string, e.g. ``cub50/mobilenet_v2_tf/contrastive/plain/seed0``."""
+        return paths.CELL.format(**self.wildcards)
+
+
+def cells(study: Study) -> tuple[Cell, ...]:
+    """Every model of the study's grid, without repetition, in reading order of params.yaml."""
+    made: dict[Cell, None] = {}
+    for block in study.cells:
+        for dataset in block.datasets:
+            for backbone in block.backbones:
+                if block.pretrained:
+                    made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
+                for loss in block.losses:
+                    for method in block.methods:
+                        for seed in block.seeds:
+                            made[Cell(dataset, backbone, loss, method, seed)] = None
+    return tuple(made)
+
+
+def checked_cells(study: Study) -> tuple[Cell, ...]:
+    """The grid's cells, each one's names and options checked before anything runs."""
+    chosen = cells(study)
+    for cell in chosen:
+        check_cell(study, cell)
+        dataset_sources(study, cell.dataset)
+        described = study.maskers[study.datasets[cell.dataset].masker]
+        options(study, "maskers", described.kind, described.options)
+    return chosen
+
+
+def figures(study: Study) -> tuple[str, ...]:
+    """The figures that make sense for the grid: the calibration curve needs a toy dataset at several correlations."""
+    chosen = cells(study)
+    correlations = {c.dataset for c in chosen if study.datasets[c.dataset].kind == "toy"}
+    return ("photos", "retrieval", "attribution", "drop") + (("calibration",) if len(correlations) > 1 else ())
+
+
+def check_cell(study: Study, cell: Cell) -> None:
+    """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
+    if cell.backbone not in study.backbones:
+        raise UserError(f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}.")
+    options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    if trains(cell):
+        plugins.load("losses", cell.loss)
+        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+
+
+def trains(cell: Cell) -> bool:
+    """Whether the cell has a model of its own to train."""
+    return bool(plugins.load("methods", cell.method).TRAINS)
+
+
+def selection_condition(study: Study, cell: Cell) -> str:
+    """Which validation score stops and picks: ``clean`` or ``corrupted``.
+
+    ``published`` selects as the paper did: on clean photos for plain training, on corrupted ones for methods that replace
+    backgrounds (METHODS section 1).
+    """
+    if study.train.selection == "published":
+        return "corrupted" if "backgrounds" in plugins.load("methods", cell.method).NEEDS else "clean"
+    return study.train.selection
+
+
+def needs(study: Study, cell: Cell) -> frozenset[str]:
+    """What training the cell reads beside photos: masks, backgrounds, both or nothing."""
+    own = plugins.load("methods", cell.method).NEEDS
+    return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
+
+
+def digest(study: Study, node: str, **subject: Any) -> str:
+    """A short fingerprint of everything the node reads."""
+    text = json.dumps(spec(study, node, **subject), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def spec(study: Study, node: str, **subject: Any) -> dict[str, Any]:
+    """What the node reads, resolved: options, upstream digests, and its version."""
+    return {"node": node, "version": VERSIONS[node], **subject, **_SPECS[node](study, **subject)}
+
+
+def _fetch(study: Study, dataset: str) -> dict[str, Any]:
+    return {"sources": [source_identity(s) for s in dataset_sources(study, dataset)]}
+
+
+def _index(study: Study, dataset: str) -> dict[str, Any]:
+    described = study.datasets[dataset]
+    return {"kind": described.kind, "options": described.options, "fetch": digest(study, "fetch", dataset=dataset)}
+
+
+def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+    described = study.maskers[masker]
+    return {**described.model_dump(), "index": digest(study, "index", dataset=dataset)}
+
+
+def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
+    pools = study.backgrounds[pool].model_dump()
+    return {"pools": pools, "listing": {r: listing(p["source"]) for r, p in pools.items() if p["source"]}}
+
+
+def _train(study: Study, cell: Cell) -> dict[str, Any]:
+    if not trains(cell):
+        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
+    described = study.datasets[cell.dataset]
+    read: dict[str, Any] = {
+        "train": study.train.model_dump(exclude={"selection"}),
+        "selection": selection_condition(study, cell),
+        "backbone": study.backbones[cell.backbone],
+        "loss": loss_options(study, cell.dataset, cell.loss),
+        "index": digest(study, "index", dataset=cell.dataset),
+    }
+    return read | _corruption(study, described, needs(study, cell))
+
+
+def _corruption(study: Study, described: Any, needed: frozenset[str] | set[str]) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    if "masks" in needed:
+        read["masks"] = digest(study, "masks", dataset=_name(study, described), masker=described.masker)
+        read["mask_policy"] = study.mask_policy.model_dump()
+    if "backgrounds" in needed:
+        read["backgrounds"] = digest(study, "backgrounds", pool=described.backgrounds)
+    return read
+
+
+def _name(study: Study, described: Any) -> str:
+    return next(name for name, d in study.datasets.items() if d is described)
+
+
+def _model(study: Study, cell: Cell) -> dict[str, Any]:
+    if trains(cell):
+        return {"model": digest(study, "train", cell=cell)}
+    return {"backbone": study.backbones[cell.backbone], "index": digest(study, "index", dataset=cell.dataset)}
+
+
+def _embed(study: Study, cell: Cell) -> dict[str, Any]:
+    described = study.datasets[cell.dataset]
+    return {
+        "evaluation": study.evaluation.model_dump(exclude={"batch_size"}),
+        **_model(study, cell),
+        **_corruption(study, described, {"masks", "backgrounds"}),
+    }
+
+
+def _score(study: Study, cell: Cell) -> dict[str, Any]:
+    return {"embed": digest(study, "embed", cell=cell), "metrics": plugins.names("metrics")}
+
+
+def _attribute(study: Study, cell: Cell) -> dict[str, Any]:
+    described = study.datasets[cell.dataset]
+    return {
+        "attribution": study.attribution.model_dump(),
+        **_model(study, cell),
+        **_corruption(study, described, {"masks"}),
+    }
+
+
+def _collect(study: Study) -> dict[str, Any]:
+    chosen = cells(study)
+    return {
+        "scores": {c.name: digest(study, "score", cell=c) for c in chosen},
+        "attribution": {c.name: digest(study, "attribute", cell=c) for c in chosen if trains(c)},
+    }
+
+
+def _report(study: Study, name: str) -> dict[str, Any]:
+    return {"collect": digest(study, "collect")}
+
+
+_SPECS = {
+    "fetch": _fetch,
+    "index": _index,
+    "masks": _masks,
+    "backgrounds": _backgrounds,
+    "train": _train,
+    "embed": _embed,
+    "score": _score,
+    "attribute": _attribute,
+    "collect": _collect,
+    "table": _report,
+    "figure": _report,
+}
+
+
+def dataset_sources(study: Study, dataset: str) -> tuple[Any, ...]:
+    """Where a dataset's archive comes from, in order of preference; empty for a dataset that is rendered."""
+    if dataset not in study.datasets:
+        raise UserError(f"params.yaml has no dataset '{dataset}'; there are: {', '.join(study.datasets)}.")
+    described = study.datasets[dataset]
+    module = plugins.load("datasets", described.kind)
+    return tuple(module.sources(options(study, "datasets", described.kind, described.options)))
+
+
+def source_identity(source: Any) -> dict[str, Any]:
+    """A source as the digest sees it: its place, its checksum, and for a local folder what lies in it."""
+    return {**source.model_dump(), "listing": listing(source.place)}
+
+
+@cache
+def listing(place: str) -> str:
+    """A fingerprint of a local folder's or file's names and sizes, so that an added photo is noticed; empty for a URL."""
+    if "://" in place:
+        return ""
+    root = paths.source(place)
+    files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root] if root.exists() else []
+    text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def inputs(study: Study, node: str, **subject: Any) -> dict[str, Path]:
+    """The files a node reads, by role."""
+    return _INPUTS[node](study, **subject)
+
+
+def _index_inputs(study: Study, dataset: str) -> dict[str, Path]:
+    return {"archive": study.files.at("archive", dataset=dataset)} if dataset_sources(study, dataset) else {}
+
+
+def _photo_inputs(study: Study, dataset: str) -> dict[str, Path]:
+    return {name: study.files.at(name, dataset=dataset) for name in ("table", "photos")}
+
+
+def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
+    return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)}
+
+
+def _corruption_inputs(study: Study, dataset: str, needed: frozenset[str] | set[str], role: tuple[str, ...]) -> dict[str, Path]:
+    described = study.datasets[dataset]
+    read: dict[str, Path] = {}
+    if "masks" in needed:
+        for name in ("masks", "mask_table"):
+            read[name] = study.files.at(name, dataset=dataset, masker=described.masker)
+    if "backgrounds" in needed:
+        for r in role:
+            read[f"{r}_pool"] = study.files.at("pool", pool=described.backgrounds, role=r)
+    return read
+
+
+def _train_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    needed = needs(study, cell)
+    return _photo_inputs(study, cell.dataset) | _corruption_inputs(study, cell.dataset, needed, ("train", "val"))
+
+
+def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    return {"model": study.files.at("model", **cell.wildcards)} if trains(cell) else {}
+
+
+def _embed_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    corruption = _corruption_inputs(study, cell.dataset, {"masks", "backgrounds"}, ("test",))
+    return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
+
+
+def _score_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    return {"embeddings": study.files.at("embeddings", **cell.wildcards)}
+
+
+def _attribute_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    corruption = _corruption_inputs(study, cell.dataset, {"masks"}, ())
+    return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
+
+
+def _collect_inputs(study: Study) -> dict[str, Path]:
+    read: dict[str, Path] = {}
+    for cell in cells(study):
+        for name in ("scores", "queries"):
+            read[f"{name} {cell.name}"] = study.files.at(name, **cell.wildcards)
+        if trains(cell):
+            read[f"attribution {cell.name}"] = study.files.at("attribution", **cell.wildcards)
+    for dataset in dict.fromkeys(c.dataset for c in cells(study)):
+        masker = study.datasets[dataset].masker
+        read[f"mask_table {dataset}"] = study.files.at("mask_table", dataset=dataset, masker=masker)
+    return read
+
+
+def _report_inputs(study: Study, name: str) -> dict[str, Path]:
+    return {n: study.files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+
+
+_INPUTS = {
+    "fetch": lambda study, dataset: {},
+    "index": _index_inputs,
+    "masks": _masks_inputs,
+    "backgrounds": lambda study, pool: {},
+    "train": _train_inputs,
+    "embed": _embed_inputs,
+    "score": _score_inputs,
+    "attribute": _attribute_inputs,
+    "collect": _collect_inputs,
+    "table": _report_inputs,
+    "figure": _report_inputs,
+}

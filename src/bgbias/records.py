@@ -1,0 +1,185 @@
+"""A birth certificate beside every artefact: what was read, what was made, by which code, on what, in how long.
+
+The record is written last, so that a node with a record is a finished node. While it works, a record with status ``running``
+lies among the running ones, and a lock keeps a second process from writing the same artefact.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from bgbias import plan
+from bgbias.atomic import write_json
+from bgbias.errors import UserError
+from bgbias.params import Study
+
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "pytorch-metric-learning", "faiss-gpu", "pandas", "safetensors")
+
+
+@dataclass
+class Record:
+    """What a node adds to its certificate while it works."""
+
+    device: str = "cpu"
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A record; a damaged one is an error that names it."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise UserError(f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it.") from error
+
+
+@contextmanager
+def node(
+    study: Study, name: str, outputs: dict[str, Path], record: Path, /, label: str = "", **subject: Any
+) -> Iterator[Record]:
+    """One node at work: takes its lock, announces itself, and certifies its outputs when the block ends well.
+
+    ``subject`` is what ``plan.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
+    that another process is already working on are errors that say what to do.
+    """
+    label = label or next((v.name if isinstance(v, plan.Cell) else str(v) for v in subject.values()), study.grid)
+    inputs = plan.inputs(study, name, **subject)
+    for role, path in inputs.items():
+        if not path.exists():
+            raise UserError(f"{name} {label} needs {path} ({role}), which is missing; `snakemake --cores all` makes it.")
+    # Named after the record, not the grid: datasets and masks are shared by all grids.
+    key = f"{name}__{record.with_suffix('')}".replace("/", "__")
+    with lock(study.files.at("locks", name=key), f"{name} {label}"):
+        running = study.files.at("running", name=key)
+        made = Record()
+        cell = next((v for v in subject.values() if isinstance(v, plan.Cell)), None)
+        written: dict[str, Any] = {
+            "node": name,
+            "subject": label,
+            "grid": study.grid,
+            "cell": cell.wildcards if cell else None,
+            "status": "running",
+            "spec": plan.spec(study, name, **subject),
+            "digest": plan.digest(study, name, **subject),
+            "version": plan.VERSIONS[name],
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": command(),
+            "git_commit": _git_commit(),
+            "pid": os.getpid(),
+            "host": platform.node(),
+        }
+        if name == "train" and cell:
+            written["history"] = str(study.files.at("partial_history", grid=study.grid, **cell.wildcards))
+        write_json(running, written)
+        begun = time.perf_counter()
+        try:
+            yield made
+            missing = [str(p) for p in outputs.values() if not p.exists()]
+            if missing:
+                raise RuntimeError(f"{name} ended without making {missing[0]}")
+            certified = written | {
+                "status": "done",
+                "inputs": {str(p): sha256(p) for p in inputs.values()},
+                "outputs": {str(p): sha256(p) for p in outputs.values()},
+                "device": made.device,
+                "metrics": made.metrics,
+                "notes": made.notes,
+                "seconds": round(time.perf_counter() - begun, 3),
+                "peak_memory_mb": peak_memory_mb(),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "packages": _packages(),
+                "python": platform.python_version(),
+            }
+            if name == "train":
+                certified["history"] = str(outputs["history"])
+            write_json(record, certified)
+            running.unlink(missing_ok=True)
+        except BaseException as error:
+            failed = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+            _try_write(running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")})
+            raise
+
+
+@contextmanager
+def lock(path: Path, what: str) -> Iterator[None]:
+    """Exclusive right to ``what``, released when the process ends however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{what} is being made by process {_holder(file)} at this moment. Wait for it, or, if it was left over by a"
+                " killed run: make resume"
+            ) from error
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def command() -> str:
+    """The line that repeats this process."""
+    return " ".join(["python -m bgbias", *sys.argv[1:]])
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident size, MiB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read().strip() or "unknown"
+
+
+def _try_write(path: Path, value: dict[str, Any]) -> None:
+    # The disk may be full: the first error must reach the person, not this one.
+    try:
+        write_json(path, value)
+    except OSError:
+        path.unlink(missing_ok=True)
+
+
+@cache
+def _git_commit() -> str | None:
+    try:
+        run = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+    except OSError:
+        return None
+    return run.stdout.strip() or None if run.returncode == 0 else None
+
+
+def _packages() -> dict[str, str]:
+    return {p: importlib.metadata.version(p) for p in PACKAGES if _installed(p)}
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

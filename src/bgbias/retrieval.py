@@ -1,0 +1,202 @@
+"""Who are the nearest neighbours of every query, exactly, and with ties broken by image order.
+
+The order must not depend on the machine: float32 products of identical vectors differ in their last bits with
+the block a BLAS puts them in, and what a heap does with equal scores is nobody's promise. So similarity is
+*defined* here as the inner product of the embeddings rounded to multiples of 2^-24 (float32's own step just
+below 1). Those products and all their partial sums are multiples of 2^-48 of size about 1 or less, which
+float64 holds without rounding: any summation order, library or device gives the same number, and equal means
+equal. faiss proposes candidates in float32; the error bound of its sums tells which queries could still be
+missing a neighbour, and those few are ranked against the whole gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bgbias.errors import UserError
+
+# Candidates beyond the k that are needed, so that near-ties at the k-th place rarely need the whole gallery.
+SPARE_CANDIDATES = 16
+# R@8 is the deepest rank that a metric asks of classes smaller than that.
+DEEPEST_FIXED_RANK = 8
+QUERIES_PER_SEARCH = 4096
+# Numbers in one float64 working block: 32 MB.
+BLOCK = 2**22
+UNIT_LENGTH_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The ranked gallery of N queries, best first, down to rank K.
+
+    ``same_label`` bool [N, K]: is the neighbour of the query's class? ``relevant`` int64 [N]: R_i, the other
+    photos of the query's class in the gallery. ``indices`` int64 [N, K]: positions in the gallery. Where the
+    gallery has fewer than K photos, the missing ranks have index -1 and are of no class.
+    """
+
+    same_label: np.ndarray
+    relevant: np.ndarray
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.relevant)
+
+    def top(self, k: int) -> np.ndarray:
+        """``same_label`` of the first k ranks, bool [N, k]; ValueError if fewer were kept: no guessing."""
+        kept = self.same_label.shape[1]
+        if k > kept:
+            raise ValueError(f"{kept} neighbours a query were kept, rank {k} was asked for")
+        return self.same_label[:, :k]
+
+    def within_r(self) -> np.ndarray:
+        """rel_i(k) for k <= R_i and False after, bool [N, max R]. Raises ValueError as ``top`` does."""
+        deepest = int(self.relevant.max(initial=0))
+        return self.top(deepest) & (np.arange(deepest) < self.relevant[:, None])
+
+    def per_relevant(self, sums: np.ndarray) -> np.ndarray:
+        """``sums`` [N] divided by R_i, float64 [N]; NaN for queries to skip: nobody to find (R_i = 0)."""
+        none = np.full(len(self), np.nan)
+        return np.divide(sums, self.relevant, out=none, where=self.relevant > 0)
+
+
+def neighbours(
+    queries: np.ndarray,
+    query_labels: np.ndarray,
+    gallery: np.ndarray,
+    gallery_labels: np.ndarray,
+    k: int | None = None,
+    exclude_self: bool = True,
+    device: str = "cpu",
+) -> Neighbours:
+    """The k nearest gallery photos of every query by cosine similarity, equal ones in gallery order.
+
+    ``queries`` [N, d] and ``gallery`` [M, d] are unit vectors. With ``exclude_self``, query i and gallery
+    photo i are the same photo (perhaps before different backgrounds) and i is removed from i's neighbours by
+    its index, as duplicates demand. k is by default max(R, 8), what every metric needs. ``device`` "cuda"
+    lets faiss search on a GPU; the answer is the same. Raises UserError, naming the image's position, for
+    embeddings that are not finite or not of length 1.
+    """
+    query_labels, gallery_labels = np.asarray(query_labels), np.asarray(gallery_labels)
+    if len(queries) != len(query_labels) or len(gallery) != len(gallery_labels):
+        raise ValueError("each embedding needs one label")
+    if exclude_self and not np.array_equal(query_labels, gallery_labels):
+        raise ValueError("exclude_self needs queries and gallery to be the same photos in the same order")
+    relevant = _relevant(query_labels, gallery_labels, exclude_self)
+    if k is None:
+        k = max(int(relevant.max(initial=0)), DEEPEST_FIXED_RANK)
+    # Symmetric retrieval hands over one array twice; check and round it once.
+    rounded_gallery = _rounded(gallery, "gallery")
+    rounded_queries = rounded_gallery if queries is gallery else _rounded(queries, "query")
+    available = max(0, min(k, len(gallery) - exclude_self))
+    indices = np.full((len(queries), k), -1, dtype=np.int64)
+    if available and len(queries):
+        for start, found in _search(rounded_queries, rounded_gallery, available, exclude_self, device):
+            indices[start : start + len(found), :available] = found
+    same_label = np.zeros(indices.shape, dtype=bool)
+    same_label[:, :available] = gallery_labels[indices[:, :available]] == query_labels[:, None]
+    return Neighbours(same_label, relevant, indices)
+
+
+def _relevant(query_labels: np.ndarray, gallery_labels: np.ndarray, exclude_self: bool) -> np.ndarray:
+    """R_i, int64 [N]: gallery photos of the query's class, the query itself not counted."""
+    classes, sizes = np.unique(gallery_labels, return_counts=True)
+    if not len(classes):
+        return np.zeros(len(query_labels), dtype=np.int64)
+    place = np.searchsorted(classes, query_labels).clip(max=len(classes) - 1)
+    return np.where(classes[place] == query_labels, sizes[place], 0).astype(np.int64) - exclude_self
+
+
+def _rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
+    """The embeddings, checked to be finite unit vectors, on the grid of 2^-24 (exact in float32)."""
+    embeddings = np.asarray(embeddings, dtype=np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings, dtype=np.float64))
+    wrong = np.flatnonzero(~(np.abs(length - 1) <= UNIT_LENGTH_TOLERANCE))
+    if len(wrong):
+        i = wrong[0]
+        what = f"length {length[i]:.6g}, not 1" if np.isfinite(length[i]) else "NaN or infinite numbers"
+        raise UserError(
+            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable)."
+            " Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
+            " python -m bgbias train --help"
+        )
+    return np.ascontiguousarray(np.ldexp(np.rint(np.ldexp(embeddings, 24)), -24))
+
+
+def _search(
+    queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool, device: str
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Blocks (first query's position, indices int64 [n, k]) in exact order; k neighbours exist for sure."""
+    n_candidates = min(len(gallery), k + exclude_self + SPARE_CANDIDATES)
+    # |computed - exact| <= d u / (1 - d u) * |x|.|y| for a float32 inner product summed in any order,
+    # u = 2^-24 (Higham 2002, section 3.1), and |x|.|y| <= 1 up to the tolerated lengths.
+    dim = gallery.shape[1]
+    error = 1.01 * dim * 2.0**-24
+    propose = _faiss(gallery, n_candidates, device)
+    for start in range(0, len(queries), QUERIES_PER_SEARCH):
+        block = queries[start : start + QUERIES_PER_SEARCH]
+        own = np.arange(start, start + len(block)) if exclude_self else None
+        approximate, candidates = propose(block)
+        exact = _similarities(block, gallery, candidates)
+        # A device that computes more coarsely than that (TF32, say) is noticed on the candidates themselves.
+        coarse = np.abs(approximate - exact).max(axis=1) > error
+        if own is not None:
+            exact[candidates == own[:, None]] = -np.inf
+        order = np.lexsort((candidates, -exact), axis=1)[:, :k]
+        found = np.take_along_axis(candidates, order, axis=1)
+        if n_candidates < len(gallery):
+            kth = np.take_along_axis(exact, order[:, -1:], axis=1)[:, 0]
+            # Whoever was not proposed scored at most as much as the last candidate, give or take the error.
+            unsure = np.flatnonzero((kth <= approximate[:, -1] + error) | coarse)
+            rank_all = _rank_whole_gallery(block[unsure], gallery, k, None if own is None else own[unsure])
+            for row, ranked in zip(unsure, rank_all, strict=True):
+                found[row] = ranked
+        yield start, found
+
+
+def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
+    """A function from queries [n, d] to (similarity float32 [n, k], index int64 [n, k]), best first."""
+    import faiss
+
+    # faiss searches at most 2048 neighbours on a GPU.
+    if device.startswith("cuda") and k <= 2048 and faiss.get_num_gpus():
+        index = faiss.IndexFlatIP(gallery.shape[1])
+        index.add(gallery)
+        on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        return lambda block: on_gpu.search(block, k)
+    # The same exact search as IndexFlatIP without its copy of the gallery.
+    return lambda block: faiss.knn(block, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
+
+
+def _similarities(queries: np.ndarray, gallery: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Exact similarity of each query [n, d] to its own candidates [n, c], float64 [n, c]."""
+    exact = np.empty(candidates.shape)
+    # Small enough for the cache: the vectors are gathered and used at once.
+    rows = max(1, BLOCK // 16 // (candidates.shape[1] * gallery.shape[1]))
+    for start in range(0, len(queries), rows):
+        chosen = gallery[candidates[start : start + rows]].astype(np.float64)
+        asked = queries[start : start + rows, :, None].astype(np.float64)
+        exact[start : start + rows] = (chosen @ asked)[:, :, 0]
+    return exact
+
+
+def _rank_whole_gallery(
+    queries: np.ndarray, gallery: np.ndarray, k: int, own: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """For each query, the first k of the whole gallery by exact similarity, then index: int64 [k]."""
+    rows = max(1, BLOCK // len(gallery))
+    columns = max(1, BLOCK // gallery.shape[1])
+    for start in range(0, len(queries), rows):
+        asked = queries[start : start + rows].astype(np.float64)
+        exact = np.empty((len(asked), len(gallery)))
+        for left in range(0, len(gallery), columns):
+            exact[:, left : left + columns] = asked @ gallery[left : left + columns].astype(np.float64).T
+        if own is not None:
+            exact[np.arange(len(asked)), own[start : start + rows]] = -np.inf
+        for similarity in exact:
+            kth = np.partition(similarity, -k)[-k]
+            kept = np.flatnonzero(similarity >= kth)
+            yield kept[np.argsort(-similarity[kept], kind="stable")[:k]]

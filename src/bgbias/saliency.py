@@ -1,0 +1,166 @@
+"""From photos to soft object masks with a U²-Net: what happens to pixels before and after the network.
+
+The recipe is that of rembg 2.0.19, with which the background-bias paper made its masks: RGB resized by LANCZOS to a square,
+divided by the picture's maximum, ImageNet mean and standard deviation; the fused output stretched to 0..1 per picture, times 255,
+truncated to bytes, LANCZOS back. The stretch always reaches 1, also where nothing is salient, so the maximum before the stretch
+is kept as a confidence.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from bgbias.allocation import keep_freed_memory
+from bgbias.errors import UserError
+from bgbias.paths import source
+from bgbias.strict import Strict
+from bgbias.u2net import U2Net
+
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+STD = np.array([0.229, 0.224, 0.225], np.float32)
+
+
+class SaliencyParams(Strict):
+    """Options of every U²-Net masker."""
+
+    weights: str | None = None
+    input_size: int = Field(320, ge=32, le=2048)
+    batch_size: int = Field(2, ge=1)
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A soft mask of the photo's own height and width (uint8, 255 = object), and the net's confidence in 0..1."""
+
+    alpha: NDArray[np.uint8]
+    confidence: float
+
+
+def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+    """The normalised square that the network sees, [3, size, size], of an RGB photo [H, W, 3]. A black photo stays black."""
+    square = np.asarray(Image.fromarray(photo).resize((size, size), Image.Resampling.LANCZOS), np.float32)
+    return (((square / max(square.max(), 1.0)) - MEAN) / STD).transpose(2, 0, 1)
+
+
+def mask_from(saliency: NDArray[np.float32], height: int, width: int) -> Mask:
+    """The mask of a photo of ``height`` x ``width`` from its saliency map (0..1, square); a constant map is an empty mask."""
+    low, high = float(saliency.min()), float(saliency.max())
+    stretched = (saliency - low) / (high - low) if high > low else np.zeros_like(saliency)
+    square = Image.fromarray((stretched * 255).astype(np.uint8))
+    return Mask(np.array(square.resize((width, height), Image.Resampling.LANCZOS)), high)
+
+
+class SaliencyMasker:
+    """Photos in, masks out. ``device`` is where the network really runs."""
+
+    def __init__(self, net: U2Net, params: SaliencyParams, device: torch.device) -> None:
+        self.device = device
+        self._size = params.input_size
+        self._batch_size = params.batch_size
+        net = net.float().fold()
+        if params.precision == "bf16":
+            net = net.half()
+        self._net = net.to(device, memory_format=torch.channels_last)
+        if device.type == "cpu":
+            keep_freed_memory()
+
+    def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
+        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
+        masks: list[Mask] = []
+        for start in range(0, len(photos), self._batch_size):
+            batch = photos[start : start + self._batch_size]
+            maps = self._saliency(np.stack([network_input(photo, self._size) for photo in batch]))
+            masks += [
+                mask_from(saliency, *photo.shape[:2]) for saliency, photo in zip(maps, batch, strict=True)
+            ]
+        return masks
+
+    @torch.inference_mode()
+    def _saliency(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Fused saliency [B, size, size] in 0..1."""
+        x = torch.from_numpy(inputs).to(self.device, memory_format=torch.channels_last)
+        # Without TF32, which a GPU would otherwise put in place of float32, both devices give the same masks.
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            return self._net(x)[0][:, 0].sigmoid().cpu().numpy()
+
+
+def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:
+    """The masker ``name`` with its weights loaded; UserError without usable weights, or if ``device`` is not there."""
+    if params.weights is None:
+        raise UserError(f"Masker '{name}' has no weights; name a file under 'weights' of '{name}' in params.yaml.")
+    real = available(device)
+    net = make()
+    load_weights(net, source(params.weights), name)
+    return SaliencyMasker(net, params, real)
+
+
+def available(device: str) -> torch.device:
+    """The torch device of this name, which must exist: a GPU that was asked for is never replaced by the CPU in silence."""
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.") from None
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise UserError(f"Device '{device}' was asked for, but torch sees {count} GPUs here; use device 'cpu'.")
+    return wanted
+
+
+def load_weights(net: U2Net, path: Path, name: str) -> None:
+    """Fill ``net`` from a .safetensors file or an official .pth; every name and shape must match, or UserError says which."""
+    if not path.is_file():
+        cure = (
+            "make it with: make toy-masker"
+            if path.stem.endswith("_toy")
+            else "put the file there (the official ones: github.com/xuebinqin/U-2-Net) or correct 'weights' in params.yaml"
+        )
+        raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
+    try:
+        if path.suffix == ".safetensors":
+            state = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+        raise UserError(
+            f"{path} cannot be read as weights of masker '{name}' ({first_line(error)}); fetch or copy it again."
+        ) from error
+    fault = mismatch(net, state)
+    if fault:
+        raise UserError(
+            f"{path} does not hold the weights of '{name}': {fault}."
+            " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
+        )
+    net.load_state_dict(state)
+
+
+def mismatch(net: U2Net, state: object) -> str:
+    """What keeps ``state`` from being a state dict of ``net``, in words; empty if nothing does."""
+    if not isinstance(state, dict):
+        return f"it holds a {type(state).__name__}, not a state dict"
+    # Batch norm's counters of batches are bookkeeping, and absent from files of before 2018 and from ours.
+    expected = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
+    for key, tensor in expected.items():
+        if key not in state:
+            return f"'{key}' is missing"
+        if state[key].shape != tensor.shape:
+            return f"'{key}' is {list(state[key].shape)} where {list(tensor.shape)} is needed"
+    unknown = state.keys() - net.state_dict().keys()
+    return f"'{min(unknown)}' is not a name of this net" if unknown else ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what ``error`` says, without the closing full stop."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""The renderer of the toy dataset: shapes, scenes, light."""

@@ -1,0 +1,169 @@
+"""The training loop: batches, early stopping on a validation score, and going on after an interruption.
+
+Nothing here can reach test photos: ``fit`` gets training batches and a function that scores a model on validation photos.
+After every epoch the whole state is saved outside the declared outputs; since all randomness is keyed by epoch and step, a run
+that was killed ends with the same weights, bit for bit on a CPU, as one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bgbias import progress
+from bgbias.atomic import replacing, write_text
+from bgbias.batches import Batch
+from bgbias.device import autocast
+from bgbias.errors import UserError
+from bgbias.methods import BaseMethod
+from bgbias.model import EmbeddingModel
+from bgbias.params import Train
+
+
+@dataclass
+class State:
+    """Where a training stands after ``epoch`` epochs."""
+
+    epoch: int = 0
+    best_score: float = -math.inf
+    best_epoch: int = 0
+    best_weights: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def finished(self, settings: Train) -> bool:
+        """Whether the epochs are used up, or ``patience`` of them brought nothing better."""
+        return self.epoch >= settings.max_epochs or self.epoch - self.best_epoch >= settings.patience
+
+
+def fit(
+    method: BaseMethod,
+    epoch_batches: Callable[[int], Iterator[Batch]],
+    validate: Callable[[EmbeddingModel], dict[str, float]],
+    monitor: str,
+    settings: Train,
+    checkpoint: Path,
+    history: Path,
+    digest: str,
+    device: str = "cpu",
+    loss_lr: float | None = None,
+) -> State:
+    """Train until nothing improves; the model is left with its best epoch's weights.
+
+    ``epoch_batches(epoch)`` yields that epoch's batches; ``validate`` returns scores by name, of which ``monitor`` is the one
+    that must strictly improve. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment) hold the unfinished
+    state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
+    """
+    model = method.model
+    for module in method.modules().values():
+        module.to(device)
+    model.to(memory_format=torch.channels_last)
+    optimizer = make_optimizer(method, settings, loss_lr)
+    state = _restore(checkpoint, digest, method, optimizer) or State()
+    if state.epoch:
+        progress.say(f"goes on after epoch {state.epoch}")
+    _write_history(history, state.history)
+    while not state.finished(settings):
+        begun = time.perf_counter()
+        epoch = state.epoch + 1
+        losses = _train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch)
+        trained = time.perf_counter()
+        model.eval()
+        scores = validate(model)
+        state.epoch = epoch
+        if scores[monitor] > state.best_score:
+            state.best_score, state.best_epoch = scores[monitor], epoch
+            state.best_weights = deepcopy(model.state_dict())
+        seconds = {"train_seconds": round(trained - begun, 2), "validate_seconds": round(time.perf_counter() - trained, 2)}
+        state.history.append({"epoch": epoch, **losses, **scores, **seconds})
+        _save(checkpoint, digest, method, optimizer, state)
+        _write_history(history, state.history)
+        shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
+        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(seconds.values()):.1f} s")
+    model.load_state_dict(state.best_weights)
+    model.eval()
+    return state
+
+
+def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
+    """RMSprop or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
+    groups: list[dict[str, Any]] = [
+        {"params": list(method.model.trunk.parameters()), "lr": settings.lr},
+        {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
+    ]
+    class_weights = list(method.base_loss.parameters())
+    if class_weights:
+        groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
+    groups += method.own_parameters()
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
+    return torch.optim.RMSprop(groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay)
+
+
+def _train_epoch(
+    method: BaseMethod, batches: Iterator[Batch], optimizer: torch.optim.Optimizer, settings: Train, device: str, epoch: int
+) -> dict[str, float]:
+    for module in method.modules().values():
+        module.train()
+    method.start_epoch(epoch)
+    sums: dict[str, float] = {}
+    shown = progress.track(batches, settings.iterations_per_epoch, f"epoch {epoch}")
+    for step, batch in enumerate(shown, 1):
+        with autocast(device, settings.precision):
+            parts = method.loss(batch.to(device))
+        optimizer.zero_grad(set_to_none=True)
+        parts["loss"].backward()
+        optimizer.step()
+        for name, value in parts.items():
+            sums[name] = sums.get(name, 0.0) + float(value.detach())
+        if not math.isfinite(sums["loss"]):
+            raise UserError(
+                f"The loss is not finite in epoch {epoch}, step {step}. Lower train.lr (now {settings.lr:g}), or the loss's own"
+                " settings, in params.yaml."
+            )
+    return {name: total / settings.iterations_per_epoch for name, total in sums.items()}
+
+
+def _save(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer, state: State) -> None:
+    saved = {
+        "modules": {name: module.state_dict() for name, module in method.modules().items()},
+        "optimizer": optimizer.state_dict(),
+        "state": vars(state),
+        "digest": digest,
+    }
+    with replacing(path) as temporary:
+        torch.save(saved, temporary)
+
+
+def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer) -> State | None:
+    if not path.exists():
+        return None
+    try:
+        saved = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # torch raises many kinds for a damaged file
+        progress.say(f"{path} is damaged ({error}); starting from the first epoch")
+        return None
+    if saved["digest"] != digest:
+        progress.say("the unfinished training found here had other settings; starting from the first epoch")
+        return None
+    for name, module in method.modules().items():
+        module.load_state_dict(saved["modules"][name])
+    optimizer.load_state_dict(saved["optimizer"])
+    return State(**saved["state"])
+
+
+def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    write_text(path, text.getvalue())

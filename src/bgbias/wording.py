@@ -1,0 +1,71 @@
+"""How names of params.yaml are printed, and in which order: one place, so that tables and figures agree with
+the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+PRETRAINED, PLAIN = "pretrained", "plain"
+DATASETS = {"cub200": "CUB200", "cars196": "Cars196", "sop": "SOP", "cub50": "CUB50"}
+LOSSES = {
+    "none": "No training",
+    "contrastive": "Contrastive",
+    "triplet": "Triplet",
+    "multi_similarity": "Multi Similarity",
+    "arcface": "ArcFace",
+    "normalized_softmax": "Normalized Softmax",
+}
+METHODS = {PRETRAINED: "Pretrained", PLAIN: "Plain", "bgaugment": "BGAugment"}
+
+
+def dataset(name: str) -> str:
+    """A dataset as the paper prints it; others keep the name their owner gave them."""
+    return DATASETS.get(name, name)
+
+
+def loss(name: str) -> str:
+    """A loss in words, e.g. ``Multi Similarity``."""
+    return LOSSES.get(name, name.replace("_", " ").capitalize())
+
+
+def method(name: str) -> str:
+    """A method in words; ``x+bgaugment`` is a method on top of another."""
+    return " + ".join(METHODS.get(part, part.replace("_", " ").capitalize()) for part in name.split("+"))
+
+
+def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
+    """A model's name as in the paper's tables: the loss alone, and ``+ BGAugment`` in the row below it."""
+    if method_name == PRETRAINED:
+        return METHODS[PRETRAINED]
+    if method_name == PLAIN:
+        return loss(loss_name)
+    added = f"+ {method(method_name)}"
+    return added if below_plain else f"{loss(loss_name)} {added}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 seed``, ``1,487 queries``."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows as the paper orders them: datasets and backbones as they come, losses as in Table 1, plain before
+    its cures.
+    """
+    ranks = {
+        "dataset": _ranks(rows["dataset"]),
+        "backbone": _ranks(rows["backbone"]),
+        "loss": _ranks(rows["loss"], LOSSES),
+        "method": _ranks(rows["method"], METHODS),
+    }
+    return rows.sort_values(
+        list(ranks), key=lambda names: names.map(ranks[str(names.name)]), ignore_index=True
+    )
+
+
+def _ranks(names: Iterable[str], first: Iterable[str] = ()) -> dict[str, int]:
+    return {name: rank for rank, name in enumerate(dict.fromkeys([*first, *names]))}
