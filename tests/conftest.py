@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from bgbias import plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -17,3 +21,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the shared photos are absent: {folder} (set BGBIAS_SHARED_DATA)")
     return folder
+
+
+@pytest.fixture
+def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The small dataset and backbone under tests/plugins, found by name as if they were bgbias's own."""
+    for family in ("datasets", "backbones"):
+        package = importlib.import_module(f"bgbias.{family}")
+        places = [*package.__path__, str(ROOT / "tests" / "plugins" / family)]
+        monkeypatch.setattr(package, "__path__", places)
+    plugins.names.cache_clear()
+    yield
+    plugins.names.cache_clear()

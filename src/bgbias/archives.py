@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
+
+# What the standard library raises for broken, encrypted or strangely packed members.
+DAMAGED = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
@@ -33,10 +47,10 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                         yield member.name, file.read()
         else:
             raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+    except DAMAGED as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UserError(f"The archive {path} is damaged ({error}); delete it and fetch it again.") from error
+            raise  # the disk's fault, not the archive's
+        raise UserError(f"The archive {path} cannot be read ({error}); delete it and fetch it again.") from error
 
 
 def _check(name: str, path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -12,14 +14,28 @@ from typing import Any
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary sibling to write to; it takes the place of ``path`` when the block ends well and vanishes when it does not."""
+    """A temporary sibling to write to, which takes the place of ``path`` if the block ends well and vanishes if not.
+
+    A full disk is an OSError with ENOSPC that names ``path``, whatever library wrote.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
         temporary.replace(path)
+    except Exception as error:
+        # safetensors tells of a full disk in words only, and a write's own error does not know the file.
+        if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete what killed processes left beside ``path`` while they wrote it; nobody may be writing it now."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

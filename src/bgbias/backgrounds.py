@@ -10,7 +10,7 @@ import numpy as np
 from bgbias import images, paths
 from bgbias.archives import members
 from bgbias.errors import UserError
-from bgbias.fetching import PICTURES
+from bgbias.fetching import is_picture
 from bgbias.params import PoolSource
 from bgbias.store import ImageStore
 
@@ -44,6 +44,12 @@ def decoded(path: Path, side: int) -> list[np.ndarray]:
     return [images.resize_short(store.array(name), side) for name in store.ids]
 
 
+def sizes(path: Path) -> list[tuple[int, int]]:
+    """(height, width) of a pool's photos as they were delivered, in pool order."""
+    store = ImageStore(path)
+    return [images.size(store.read(name), name) for name in store.ids]
+
+
 def _files(origin: Path) -> list[tuple[str, bytes]]:
     if not origin.exists():
         raise UserError(
@@ -51,12 +57,11 @@ def _files(origin: Path) -> list[tuple[str, bytes]]:
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.is_dir():
-        return [(p.name, p.read_bytes()) for p in origin.iterdir() if p.suffix.lower() in PICTURES]
+        return [(p.name, p.read_bytes()) for p in origin.iterdir() if is_picture(p.name)]
     if origin.suffix in (".txt", ".lst"):
         listed = [origin.parent / line.strip() for line in origin.read_text().splitlines() if line.strip()]
         absent = [p for p in listed if not p.exists()]
         if absent:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")
         return [(p.name, p.read_bytes()) for p in listed]
-    wanted = members(origin, lambda n: PurePosixPath(n).suffix.lower() in PICTURES)
-    return [(PurePosixPath(name).name, data) for name, data in wanted]
+    return [(PurePosixPath(name).name, data) for name, data in members(origin, is_picture)]

@@ -48,8 +48,13 @@ def sample(labels: np.ndarray, batch_size: int, images_per_class: int, steps: in
     """Rows of the photos of each batch, int64 [steps, batch_size]: distinct classes, ``images_per_class`` photos of each.
 
     Within a class photos are drawn without replacement where it has enough, with replacement otherwise. Too few classes for a
-    batch are an error.
+    batch, and a batch that is no multiple of ``images_per_class``, are errors.
     """
+    if batch_size % images_per_class:
+        raise UserError(
+            f"train.batch_size is {batch_size}, but the loss wants {images_per_class} photos a class;"
+            f" set it to a multiple of {images_per_class} in params.yaml."
+        )
     classes, codes = np.unique(labels, return_inverse=True)
     wanted = batch_size // images_per_class
     if len(classes) < wanted:
@@ -101,7 +106,8 @@ class TrainingPhotos:
         for place, row in enumerate(rows):
             name = self._ids[row]
             photo = self._photos.get(name)
-            box, flip = images.random_box(generator, *photo.shape[:2], scale, ratio)
+            height, width = photo.shape[:2]
+            box, flip = images.random_box(generator, height, width, scale, ratio)
             photos[place] = images.crop(photo, box, self._size, flip)
             if masks is not None and self._masks is not None and name in self._usable:
                 mask = self._masks.get(name)
@@ -110,7 +116,8 @@ class TrainingPhotos:
                 masks[place] = images.crop(mask, box, self._size, flip)
             if behind is not None and self._pool is not None:
                 background = self._pool[int(background_generator.integers(len(self._pool)))]
-                cut, mirrored = images.random_box(background_generator, *background.shape[:2], scale, ratio)
+                height, width = background.shape[:2]
+                cut, mirrored = images.random_box(background_generator, height, width, scale, ratio)
                 behind[place] = images.crop(background, cut, self._size, mirrored)
         return Batch(
             images=_channels_first(photos),

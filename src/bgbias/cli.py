@@ -70,6 +70,8 @@ def masks(
 
     study = load(params, grid)
     name = masker or study.datasets[_known(study, dataset)].masker
+    if name not in study.maskers:
+        raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
     data.masks(_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device)
 
 
@@ -190,9 +192,9 @@ def figure(
     expect: Expect = None,
 ) -> None:
     """Draw a figure as PDF and PNG."""
-    from bgbias.nodes import report
+    from bgbias.nodes import pictures
 
-    report.figure(_study(params, grid, "figure", expect, name=name), name)
+    pictures.figure(_study(params, grid, "figure", expect, name=name), name)
 
 
 @app.command()

@@ -17,5 +17,5 @@ def blend(foreground: Array, mask: Array, background: Array) -> Array:
 def blend_pixels(foreground: np.ndarray, mask: np.ndarray, background: np.ndarray) -> np.ndarray:
     """The same for uint8 pictures [H, W, 3] and a uint8 mask [H, W]: uint8, rounded to the nearest grey level."""
     m = mask.astype(np.float32)[..., None] / 255
-    mixed = blend(foreground.astype(np.float32), m, background.astype(np.float32))
+    mixed: np.ndarray = blend(foreground.astype(np.float32), m, background.astype(np.float32))
     return np.rint(mixed).clip(0, 255).astype(np.uint8)

@@ -29,7 +29,7 @@ class Draw:
 def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]]) -> Draw:
     """The background of image ``key_item`` in repeat ``repeat``.
 
-    ``sizes`` are (height, width) of the pool's photos in pool order (sorted names). With u the first 8 bytes of
+    ``sizes`` are (height, width) of the pool's original photos in pool order (sorted names). With u the first 8 bytes of
     sha256("<dataset>|<split>|bg|<repeat>|<item>"), the photo is u mod the pool's size and its crop is drawn from
     ``numpy.random.default_rng(u)``.
     """
@@ -42,10 +42,13 @@ def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]])
 class Corruption:
     """Replaces backgrounds in evaluation views, photo by photo."""
 
-    def __init__(self, pool: list[np.ndarray]) -> None:
-        """``pool``: decoded backgrounds in pool order, uint8 [H, W, 3] each."""
+    def __init__(self, pool: list[np.ndarray], sizes: list[tuple[int, int]] | None = None) -> None:
+        """``pool``: decoded backgrounds in pool order, uint8 [H, W, 3] each; ``sizes``: (height, width) of their originals.
+
+        Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
+        """
         self._pool = pool
-        self._sizes = [(p.shape[0], p.shape[1]) for p in pool]
+        self._sizes = [(p.shape[0], p.shape[1]) for p in pool] if sizes is None else sizes
 
     def __call__(self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeat: int) -> np.ndarray:
         """The view [S, S, 3] with the background of draw ``repeat`` behind its mask [S, S]: uint8 [S, S, 3]."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import http.client
 import shutil
 import urllib.error
 import urllib.request
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
@@ -20,6 +21,12 @@ from bgbias.strict import Strict
 CHUNK = 2**20
 TIMEOUT_SECONDS = 60
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file of this name (a path with ``/``) is a picture, and not one of the hidden files that systems add."""
+    path = PurePosixPath(name)
+    return path.suffix.lower() in PICTURES and not any(p.startswith((".", "__MACOSX")) for p in path.parts)
 
 
 class Source(Strict):
@@ -41,8 +48,8 @@ def fetch(sources: tuple[Source, ...], target: Path, name: str) -> Source:
         try:
             _take(source, target)
             return source
-        except (OSError, urllib.error.URLError) as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) == errno.ENOSPC:
                 raise
             tried.append(f"  {source.place}: {error}")
     sums = next((f" (md5 {s.md5})" if s.md5 else f" (sha256 {s.sha256})" for s in sources if s.md5 or s.sha256), "")
@@ -69,16 +76,19 @@ def _take(source: Source, target: Path) -> None:
 
 def _pack(folder: Path, target: Path) -> None:
     """A folder's pictures as one archive, in sorted order."""
-    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
-    if not files:
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    names = [name for name in names if is_picture(name)]
+    if not names:
         raise UserError(f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.")
     with writing(target) as store:
-        for file in files:
-            store.add(file.relative_to(folder).as_posix(), file.read_bytes())
+        for name in names:
+            store.add(name, (folder / name).read_bytes())
 
 
 def _download(source: Source, target: Path) -> None:
-    partial = target.with_name(target.name + ".download")
+    # Named after the place, so that another one's beginning is never continued.
+    place = hashlib.sha256(source.place.encode()).hexdigest()[:8]
+    partial = target.with_name(f"{target.name}.{place}.download")
     partial.parent.mkdir(parents=True, exist_ok=True)
     have = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(source.place, headers={"Range": f"bytes={have}-"} if have else {})
@@ -91,10 +101,15 @@ def _download(source: Source, target: Path) -> None:
         with response:
             resumed = have > 0 and response.status == 206
             total = int(response.headers.get("Content-Length") or 0)
+            expected = (have if resumed else 0) + total
             blocks = iter(lambda: response.read(CHUNK), b"")
             with partial.open("ab" if resumed else "wb") as file:
                 for block in progress.track(blocks, max(1, total // CHUNK), f"fetch {target.parent.name} (MB)"):
                     file.write(block)
+        found = partial.stat().st_size
+        if total and found < expected:
+            # http.client ends quietly when the connection does.
+            raise ConnectionError(f"the connection ended after {found} of {expected} bytes; the same command goes on there")
     try:
         _verify(partial, source)
     except UserError:

@@ -59,7 +59,16 @@ def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return np.asarray(image.convert(mode))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # decoders raise many kinds for damaged files
+        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def size(data: bytes, name: str) -> tuple[int, int]:
+    """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return image.height, image.width
+    except Exception as error:  # as above
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
 
 

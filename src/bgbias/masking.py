@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bgbias.errors import UserError
 from bgbias.params import MaskPolicy
 
 COLUMNS = ("image_id", "area", "confidence", "empty", "full", "overlap", "iou")
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A soft mask of the photo's own height and width (uint8, 255 = object), and its maker's confidence in 0..1."""
+
+    alpha: NDArray[np.uint8]
+    confidence: float
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -13,20 +13,20 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bgbias import records
-from bgbias.errors import UserError
-
 # What a person opens from a run's page. Models, embeddings and stores are named by checksum, never copied.
-PICTURES = frozenset({".png", ".svg", ".pdf", ".md", ".tex", ".csv", ".html"})
+PICTURES = frozenset({".png", ".svg", ".pdf", ".md", ".tex", ".html"})
+# The nodes whose CSV files are read by people; those of the others have a row a photo.
+REPORT = frozenset({"collect", "table", "figure"})
 PICTURE_BYTES = 5_000_000
 # MLflow's limits on the length of a value, and the characters it takes in a name.
 PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
+RECORD = re.compile(r"[^.].*\.json")
 DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 CELL = ("dataset", "backbone", "loss", "method", "seed")
@@ -51,10 +51,11 @@ class Entry:
     datasets: dict[str, str]
     pictures: tuple[Path, ...]
     history: Path | None
-    fingerprint: str
     process: int | None
     """Of a running node on this machine."""
     history_stamp: Stamp = None
+    fingerprint: str = ""
+    """Of all this but the history's growth."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,11 @@ class Records:
         return dict(sorted(latest.items(), key=lambda item: (item[1].started, item[0])))
 
     def _paths(self) -> Iterator[Path]:
+        # What is hidden is unfinished: temporary siblings of records being written, parts of a store.
         for folder in self.folders:
-            # Hidden files are the temporary siblings of records being written.
-            yield from (p for p in sorted(folder.rglob("*.json")) if not p.name.startswith("."))
+            for where, below, names in os.walk(folder):
+                below[:] = sorted(name for name in below if not name.startswith("."))
+                yield from (Path(where, name) for name in sorted(names) if RECORD.fullmatch(name))
 
     def _entry(self, path: Path) -> Entry | None:
         now = stamp(path)
@@ -96,12 +99,12 @@ class Records:
             try:
                 self._read[path] = (now, self._parsed(path))
                 self.unreadable.pop(path, None)
-            except (UserError, KeyError, TypeError, ValueError) as error:
+            except (OSError, KeyError, TypeError, ValueError) as error:
                 self._read[path] = (now, None)
                 # None: the file vanished between listing and reading, as running records do.
                 if now is not None:
                     self.unreadable[path] = now
-                    log.warning("skipped, not a whole record: %s (%s)", path, error)
+                    log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
         entry = self._read[path][1]
         if entry and entry.history:
             entry = replace(entry, history_stamp=stamp(entry.history))
@@ -112,13 +115,15 @@ class Records:
         return entry
 
     def _parsed(self, path: Path) -> Entry | None:
-        record = records.read(path)
-        if "node" not in record or "status" not in record or record.get("grid") not in (None, "", self.grid):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
             return None
-        return entry(record)
+        if record.get("grid") not in (None, "", self.grid):
+            return None
+        return entry_of(record)
 
 
-def entry(record: dict[str, Any]) -> Entry:
+def entry_of(record: dict[str, Any]) -> Entry:
     """A record as an entry; ``KeyError`` or ``ValueError`` if it lacks what every record has."""
     node, subject, digest = record["node"], record.get("subject") or "", record["digest"]
     cell = record.get("cell") or {}
@@ -130,12 +135,11 @@ def entry(record: dict[str, Any]) -> Entry:
     tags = {
         "grid": record.get("grid"),
         "subject": subject,
-        "bgbias.version": record.get("version"),
+        "version": record.get("version"),
         "git_commit": record.get("git_commit"),
         "mlflow.source.git.commit": record.get("git_commit"),
         "mlflow.source.name": f"bgbias {node}",
         "mlflow.source.type": "LOCAL",
-        "mlflow.user": record.get("user"),
         "mlflow.note.content": _note(record),
         "device": record.get("device"),
         "host": record.get("host"),
@@ -148,11 +152,9 @@ def entry(record: dict[str, Any]) -> Entry:
         **place,
     }
     measured = {**(record.get("metrics") or {}), **{k: record.get(k) for k in ("seconds", "peak_memory_mb")}}
-    pictures = tuple(path for path in map(Path, made) if _is_picture(path, bool(cell)))
-    finished = record.get("finished")
-    status = STATUS[record["status"]]
+    finished, status = record.get("finished"), STATUS[record["status"]]
     here = status == "RUNNING" and record.get("host") == platform.node()
-    return Entry(
+    described = Entry(
         key=f"{record.get('grid') or 'shared'}/{node}/{subject}",
         digest=digest,
         name=_name(node, subject, cell),
@@ -164,11 +166,12 @@ def entry(record: dict[str, Any]) -> Entry:
         metrics={_word(k): float(v) for k, v in measured.items() if isinstance(v, int | float)},
         # Photos, masks and backgrounds; the files of the cell itself stand in the tag `inputs`.
         datasets={k: str(v) for k, v in inputs.items() if cell and subject not in k},
-        pictures=pictures,
+        pictures=tuple(path for path in map(Path, made) if _is_picture(path, node)),
         history=Path(record["history"]) if record.get("history") else None,
-        fingerprint=_fingerprint(json.dumps([record, *map(str, pictures)], sort_keys=True)),
         process=record.get("pid") if here else None,
     )
+    text = json.dumps(asdict(described), sort_keys=True, default=str)
+    return replace(described, fingerprint=_fingerprint(text))
 
 
 def epochs(entry: Entry) -> tuple[Epoch, ...]:
@@ -194,11 +197,11 @@ def epochs(entry: Entry) -> tuple[Epoch, ...]:
 
 
 def shown(number: int) -> bool:
-    """Whether an epoch is a point of the curve: all of the first 100, then 25 a doubling; 182 of 1,000.
+    """Whether an epoch is a point of the curve: all of the first 100, then 25 a doubling; 181 of 1,000.
 
     It depends on the number alone, so that a curve mirrored as it grows and one rebuilt later are the same.
     """
-    return number < 100 or number % (4 << (int(number / 100).bit_length() - 1)) == 0
+    return number < 100 or number % (4 << ((number // 100).bit_length() - 1)) == 0
 
 
 def mark(rows: Iterable[Epoch]) -> str:
@@ -247,9 +250,8 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _is_picture(path: Path, of_cell: bool) -> bool:
-    if path.suffix not in PICTURES or (of_cell and path.suffix == ".csv"):
-        # A cell's CSV files are long, and the report's hold what they say.
+def _is_picture(path: Path, node: str) -> bool:
+    if path.suffix not in PICTURES and not (path.suffix == ".csv" and node in REPORT):
         return False
     found = stamp(path)
     return found is not None and found[1] <= PICTURE_BYTES

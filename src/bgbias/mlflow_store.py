@@ -65,7 +65,7 @@ class Experiment:
     def write(self, entry: Entry) -> Outcome:
         """Make the entry's run show what the entry says, and tell what that took."""
         rows = mirror.epochs(entry)
-        run = self._current(entry, rows)
+        run = self._current(entry)
         outcome: Outcome = "updated" if run else "created"
         if run and not _continues(run, entry, rows):
             # MLflow takes back no parameter and no point of a curve: what began anew gets a new run.
@@ -83,7 +83,7 @@ class Experiment:
         self._fill(run, entry, rows, wanted)
         return outcome
 
-    def _current(self, entry: Entry, rows: Sequence[Epoch]) -> Run | None:
+    def _current(self, entry: Entry) -> Run | None:
         """The run with the entry's key and digest; runs of the key with another digest become superseded."""
         current: Run | None = None
         for run in self._runs.get(entry.key, []):
@@ -209,21 +209,21 @@ def _alone(uri: str) -> Iterator[None]:
 
 
 def _client(uri: str) -> MlflowClient:
-    """A client of the store; a new SQLite database gets its tables under another name and is never half made."""
+    """A client of the store; a new SQLite database takes its name when its tables are made, not before."""
     from mlflow import MlflowClient
 
     if not uri.startswith(SQLITE):
         return MlflowClient(tracking_uri=uri)
     path = _database(uri)
     if not path.exists():
-        fresh = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+        fresh = path.with_name(f"{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
         try:
             MlflowClient(tracking_uri=f"{SQLITE}{fresh}").get_experiment("0")
             fresh.rename(path)
         finally:
             fresh.unlink(missing_ok=True)
-    # MLflow keeps its connection to a URI for the life of the process, also when the database has been deleted
-    # and made anew. The same path spelled with one more `./` is another URI.
+    # MLflow keeps its connection to a URI for the life of the process, also when the database was deleted and
+    # made anew. The same path spelled with one more `./` is another URI.
     seen = _databases.setdefault(str(path), [path.stat().st_ino])
     if path.stat().st_ino != seen[-1]:
         seen.append(path.stat().st_ino)

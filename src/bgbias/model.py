@@ -26,7 +26,8 @@ from bgbias.strict import Strict
 class EmbeddingModel(nn.Module):
     """From normalised photos to unit vectors; knows its backbone's facts and whether batch norm is frozen.
 
-    A frozen batch norm normalises with its stored statistics in training too; its gain and offset stay trainable.
+    A frozen batch norm normalises with its stored statistics in training too; its gain and offset stay
+    trainable.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class EmbeddingModel(nn.Module):
         return self.trunk(x)
 
     def pooled(self, x: Tensor) -> Tensor:
-        """Mean features at unit length [B, channels], float32: what the backbone knows without an embedding layer."""
+        """Mean features at unit length [B, channels], float32: what the backbone knows by itself."""
         return F.normalize(self._mean(x), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +80,8 @@ def build_model(
 ) -> EmbeddingModel:
     """A fresh model: trunk from its weights file (or random), embedding layer random.
 
-    All that is random comes from ``generator`` (a CPU generator): the same one gives the same model, whatever ran before.
+    All that is random comes from ``generator`` (a CPU generator): the same one gives the same model, whatever
+    ran before.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
     trunk = _trunk(backbone, params, seed)
@@ -92,7 +94,7 @@ def build_model(
 
 
 def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = None) -> None:
-    """Write weights and, in the file's header, all that is needed to build the model again; ``metadata`` (JSON) goes along."""
+    """Write the weights and, in the file's header, what builds the model again and ``metadata`` (JSON)."""
     header = {
         "backbone": model.backbone,
         "params": model.params.model_dump_json(),
@@ -116,12 +118,16 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         params = facts.Params.model_validate_json(header["params"])
         dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
         # The file's weights follow; what the trunk starts from does not matter.
-        trunk = _trunk(header["backbone"], params.model_copy(update={"weights": None}), seed=0)
+        if "weights" in facts.Params.model_fields:
+            params = params.model_copy(update={"weights": None})
+        trunk = _trunk(header["backbone"], params, seed=0)
         embedder = torch.nn.utils.skip_init(nn.Linear, facts.CHANNELS, dim)
         model = EmbeddingModel(header["backbone"], params, trunk, embedder, frozen)
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
-        raise UserError(f"{path} does not fit this version of the program ({error}); delete it and run again.") from error
+        raise UserError(
+            f"{path} does not fit this version of the program ({error}); delete it and run again."
+        ) from error
     return model.to(device).eval()
 
 
@@ -131,24 +137,22 @@ def metadata(path: Path) -> dict[str, Any]:
 
 
 def for_inference(model: EmbeddingModel) -> EmbeddingModel:
-    """A frozen copy that gives the same embeddings faster: batch norm folded into convolutions, channels last, no gradients.
+    """A frozen copy that embeds faster: batch norms folded into convolutions, channels last.
 
-    A batch norm is folded into the convolution that stands before it among its siblings. Whether that is also the order of
-    computation is checked on a random picture: where the embedding moves by more than 1e-4 the copy keeps its batch norms.
+    A batch norm is folded into the convolution that stands before it among its siblings. Whether that is also
+    the order of computation is checked on a random picture: where the embedding moves by more than 1e-4 the
+    copy keeps its batch norms.
     """
-    plain = copy.deepcopy(model).eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    plain = copy.deepcopy(model).eval().requires_grad_(False)
+    plain.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     folded = copy.deepcopy(plain)
     _fold_batch_norms(folded.trunk)
-    device = model.embedder.weight.device
-    picture = torch.rand(
-        1, 3, model.input_size, model.input_size, generator=seeds.torch_generator("fold check"), dtype=torch.float32
-    ).to(device, model.embedder.weight.dtype)
-    x = model.preprocess(255 * picture)
+    weight, size = model.embedder.weight, model.input_size
+    picture = torch.rand(1, 3, size, size, generator=seeds.torch_generator("fold check"))
+    x = model.preprocess(255 * picture.to(weight.device, weight.dtype))
     with torch.no_grad():
-        same = all(
-            torch.allclose(a, b, rtol=0, atol=1e-4)
-            for a, b in ((plain(x), folded(x)), (plain.pooled(x), folded.pooled(x)))
-        )
+        pairs = ((plain(x), folded(x)), (plain.pooled(x), folded.pooled(x)))
+    same = all(torch.allclose(a, b, rtol=0, atol=1e-4) for a, b in pairs)
     return folded if same else plain
 
 
@@ -164,7 +168,7 @@ def _fold_batch_norms(module: nn.Module) -> None:
 
 
 def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
-    """The backbone's trunk; torchvision initialises from the global generator, which is lent a seed and put back."""
+    """The backbone's trunk; building draws from the global generator, which is lent a seed and put back."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return plugins.load("backbones", backbone).build(params)
@@ -177,4 +181,6 @@ def _header(path: Path) -> dict[str, str]:
         with safe_open(path, "pt") as file:
             return dict(file.metadata() or {})
     except SafetensorError as error:
-        raise UserError(f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again.") from error
+        raise UserError(
+            f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+        ) from error

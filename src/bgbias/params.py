@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.paths import Paths
-from bgbias.strict import Strict
+from bgbias.strict import Strict, read_yaml, validated
 
 
 class Roots(Strict):
@@ -121,8 +121,18 @@ class Block(Strict):
     pretrained: bool = Field(False, description="add the backbone's own features, without any training, as a row")
 
 
-class Study(Strict):
-    """params.yaml with one grid chosen and laid over the defaults."""
+class Grid(Strict):
+    """What a named grid changes: its cells, and any of the protocol's sections."""
+
+    cells: tuple[Block, ...] = Field(min_length=1)
+    train: dict[str, Any] = Field(default_factory=dict)
+    mask_policy: dict[str, Any] = Field(default_factory=dict)
+    evaluation: dict[str, Any] = Field(default_factory=dict)
+    attribution: dict[str, Any] = Field(default_factory=dict)
+
+
+class Shared(Strict):
+    """What all grids have in common."""
 
     grid: str
     paths: Roots = Roots()
@@ -135,6 +145,17 @@ class Study(Strict):
     mask_policy: MaskPolicy = MaskPolicy()
     evaluation: Evaluation = Evaluation()
     attribution: Attribution = Attribution()
+
+
+class File(Shared):
+    """params.yaml as it is written."""
+
+    grids: dict[str, Grid]
+
+
+class Study(Shared):
+    """params.yaml with one grid chosen and laid over the defaults."""
+
     cells: tuple[Block, ...]
 
     @property
@@ -143,45 +164,40 @@ class Study(Strict):
         return Paths(**self.paths.model_dump(), grid=self.grid)
 
 
-class Grid(Strict):
-    """What a named grid changes: its cells, and any of the protocol's sections."""
-
-    cells: tuple[Block, ...]
-    train: dict[str, Any] = Field(default_factory=dict)
-    mask_policy: dict[str, Any] = Field(default_factory=dict)
-    evaluation: dict[str, Any] = Field(default_factory=dict)
-    attribution: dict[str, Any] = Field(default_factory=dict)
-
-
+# What a grid may change, key by key.
 SECTIONS = ("train", "mask_policy", "evaluation", "attribution")
 
 
 def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
     """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
-    raw = _read(path)
-    grids = raw.pop("grids", None) or {}
-    chosen = grid or raw.get("grid")
-    if chosen not in grids:
-        near = difflib.get_close_matches(str(chosen), list(grids), 1)
+    file: File = validated(File, read_yaml(path), path)
+    chosen = grid or file.grid
+    if chosen not in file.grids:
+        near = difflib.get_close_matches(chosen, list(file.grids), 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {', '.join(grids)}.{hint}")
-    for name in grids:
-        overlay = _validated(Grid, grids[name], path, f"grids.{name}")
-        # Every grid is checked, not only the chosen one: a typo should not wait for the day the grid is used.
-        merged = {**raw, "grid": name, "cells": overlay.cells}
-        for section in SECTIONS:
-            merged[section] = {**(raw.get(section) or {}), **getattr(overlay, section)}
-        study = _validated(Study, merged, path, "")
-        if name == chosen:
-            result = study
-    _check_names(result, path)
-    return result
+        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {', '.join(file.grids)}.{hint}")
+    # Every grid is checked, not only the chosen one: a typo should not wait for the day the grid is used.
+    study = {name: _overlaid(file, name, path) for name in file.grids}[chosen]
+    _check_options(study, path)
+    _check_names(study, path)
+    return study
+
+
+def _overlaid(file: File, name: str, path: Path) -> Study:
+    grid = file.grids[name]
+    merged = {field: getattr(file, field) for field in Shared.model_fields}
+    merged |= {"grid": name, "cells": grid.cells}
+    for section in SECTIONS:
+        default: Strict = getattr(file, section)
+        both = default.model_dump(exclude_unset=True) | getattr(grid, section)
+        merged[section] = validated(type(default), both, path, f"grids.{name}.{section}")
+    return Study(**merged)
 
 
 def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Strict:
     """A plugin's options, checked by the plugin's own ``Params``."""
     module = plugins.load(family, name)
-    return _validated(module.Params, values, Path("params.yaml"), f"{family}.{name}")
+    return validated(module.Params, values, Path("params.yaml"), f"{family}.{name}")
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
@@ -196,71 +212,36 @@ def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise UserError(f"{path} is missing; run from the project's folder, or name the file with --params.")
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path} must be a mapping of keys, as in the file that came with the project.")
-    return raw
-
-
-def _validated(model: type[Any], values: Any, path: Path, where: str) -> Any:
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, ([where] if where else []) + list(first["loc"])))
-        if first["type"] == "extra_forbidden":
-            known = _known_keys(model, first["loc"][:-1])
-            near = difflib.get_close_matches(str(first["loc"][-1]), known, 1, cutoff=0.5)
-            hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(known)}."
-            raise UserError(f"{path}: unknown key '{key}'.{hint}") from error
-        raise UserError(f"{path}: '{key}': {first['msg']} (found: {first['input']!r})") from error
-
-
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Field names of the model that ``location`` leads to, through nested models, lists and mappings."""
-    current: Any = model
-    for step in location:
-        if isinstance(current, type) and issubclass(current, BaseModel) and step in current.model_fields:
-            current = current.model_fields[str(step)].annotation
-        current = _model_inside(current)
-    fields = getattr(current, "model_fields", {})
-    return list(fields)
-
-
-def _model_inside(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        found = _model_inside(inner)
-        if found is not None:
-            return found
-    return None
+def _check_options(study: Study, path: Path) -> None:
+    """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
+    found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
+    found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
+    found += [("backbones", n, f"backbones.{n}", values) for n, values in study.backbones.items()]
+    for loss, columns in study.losses.items():
+        found += [("losses", loss, f"losses.{loss}.{column}", values) for column, values in columns.items()]
+    for family, kind, key, values in found:
+        if kind in plugins.names(family):
+            validated(plugins.load(family, kind).Params, values, path, key)
 
 
 def _check_names(study: Study, path: Path) -> None:
     """Everything the grid's cells name must exist; all that does not is told at once."""
     problems = []
-    for family, field in (("datasets", "datasets"), ("backbones", "backbones"), ("losses", "losses")):
-        known = list(getattr(study, family))
+
+    def check(where: str, name: str, known: Collection[str]) -> None:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            problems.append(f"  {where}: '{name}'{hint}; there are: {', '.join(known)}")
+
+    for field in ("datasets", "backbones", "losses", "methods"):
+        known = plugins.names(field) if field == "methods" else getattr(study, field)
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" (did you mean '{near[0]}'?)" if near else ""
-                problems.append(f"  {family}: '{name}'{hint}; there are: {', '.join(known)}")
+            check(field, name, known)
+    for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
+        check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
+        check(f"datasets.{name}.backgrounds", study.datasets[name].backgrounds, study.backgrounds)
     if problems:
-        raise UserError(f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems))
-    for block in study.cells:
-        for name in block.methods:
-            plugins.load("methods", name)
-        for name in block.datasets:
-            described = study.datasets[name]
-            if described.masker not in study.maskers:
-                raise UserError(f"{path}: datasets.{name}.masker '{described.masker}' is not in `maskers`.")
-            if described.backgrounds not in study.backgrounds:
-                raise UserError(f"{path}: datasets.{name}.backgrounds '{described.backgrounds}' is not in `backgrounds`.")
+        raise UserError(
+            f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)
+        )

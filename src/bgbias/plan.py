@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,25 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
 
 
 def figures(study: Study) -> tuple[str, ...]:
-    """The figures that make sense for the grid: the calibration curve needs a toy dataset at several correlations."""
+    """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
+    toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
+    paired = ("retrieval", "attribution") if pair(study) else ()
+    return ("photos", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
+
+
+def shown_dataset(study: Study) -> str:
+    """The dataset whose photos figures show: the last one of the grid's first block."""
+    return study.cells[0].datasets[-1]
+
+
+def pair(study: Study) -> tuple[Cell, Cell] | None:
+    """A plain and a bgaugment model of the shown dataset that differ in nothing else, if the grid has them."""
     chosen = cells(study)
-    correlations = {c.dataset for c in chosen if study.datasets[c.dataset].kind == "toy"}
-    return ("photos", "retrieval", "attribution", "drop") + (("calibration",) if len(correlations) > 1 else ())
+    for plain in chosen:
+        cured = replace(plain, method="bgaugment")
+        if plain.dataset == shown_dataset(study) and plain.method == "plain" and cured in chosen:
+            return plain, cured
+    return None
 
 
 def check_cell(study: Study, cell: Cell) -> None:
@@ -153,7 +169,6 @@ def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
 def _train(study: Study, cell: Cell) -> dict[str, Any]:
     if not trains(cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
-    described = study.datasets[cell.dataset]
     read: dict[str, Any] = {
         "train": study.train.model_dump(exclude={"selection"}),
         "selection": selection_condition(study, cell),
@@ -161,21 +176,18 @@ def _train(study: Study, cell: Cell) -> dict[str, Any]:
         "loss": loss_options(study, cell.dataset, cell.loss),
         "index": digest(study, "index", dataset=cell.dataset),
     }
-    return read | _corruption(study, described, needs(study, cell))
+    return read | _corruption(study, cell.dataset, needs(study, cell))
 
 
-def _corruption(study: Study, described: Any, needed: frozenset[str] | set[str]) -> dict[str, Any]:
+def _corruption(study: Study, dataset: str, needed: frozenset[str] | set[str]) -> dict[str, Any]:
+    described = study.datasets[dataset]
     read: dict[str, Any] = {}
     if "masks" in needed:
-        read["masks"] = digest(study, "masks", dataset=_name(study, described), masker=described.masker)
+        read["masks"] = digest(study, "masks", dataset=dataset, masker=described.masker)
         read["mask_policy"] = study.mask_policy.model_dump()
     if "backgrounds" in needed:
         read["backgrounds"] = digest(study, "backgrounds", pool=described.backgrounds)
     return read
-
-
-def _name(study: Study, described: Any) -> str:
-    return next(name for name, d in study.datasets.items() if d is described)
 
 
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
@@ -185,11 +197,10 @@ def _model(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def _embed(study: Study, cell: Cell) -> dict[str, Any]:
-    described = study.datasets[cell.dataset]
     return {
         "evaluation": study.evaluation.model_dump(exclude={"batch_size"}),
         **_model(study, cell),
-        **_corruption(study, described, {"masks", "backgrounds"}),
+        **_corruption(study, cell.dataset, {"masks", "backgrounds"}),
     }
 
 
@@ -198,11 +209,10 @@ def _score(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def _attribute(study: Study, cell: Cell) -> dict[str, Any]:
-    described = study.datasets[cell.dataset]
     return {
         "attribution": study.attribution.model_dump(),
         **_model(study, cell),
-        **_corruption(study, described, {"masks"}),
+        **_corruption(study, cell.dataset, {"masks"}),
     }
 
 
@@ -214,11 +224,21 @@ def _collect(study: Study) -> dict[str, Any]:
     }
 
 
-def _report(study: Study, name: str) -> dict[str, Any]:
+def _table(study: Study, name: str) -> dict[str, Any]:
     return {"collect": digest(study, "collect")}
 
 
-_SPECS = {
+def _figure(study: Study, name: str) -> dict[str, Any]:
+    shown = pair(study)
+    if name in ("drop", "calibration"):
+        return {"table1": digest(study, "table", name="table1")}
+    if name == "photos" or shown is None:
+        return _corruption(study, shown_dataset(study), {"masks", "backgrounds"})
+    node = "embed" if name == "retrieval" else "attribute"
+    return {c.method: digest(study, node, cell=c) for c in shown}
+
+
+_SPECS: dict[str, Callable[..., dict[str, Any]]] = {
     "fetch": _fetch,
     "index": _index,
     "masks": _masks,
@@ -228,8 +248,8 @@ _SPECS = {
     "score": _score,
     "attribute": _attribute,
     "collect": _collect,
-    "table": _report,
-    "figure": _report,
+    "table": _table,
+    "figure": _figure,
 }
 
 
@@ -320,14 +340,29 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
     for dataset in dict.fromkeys(c.dataset for c in cells(study)):
         masker = study.datasets[dataset].masker
         read[f"mask_table {dataset}"] = study.files.at("mask_table", dataset=dataset, masker=masker)
+        for name in ("table", "excluded"):
+            read[f"{name} {dataset}"] = study.files.at(name, dataset=dataset)
     return read
 
 
-def _report_inputs(study: Study, name: str) -> dict[str, Path]:
+def _table_inputs(study: Study, name: str) -> dict[str, Path]:
     return {n: study.files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
 
 
-_INPUTS = {
+def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
+    if name not in figures(study):
+        raise UserError(f"Grid '{study.grid}' has no figure '{name}'; it has: {', '.join(figures(study))}.")
+    if name in ("drop", "calibration"):
+        return {"table1": study.files.at("report_table", table="table1", format="csv")}
+    dataset = shown_dataset(study)
+    read = _photo_inputs(study, dataset) | _corruption_inputs(study, dataset, {"masks", "backgrounds"}, ("test",))
+    of_cell = {"retrieval": ("embeddings",), "attribution": ("maps", "attribution")}.get(name, ())
+    for cell in pair(study) or ():
+        read |= {f"{n} {cell.name}": study.files.at(n, **cell.wildcards) for n in of_cell}
+    return read
+
+
+_INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
     "fetch": lambda study, dataset: {},
     "index": _index_inputs,
     "masks": _masks_inputs,
@@ -337,6 +372,6 @@ _INPUTS = {
     "score": _score_inputs,
     "attribute": _attribute_inputs,
     "collect": _collect_inputs,
-    "table": _report_inputs,
-    "figure": _report_inputs,
+    "table": _table_inputs,
+    "figure": _figure_inputs,
 }

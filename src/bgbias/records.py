@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bgbias import plan
-from bgbias.atomic import write_json
+from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
 
@@ -72,6 +72,8 @@ def node(
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
+        for path in (*outputs.values(), record):
+            remove_leftovers(path)
         running = study.files.at("running", name=key)
         made = Record()
         cell = next((v for v in subject.values() if isinstance(v, plan.Cell)), None)

@@ -11,11 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bgbias import records
 from bgbias.errors import UserError
 from bgbias.params import Study
 from bgbias.progress import say
+
+if TYPE_CHECKING:
+    import psutil
 
 GRACE_SECONDS = 10.0
 
@@ -38,7 +42,7 @@ def resume(study: Study, grid: str | None, arguments: list[str]) -> int:
     return subprocess.run([*base, "--cores", "all", "--rerun-incomplete", *arguments, *chosen], check=False).returncode
 
 
-def orphans(study: Study) -> Iterator[tuple[Path, object]]:
+def orphans(study: Study) -> Iterator[tuple[Path, psutil.Process]]:
     """(record, process) of every node of this folder that still runs."""
     import psutil
 
@@ -58,7 +62,7 @@ def orphans(study: Study) -> Iterator[tuple[Path, object]]:
             path.unlink(missing_ok=True)
 
 
-def _end(process) -> None:  # type: ignore[no-untyped-def]
+def _end(process: psutil.Process) -> None:
     import psutil
 
     try:

@@ -1,16 +1,15 @@
 """From photos to soft object masks with a U²-Net: what happens to pixels before and after the network.
 
-The recipe is that of rembg 2.0.19, with which the background-bias paper made its masks: RGB resized by LANCZOS to a square,
-divided by the picture's maximum, ImageNet mean and standard deviation; the fused output stretched to 0..1 per picture, times 255,
-truncated to bytes, LANCZOS back. The stretch always reaches 1, also where nothing is salient, so the maximum before the stretch
-is kept as a confidence.
+The recipe is that of rembg 2.0.19, with which the background-bias paper made its masks: RGB resized by
+LANCZOS to a square, divided by the picture's maximum, ImageNet mean and standard deviation; the fused output
+stretched to 0..1 per picture, times 255, truncated to bytes, LANCZOS back. The stretch always reaches 1, also
+where nothing is salient, so the maximum before the stretch is kept as a confidence.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +23,7 @@ from safetensors.torch import load_file
 
 from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
+from bgbias.masking import Mask
 from bgbias.paths import source
 from bgbias.strict import Strict
 from bgbias.u2net import U2Net
@@ -41,22 +41,14 @@ class SaliencyParams(Strict):
     precision: Literal["fp32", "bf16"] = "fp32"
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """A soft mask of the photo's own height and width (uint8, 255 = object), and the net's confidence in 0..1."""
-
-    alpha: NDArray[np.uint8]
-    confidence: float
-
-
 def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
-    """The normalised square that the network sees, [3, size, size], of an RGB photo [H, W, 3]. A black photo stays black."""
+    """The normalised square [3, size, size] that the network sees of an RGB photo [H, W, 3]."""
     square = np.asarray(Image.fromarray(photo).resize((size, size), Image.Resampling.LANCZOS), np.float32)
     return (((square / max(square.max(), 1.0)) - MEAN) / STD).transpose(2, 0, 1)
 
 
 def mask_from(saliency: NDArray[np.float32], height: int, width: int) -> Mask:
-    """The mask of a photo of ``height`` x ``width`` from its saliency map (0..1, square); a constant map is an empty mask."""
+    """The mask of a photo of this size from its square saliency map in 0..1; empty if it is constant."""
     low, high = float(saliency.min()), float(saliency.max())
     stretched = (saliency - low) / (high - low) if high > low else np.zeros_like(saliency)
     square = Image.fromarray((stretched * 255).astype(np.uint8))
@@ -72,8 +64,9 @@ class SaliencyMasker:
         self._batch_size = params.batch_size
         net = net.float().fold()
         if params.precision == "bf16":
-            net = net.half()
-        self._net = net.to(device, memory_format=torch.channels_last)
+            net = net.to_bfloat16()
+        # The stubs of torch do not know that modules take a memory format.
+        self._net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         if device.type == "cpu":
             keep_freed_memory()
 
@@ -98,9 +91,9 @@ class SaliencyMasker:
 
 
 def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:
-    """The masker ``name`` with its weights loaded; UserError without usable weights, or if ``device`` is not there."""
+    """The masker ``name`` with its weights loaded; UserError where they or ``device`` are absent."""
     if params.weights is None:
-        raise UserError(f"Masker '{name}' has no weights; name a file under 'weights' of '{name}' in params.yaml.")
+        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
     real = available(device)
     net = make()
     load_weights(net, source(params.weights), name)
@@ -108,25 +101,27 @@ def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, d
 
 
 def available(device: str) -> torch.device:
-    """The torch device of this name, which must exist: a GPU that was asked for is never replaced by the CPU in silence."""
+    """The torch device of this name; UserError where it is absent: never a silent CPU."""
     try:
         wanted = torch.device(device)
     except RuntimeError:
         raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.") from None
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise UserError(f"Device '{device}' was asked for, but torch sees {count} GPUs here; use device 'cpu'.")
+        raise UserError(
+            f"Device '{device}' was asked for, but torch sees {torch.cuda.device_count()} GPUs here;"
+            " repeat the command with --device cpu."
+        )
     return wanted
 
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:
-    """Fill ``net`` from a .safetensors file or an official .pth; every name and shape must match, or UserError says which."""
+    """Fill ``net`` from a .safetensors file or an official .pth; UserError says what does not match."""
     if not path.is_file():
         cure = (
-            "make it with: make toy-masker"
-            if path.stem.endswith("_toy")
-            else "put the file there (the official ones: github.com/xuebinqin/U-2-Net) or correct 'weights' in params.yaml"
+            "put it there (official ones: github.com/xuebinqin/U-2-Net) or correct 'weights' in params.yaml"
         )
+        if path.stem.endswith("_toy"):
+            cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
     try:
         if path.suffix == ".safetensors":
@@ -135,7 +130,8 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         raise UserError(
-            f"{path} cannot be read as weights of masker '{name}' ({first_line(error)}); fetch or copy it again."
+            f"{path} cannot be read as weights of masker '{name}' ({first_line(error)});"
+            " fetch or copy it again."
         ) from error
     fault = mismatch(net, state)
     if fault:

@@ -1,7 +1,7 @@
 """MLflow shows what the records say, one run a node; the records are the truth, and any store can be rebuilt.
 
 Nodes know nothing of MLflow: they write records and histories, and one process mirrors them (``follow`` while
-the workflow runs, ``sync`` at any time). A store that is slow, locked or down delays what is shown, never a node.
+the workflow runs, ``sync`` at any time). A store that is slow, locked or down delays the show, never a node.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def follow(
     """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone.
 
     A stop file or SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an
-    error here: what it does not take is said once, tried again after growing pauses, and left to ``bgbias track``.
+    error here: what it does not take is said once, tried again after growing pauses, and at last left to
+    ``bgbias track``.
     """
     found = Records(folders, grid)
     stop = _told_to_stop()
@@ -106,7 +107,7 @@ def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Pa
 
 
 def _told_to_stop() -> threading.Event:
-    """An event that SIGTERM sets; Ctrl-C and a closed terminal end the workflow, whose end is still to be shown."""
+    """An event that SIGTERM sets. Ctrl-C ends the workflow, and the end of that is still to be shown."""
     stop = threading.Event()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: stop.set())

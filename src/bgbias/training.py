@@ -65,7 +65,7 @@ def fit(
     model = method.model
     for module in method.modules().values():
         module.to(device)
-    model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # unknown to torch's stubs
     optimizer = make_optimizer(method, settings, loss_lr)
     state = _restore(checkpoint, digest, method, optimizer) or State()
     if state.epoch:
@@ -78,6 +78,11 @@ def fit(
         trained = time.perf_counter()
         model.eval()
         scores = validate(model)
+        if not math.isfinite(scores[monitor]):
+            raise UserError(
+                f"{monitor} is {scores[monitor]} after epoch {epoch}."
+                f" Lower train.lr (now {settings.lr:g}) in params.yaml."
+            )
         state.epoch = epoch
         if scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores[monitor], epoch
@@ -139,8 +144,9 @@ def _save(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Op
         "state": vars(state),
         "digest": digest,
     }
-    with replacing(path) as temporary:
-        torch.save(saved, temporary)
+    # Through Python's own file, since torch's writer hides that the disk is full.
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        torch.save(saved, file)
 
 
 def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer) -> State | None:
@@ -148,10 +154,11 @@ def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim
         return None
     try:
         saved = torch.load(path, weights_only=True, map_location="cpu")
+        known = saved["digest"]
     except Exception as error:  # torch raises many kinds for a damaged file
         progress.say(f"{path} is damaged ({error}); starting from the first epoch")
         return None
-    if saved["digest"] != digest:
+    if known != digest:
         progress.say("the unfinished training found here had other settings; starting from the first epoch")
         return None
     for name, module in method.modules().items():

@@ -52,6 +52,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
+    """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
+    of.
+    """
+    trained = table[table["method"] != PRETRAINED]
+    numbers = (table if trained.empty else trained)[column]
+    low, high = int(numbers.min()), int(numbers.max())
+    return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
+
+
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows as the paper orders them: datasets and backbones as they come, losses as in Table 1, plain before
     its cures.

@@ -1,28 +1,23 @@
 # Photos and backgrounds: archive -> table and photo store; pools of background photos.
 
 
-def fetched(wildcards):
-    """A dataset's archive, or nothing for one that is rendered."""
-    return list(planned(plan.inputs, STUDY, "index", dataset=wildcards.dataset).values())
-
-
 rule fetch:
     output:
         archive=PATHS.archive,
         record=PATHS.fetch_record,
     params:
-        digest=lambda w: planned(plan.digest, STUDY, "fetch", dataset=w.dataset),
+        options=options("fetch"),
     log:
-        f"{STUDY.paths.work}/logs/fetch/{{dataset}}.log",
+        f"{LOGS}/fetch/{{dataset}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias fetch {wildcards.dataset} {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias fetch {wildcards.dataset} {params.options} > {log} 2>&1"
 
 
 rule index:
     input:
-        fetched,
+        reads("index"),
     output:
         table=PATHS.table,
         photos=PATHS.photos,
@@ -30,13 +25,13 @@ rule index:
         excluded=PATHS.excluded,
         record=PATHS.index_record,
     params:
-        digest=lambda w: planned(plan.digest, STUDY, "index", dataset=w.dataset),
+        options=options("index"),
     log:
-        f"{STUDY.paths.work}/logs/index/{{dataset}}.log",
+        f"{LOGS}/index/{{dataset}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias index {wildcards.dataset} {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias index {wildcards.dataset} {params.options} > {log} 2>&1"
 
 
 rule backgrounds:
@@ -47,16 +42,15 @@ rule backgrounds:
         table=PATHS.pool_table,
         record=PATHS.backgrounds_record,
     params:
-        digest=lambda w: planned(plan.digest, STUDY, "backgrounds", pool=w.pool),
+        options=options("backgrounds"),
     log:
-        f"{STUDY.paths.work}/logs/backgrounds/{{pool}}.log",
+        f"{LOGS}/backgrounds/{{pool}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias backgrounds {wildcards.pool} {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias backgrounds {wildcards.pool} {params.options} > {log} 2>&1"
 
 
 rule data:
     input:
-        [PATHS.at("table", dataset=d) for d in dict.fromkeys(c.dataset for c in CELLS)],
-        [PATHS.at("pool_table", pool=p) for p in dict.fromkeys(STUDY.datasets[c.dataset].backgrounds for c in CELLS)],
+        records_of("index", "backgrounds"),

@@ -3,7 +3,7 @@
 
 rule collect:
     input:
-        list(planned(plan.inputs, STUDY, "collect").values()),
+        reads("collect"),
     output:
         results=PATHS.results,
         queries=PATHS.all_queries,
@@ -11,18 +11,18 @@ rule collect:
         masks=PATHS.mask_report,
         record=PATHS.collect_record,
     params:
-        digest=planned(plan.digest, STUDY, "collect"),
+        options=options("collect"),
     log:
-        f"{STUDY.paths.work}/logs/{STUDY.grid}/collect.log",
+        f"{LOGS}/{STUDY.grid}/collect.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias collect {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias collect {params.options} > {log} 2>&1"
 
 
 rule table:
     input:
-        list(planned(plan.inputs, STUDY, "table", name="table1").values()),
+        reads("table"),
     output:
         csv=PATHS.report_table.replace("{format}", "csv"),
         md=PATHS.report_table.replace("{format}", "md"),
@@ -31,43 +31,46 @@ rule table:
     wildcard_constraints:
         table="table[12]",
     params:
-        digest=lambda w: planned(plan.digest, STUDY, "table", name=w.table),
+        options=options("table"),
     log:
-        f"{STUDY.paths.work}/logs/{STUDY.grid}/{{table}}.log",
+        f"{LOGS}/{STUDY.grid}/{{table}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias table {wildcards.table} {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias table {wildcards.table} {params.options} > {log} 2>&1"
 
 
 rule figure:
     input:
-        lambda w: list(planned(plan.inputs, STUDY, "figure", name=w.figure).values()),
+        reads("figure"),
     output:
         pdf=PATHS.figures.replace("{format}", "pdf"),
         png=PATHS.figures.replace("{format}", "png"),
         record=PATHS.figures_record,
     params:
-        digest=lambda w: planned(plan.digest, STUDY, "figure", name=w.figure),
+        options=options("figure"),
     log:
-        f"{STUDY.paths.work}/logs/{STUDY.grid}/figure_{{figure}}.log",
+        f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "{PYTHON} -m bgbias figure {wildcards.figure} {GRID} --expect {params.digest} > {log} 2>&1"
+        "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
 
 
 rule table1:
     input:
         PATHS.at("report_table", table="table1", format="csv"),
+        PATHS.at("table_record", table="table1"),
 
 
 rule table2:
     input:
         PATHS.at("report_table", table="table2", format="csv"),
+        PATHS.at("table_record", table="table2"),
 
 
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format="csv") for t in ("table1", "table2")],
+        [PATHS.at("report_table", table=t, format="csv") for t in lineage.TABLES],
         [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
+        records_of("table", "figure"),

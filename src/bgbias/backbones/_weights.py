@@ -14,11 +14,13 @@ from bgbias.errors import UserError
 from bgbias.paths import source
 
 
-def load(trunk: nn.Module, file: str, backbone: str, how_to_get: str, prefix: str = "", head: str = "") -> None:
+def load(
+    trunk: nn.Module, file: str, backbone: str, how_to_get: str, prefix: str = "", head: str = ""
+) -> None:
     """Fill the trunk from a state dict (.safetensors, or .pth read without executing anything in it).
 
-    Keys lose their ``prefix``; those under ``head`` (the ImageNet classifier) are left out; all others must match one to one.
-    A missing, damaged or foreign file is an error that says how to get the right one.
+    Keys lose their ``prefix``; those under ``head`` (the ImageNet classifier) are left out; all others must
+    match one to one. A missing, damaged or foreign file is an error that says how to get the right one.
     """
     key = f"params.yaml: backbones.{backbone}.weights"
     path = source(file)
@@ -27,7 +29,9 @@ def load(trunk: nn.Module, file: str, backbone: str, how_to_get: str, prefix: st
             f"The weights file {file} is missing ({key}). Get it with: {how_to_get.format(file=file)}"
             f"\nor set {key.removeprefix('params.yaml: ')} to null to start from random weights."
         )
-    state = {k.removeprefix(prefix): v for k, v in _read(path, key).items() if not (head and k.startswith(head))}
+    state = {
+        k.removeprefix(prefix): v for k, v in _read(path, key).items() if not (head and k.startswith(head))
+    }
     wanted = trunk.state_dict()
     # Counters of batches seen: not weights, and older files lack them.
     for name in wanted.keys() - state.keys():
@@ -37,8 +41,8 @@ def load(trunk: nn.Module, file: str, backbone: str, how_to_get: str, prefix: st
     wrong += sorted(k for k in wanted.keys() & state.keys() if wanted[k].shape != state[k].shape)
     if wrong:
         raise UserError(
-            f"{file} does not hold weights of {backbone} ({key}): {len(wrong)} tensors missing, unknown or of another shape,"
-            f" such as '{wrong[0]}'. Get the right file with: {how_to_get.format(file=file)}"
+            f"{file} does not hold weights of {backbone} ({key}): {len(wrong)} tensors are missing, unknown or"
+            f" of another shape, such as '{wrong[0]}'. Get the right file with: {how_to_get.format(file=file)}"
         )
     trunk.load_state_dict(state, strict=True)
 
@@ -51,5 +55,7 @@ def _read(path: Path, key: str) -> dict[str, Tensor]:
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         raise UserError(f"{path} cannot be read as a state dict ({key}): {error}") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UserError(f"{path} holds something else than a state dict ({key}); name a file of tensors by name.")
+        raise UserError(
+            f"{path} holds something else than a state dict ({key}); name a file of tensors by name."
+        )
     return state

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-from torch import nn
+from typing import TYPE_CHECKING
 
-from bgbias.backbones import _weights
+from pydantic import Field
+
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    from torch import nn
 
 INPUT_SIZE = 224
 RESIZE = 256
@@ -18,17 +21,26 @@ CHANNELS = 1280
 class Params(Strict):
     """Where the ImageNet weights are."""
 
-    weights: str | None = Field(description="torchvision's state dict, .pth or .safetensors; null: random weights")
+    weights: str | None = Field(
+        description="torchvision's state dict, .pth or .safetensors; null: random weights"
+    )
 
 
 def build(params: Params) -> nn.Module:
-    """The trunk: float [B, 3, H, W] to [B, 1280, H/32, W/32]; a missing weights file is an error that says how to get it."""
+    """The trunk: float [B, 3, H, W] to [B, 1280, H/32, W/32]; a missing weights file is an error."""
     from torchvision.models import mobilenet_v2
+
+    from bgbias.backbones import _weights
 
     trunk = mobilenet_v2().features
     if params.weights is not None:
         url = "https://download.pytorch.org/models/mobilenet_v2-b0353104.pth"
         _weights.load(
-            trunk, params.weights, "mobilenet_v2", f"curl -fL -o {{file}} {url}", prefix="features.", head="classifier."
+            trunk,
+            params.weights,
+            "mobilenet_v2",
+            f"curl -fL -o {{file}} {url}",
+            prefix="features.",
+            head="classifier.",
         )
     return trunk

@@ -1,18 +1,20 @@
 """MobileNetV2 1.0 with weights that TensorFlow trained (1,001 ImageNet classes): its padding and its scaling.
 
-TensorFlow's "same" padding of a 3x3 convolution with stride 2 on an even map adds nothing left and above, one column right
-and one row below. With torchvision's symmetric padding every such layer would look half a step aside of where it was trained.
+With torchvision's symmetric padding every layer of stride 2 would look half a step aside of where it was
+trained.
 """
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-from pydantic import Field
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
-from bgbias.backbones import _weights
+from pydantic import Field
+
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    from torch import nn
 
 INPUT_SIZE = 224
 RESIZE = 256
@@ -24,20 +26,20 @@ class Params(Strict):
     """Where the ImageNet weights are."""
 
     weights: str | None = Field(
-        description="state dict named as torchvision's mobilenet_v2, .pth or .safetensors; null: random weights"
+        description="state dict with torchvision's names, .pth or .safetensors; null: random weights"
     )
 
 
-class SamePaddedConv2d(nn.Conv2d):
-    """A 3x3 convolution with stride 2 on maps of even size, padded as TensorFlow pads: left 0, right 1, top 0, bottom 1."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.pad(x, (0, 1, 0, 1)))
-
-
 def build(params: Params) -> nn.Module:
-    """The trunk: float [B, 3, H, W], sides multiples of 32, to [B, 1280, H/32, W/32]; a missing file is an error."""
+    """The trunk: float [B, 3, H, W], sides multiples of 32, to [B, 1280, H/32, W/32].
+
+    A missing weights file is an error that says how to get it.
+    """
+    from torch import nn
     from torchvision.models import mobilenet_v2
+
+    from bgbias.backbones import _weights
+    from bgbias.backbones._same_padding import SamePaddedConv2d
 
     trunk = mobilenet_v2().features
     for layer in trunk.modules():

@@ -62,14 +62,16 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
     absent = [n for n in LISTS if n not in listed]
     if absent:
         raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of CUB-200-2011.")
-    number_of = dict(line.split() for line in listed["image_class_labels.txt"].splitlines() if line.strip())
-    label: dict[str, int] = {}
-    for line in listed["images.txt"].splitlines():
-        if line.strip():
-            number, path = line.split()
-            label[path] = int(number_of[number]) - 1
-    if params.classes == CLASSES and (len(label), len(set(label.values()))) != (PHOTOS, CLASSES):
-        raise UserError(f"{archive} lists {len(label)} photos of {len(set(label.values()))} classes, not {PHOTOS} of {CLASSES}.")
+    label = _labels(listed, archive)
+    found = len(set(label.values()))
+    if params.classes == CLASSES and (len(label), found) != (PHOTOS, CLASSES):
+        raise UserError(f"{archive} lists {len(label)} photos of {found} classes, not {PHOTOS} of {CLASSES}.")
+    absent_classes = sorted(set(range(params.classes)) - set(label.values()))
+    if absent_classes:
+        raise UserError(
+            f"{archive} lists no photo of class {absent_classes[0] + 1}, and {params.classes} classes were asked for;"
+            f" set datasets.{name}.options.classes in params.yaml to what the archive holds."
+        )
     places = _official_places(label)
     wanted = {path for path, number in label.items() if number < params.classes}
     for member, data in members(archive, lambda n: _path(n) in wanted):
@@ -87,6 +89,16 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
         )
     if wanted:
         raise UserError(f"{archive} lacks {len(wanted)} of the photos it lists, e.g. '{sorted(wanted)[0]}'; fetch it again.")
+
+
+def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
+    """The class, counted from 0, of each path of ``images.txt``, in its order."""
+    try:
+        number_of = dict(line.split() for line in listed["image_class_labels.txt"].splitlines() if line.strip())
+        rows = [line.split() for line in listed["images.txt"].splitlines() if line.strip()]
+        return {path: int(number_of[number]) - 1 for number, path in rows}
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{archive}: images.txt and image_class_labels.txt do not fit together ({error}).") from error
 
 
 def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:

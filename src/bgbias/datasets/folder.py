@@ -13,7 +13,7 @@ from pydantic import Field
 from bgbias import seeds
 from bgbias.archives import members
 from bgbias.errors import UserError
-from bgbias.fetching import PICTURES, Source
+from bgbias.fetching import Source, is_picture
 from bgbias.image_table import Item
 from bgbias.strict import Strict
 
@@ -38,20 +38,17 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
 
     Pictures outside any folder, or too few classes for three splits, are errors.
     """
-
-    def is_picture(member: str) -> bool:
-        hidden = any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(member).parts)
-        return not hidden and PurePosixPath(member).suffix.lower() in PICTURES
-
     names = [member for member, _ in members(archive, is_picture)]
     loose = [n for n in names if len(PurePosixPath(n).parts) < 2]
     if loose:
         raise UserError(f"{name}: '{loose[0]}' lies in no folder; put each class's pictures into a folder of its own.")
     classes = sorted({_class(n) for n in names})
+    label_of = {c: number for number, c in enumerate(classes)}
     split_of = _split(classes, params, name)
     for member, data in members(archive, is_picture):
-        split = split_of[_class(member)]
-        yield Item(member, _class(member), classes.index(_class(member)), split, f"{name}|{split}", member, data)
+        own = _class(member)
+        split = split_of[own]
+        yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data)
 
 
 def _class(member: str) -> str:

@@ -1,1 +1,4 @@
-"""What training minimises: one file a loss, its settings and its distance. Only this folder imports pytorch-metric-learning."""
+"""What training minimises: one file a loss, with its settings and its distance.
+
+Only this folder imports pytorch-metric-learning.
+"""

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 class FullPrecision(nn.Module):
     """A loss that is computed in float32 (float64 stays) even inside an autocast region.
 
-    Scales and exponents of up to several hundred stand on cosines: bfloat16's three digits would decide which pairs count.
-    pytorch-metric-learning also recasts class weights to the embeddings' type, so bfloat16 must never get there.
+    Scales and exponents of up to several hundred stand on cosines: bfloat16's three digits would decide which
+    pairs count. pytorch-metric-learning also recasts class weights to the embeddings' type, so bfloat16 must
+    never get there.
     """
 
     def __init__(self, loss: nn.Module) -> None:

@@ -1,15 +1,17 @@
-"""ArcFace: softmax over cosines to class weights, the own class's angle widened by a margin (Deng et al., CVPR 2019)."""
+"""ArcFace: softmax over cosines to class weights, own angle plus a margin (Deng et al., CVPR 2019)."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import Field
-from torch import nn
 
-from bgbias.losses._full_precision import FullPrecision
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IMAGES_PER_CLASS = 1
 DISTANCE = "cosine"
@@ -26,12 +28,15 @@ class Params(Strict):
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Cross-entropy of scale * cosine, the own class's cosine replaced by cos(angle + margin).
 
-    Where angle + margin would pass 180 degrees, cos(angle) - margin * sin(margin) (margin in radians) goes on falling. Class
-    weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and normalised in use.
+    Where angle + margin would pass 180 degrees, cos(angle) - margin * sin(margin) (margin in radians) goes on
+    falling. Class weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and normalised in use.
     """
     from pytorch_metric_learning.distances import CosineSimilarity
     from pytorch_metric_learning.losses import ArcFaceLoss
     from pytorch_metric_learning.reducers import MeanReducer
+    from torch import nn
+
+    from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         ArcFaceLoss(

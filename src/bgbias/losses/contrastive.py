@@ -1,13 +1,16 @@
-"""Contrastive loss: positives closer than one margin, negatives farther than another (Hadsell et al., CVPR 2006)."""
+"""Contrastive loss: positives within one margin, negatives beyond another (Hadsell et al., CVPR 2006)."""
 
 from __future__ import annotations
 
-import torch
-from pydantic import Field
-from torch import nn
+from typing import TYPE_CHECKING
 
-from bgbias.losses._full_precision import FullPrecision
+from pydantic import Field
+
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IMAGES_PER_CLASS = 4
 DISTANCE = "l2"
@@ -21,10 +24,12 @@ class Params(Strict):
 
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
-    """Mean of non-zero [d - pos_margin]+ over positive pairs plus mean of non-zero [neg_margin - d]+ over negative ones."""
+    """Mean of non-zero [d - pos_margin]+ over positive pairs plus that of [neg_margin - d]+ over others."""
     from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.losses import ContrastiveLoss
     from pytorch_metric_learning.reducers import AvgNonZeroReducer
+
+    from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         ContrastiveLoss(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-from pydantic import Field
-from torch import nn
+from typing import TYPE_CHECKING
 
-from bgbias.losses._full_precision import FullPrecision
+from pydantic import Field
+
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IMAGES_PER_CLASS = 4
 DISTANCE = "cosine"
@@ -22,10 +25,12 @@ class Params(Strict):
 
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
-    """Mean over anchors of log(1 + sum_p e^(-alpha (s - base)))/alpha + log(1 + sum_n e^(beta (s - base)))/beta."""
+    """Mean of log(1 + sum_p e^(-alpha (s - base)))/alpha + log(1 + sum_n e^(beta (s - base)))/beta."""
     from pytorch_metric_learning.distances import CosineSimilarity
     from pytorch_metric_learning.losses import MultiSimilarityLoss
     from pytorch_metric_learning.reducers import MeanReducer
+
+    from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         MultiSimilarityLoss(

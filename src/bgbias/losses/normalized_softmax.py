@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import Field
-from torch import nn
 
-from bgbias.losses._full_precision import FullPrecision
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IMAGES_PER_CLASS = 1
 DISTANCE = "cosine"
@@ -30,6 +32,9 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     from pytorch_metric_learning.distances import DotProductSimilarity
     from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
     from pytorch_metric_learning.reducers import MeanReducer
+    from torch import nn
+
+    from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         NormalizedSoftmaxLoss(

@@ -1,29 +1,34 @@
-"""Triplet loss over every triplet of the batch (Schroff et al., CVPR 2015), on distances that are not squared."""
+"""Triplet loss over all triplets of a batch, distances not squared (Schroff et al., CVPR 2015)."""
 
 from __future__ import annotations
 
-import torch
-from pydantic import Field
-from torch import nn
+from typing import TYPE_CHECKING
 
-from bgbias.losses._full_precision import FullPrecision
+from pydantic import Field
+
 from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IMAGES_PER_CLASS = 4
 DISTANCE = "l2"
 
 
 class Params(Strict):
-    """The margin by which a negative must be farther than a positive, in Euclidean distance of unit vectors."""
+    """By how much farther a negative must be than a positive, in Euclidean distance of unit vectors."""
 
     margin: float = Field(ge=0, le=2)
 
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
-    """Mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+ over all triplets, without mining."""
+    """Mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+ over all triplets, no mining."""
     from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.losses import TripletMarginLoss
     from pytorch_metric_learning.reducers import AvgNonZeroReducer
+
+    from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         TripletMarginLoss(

@@ -1,4 +1,4 @@
-"""The masks that come with the photos: exact for rendered datasets, drawn by hand for real ones. Nothing is predicted."""
+"""The masks that come with the photos: exact where rendered, hand-drawn elsewhere. Nothing is predicted."""
 
 from __future__ import annotations
 

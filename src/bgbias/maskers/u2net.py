@@ -1,4 +1,4 @@
-"""U²-Net (Qin et al. 2020), the net behind the paper's masks: best masks, needs the 176 MB of ``u2net.pth``."""
+"""U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``."""
 
 from __future__ import annotations
 

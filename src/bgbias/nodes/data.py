@@ -16,6 +16,8 @@ from bgbias.atomic import replacing, write_json
 from bgbias.errors import UserError
 from bgbias.image_table import COLUMNS, ImageTable, Item
 from bgbias.image_table import read as read_table
+from bgbias.masking import COLUMNS as MASK_COLUMNS
+from bgbias.masking import Mask
 from bgbias.params import Study, options
 from bgbias.store import ImageStore, writing
 
@@ -56,11 +58,12 @@ def index(study: Study, dataset: str) -> None:
                 photos.add(item.image_id, item.data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
-        if not rows:
-            raise UserError(f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above.")
-        # Archives list files in any order; classes in order, photos by name, is the order of everything that follows.
-        frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["label", "image_id"], kind="stable")
-        table = ImageTable(frame.reset_index(drop=True))
+            # Inside the block, so that no store appears without its table.
+            if not rows:
+                raise UserError(f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above.")
+            # Archives list files in any order; all that follows goes by class, then by name.
+            frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["label", "image_id"], kind="stable")
+            table = ImageTable(frame.reset_index(drop=True))
         table.write(outputs["table"])
         with replacing(outputs["excluded"]) as temporary:
             pd.DataFrame(broken, columns=["image_id", "reason"]).to_csv(temporary, index=False)
@@ -75,7 +78,8 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
     from bgbias.mask_quality import measure
 
     masker = masker or study.datasets[dataset].masker
-    described = study.maskers[masker]
+    if masker not in study.maskers:
+        raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
     subject = {"dataset": dataset, "masker": masker}
     outputs = {name: study.files.at(name, **subject) for name in ("masks", "mask_table")}
     record = study.files.at("masks_record", **subject)
@@ -83,7 +87,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         table = read_table(study.files.at("table", dataset=dataset))
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
-        work = study.files.at("masks_record", **subject).parent / f".unfinished-{plan.digest(study, 'masks', **subject)}"
+        work = record.parent / f".unfinished-{plan.digest(study, 'masks', **subject)}"
         work.mkdir(parents=True, exist_ok=True)
         make = _masker(study, masker, truth, device)
         chunks = [table.ids[i : i + PHOTOS_PER_CHUNK] for i in range(0, len(table), PHOTOS_PER_CHUNK)]
@@ -97,13 +101,18 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
                     if mask is not None:
                         store.add(image_id, images.encode_png(mask.alpha))
             rows = [
-                {"image_id": i, **measure(m.alpha, m.confidence, truth.array(i, "L") if i in truth else None)}
+                {"image_id": i, **measure(m.alpha, m.confidence, truth.array(i, "L") if i in truth else None, i)}
                 for i, m in zip(ids, made_here, strict=True)
                 if m is not None
             ]
             write_json(part.with_suffix(".json"), rows)
         quality = _join(work, len(chunks), outputs)
-        made.device = getattr(make, "device", "cpu")
+        if not len(quality):
+            raise UserError(
+                f"{dataset} brings no true masks; name another masker at datasets.{dataset}.masker in params.yaml,"
+                f" one of: {', '.join(study.maskers)}."
+            )
+        made.device = str(make.device)
         low, high = study.mask_policy.min_area, study.mask_policy.max_area
         made.metrics |= {
             "photos": len(table),
@@ -116,7 +125,8 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         }
         if quality["iou"].notna().any():
             made.metrics |= {"mean_iou": float(quality["iou"].mean()), "mean_overlap": float(quality["overlap"].mean())}
-        shutil.rmtree(work)
+    for unfinished in record.parent.glob(".unfinished-*"):  # this run's, and those of settings that were given up
+        shutil.rmtree(unfinished)
 
 
 def backgrounds(study: Study, pool: str) -> None:
@@ -175,7 +185,7 @@ def _masker(study: Study, name: str, truth: ImageStore, device: str) -> _Masker:
     module = plugins.load("maskers", described.kind)
     params = options(study, "maskers", described.kind, described.options)
     if module.NEEDS_TRUTH:
-        return _Masker("cpu", lambda photos, ids: [module.mask(truth.array(i, "L")) if i in truth else None for i in ids])
+        return _Masker("cpu", lambda photos, ids: [Mask(truth.array(i, "L"), 1.0) if i in truth else None for i in ids])
     from bgbias.device import pick
 
     masker = module.build(params, pick(device))
@@ -190,8 +200,6 @@ def _join(work: Path, chunks: int, outputs: dict[str, Path]) -> pd.DataFrame:
             for image_id in part.ids:
                 store.add(image_id, part.read(image_id))
             rows += json.loads((work / f"{number:05d}.json").read_text())
-    from bgbias.masking import COLUMNS as MASK_COLUMNS
-
     frame = pd.DataFrame(rows, columns=list(MASK_COLUMNS))
     with replacing(outputs["mask_table"]) as temporary:
         frame.to_csv(temporary, index=False)

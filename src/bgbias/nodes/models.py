@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 
@@ -180,7 +181,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         with replacing(outputs["attribution"]) as temporary:
             frame.to_csv(temporary, index=False)
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **maps)
+            np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):
             made.metrics |= {
                 f"attribution_{variant}": float(part["score"].mean()),
@@ -224,7 +225,10 @@ def _evaluation(study, dataset, table, model, gallery, needed, role):  # type: i
     from bgbias.conditions import Corruption
 
     masks, usable = _masks(study, dataset, model.resize) if "masks" in needed else (None, frozenset())
-    corruption = Corruption(_pool(study, dataset, role, model.resize)) if "backgrounds" in needed else None
+    corruption = None
+    if "backgrounds" in needed:
+        pool = study.files.at("pool", pool=study.datasets[dataset].backgrounds, role=role)
+        corruption = Corruption(_pool(study, dataset, role, model.resize), pools.sizes(pool))
     return embedding.EvaluationPhotos(table, gallery, model.input_size, masks, usable, corruption)
 
 
@@ -240,15 +244,15 @@ def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 
 def _summary(queries: pd.DataFrame) -> dict[str, float]:
-    mean = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean()
-    clean, corrupted = mean.loc[("symmetric", "clean")], mean.loc[("symmetric", "random_background")]
+    means = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean().to_dict()
+    clean, corrupted, query = ("symmetric", "clean"), ("symmetric", "random_background"), ("query", "random_background")
     return {
-        "map_at_r_clean": clean["map_at_r"],
-        "map_at_r_corrupted": corrupted["map_at_r"],
-        "map_at_r_query_corrupted": mean.loc[("query", "random_background")]["map_at_r"],
-        "precision_at_1_clean": clean["precision_at_1"],
-        "precision_at_1_corrupted": corrupted["precision_at_1"],
-        "relative_drop": 1 - corrupted["map_at_r"] / clean["map_at_r"],
+        "map_at_r_clean": means["map_at_r"][clean],
+        "map_at_r_corrupted": means["map_at_r"][corrupted],
+        "map_at_r_query_corrupted": means["map_at_r"][query],
+        "precision_at_1_clean": means["precision_at_1"][clean],
+        "precision_at_1_corrupted": means["precision_at_1"][corrupted],
+        "relative_drop": 1 - means["map_at_r"][corrupted] / (means["map_at_r"][clean] or math.nan),
     }
 
 

@@ -8,6 +8,7 @@ the shape [3, N] (or [3, 1] for one point shared by all rays), float32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -50,15 +51,30 @@ class Primitive:
     faces: np.ndarray = field(default_factory=lambda: CUBE)
     slot: int = 0
 
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """World to local, [3, 3]."""
+        return np.linalg.inv(self.matrix).astype(np.float32)
+
     def to_local(self, origin: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rays in the unit shape's own coordinates."""
-        inverse = np.linalg.inv(self.matrix).astype(np.float32)
-        return inverse @ (origin - self.centre[:, None]), inverse @ direction
+        return self.inverse @ (origin - self.centre[:, None]), self.inverse @ direction
 
     def moved(self, transform: np.ndarray, shift: np.ndarray) -> Primitive:
         """The primitive after ``p -> transform @ p + shift`` of the world."""
         return Primitive(self.kind, (transform @ self.matrix).astype(np.float32),
                          (transform @ self.centre + shift).astype(np.float32), self.shape, self.faces, self.slot)  # fmt: skip
+
+    def reach(self, along: np.ndarray) -> float:
+        """How far the shape extends from its centre in a direction (a bound for polyhedra and domes)."""
+        half = np.abs(along @ self.matrix) if self.kind == POLYHEDRON else along @ self.matrix
+        if self.kind == POLYHEDRON:
+            return float(half.sum())
+        if self.kind == FRUSTUM:
+            return float(np.hypot(half[0], half[2]) + abs(half[1]))
+        if self.kind == RING:
+            return float(np.hypot(half[0], half[2]) + self.shape * np.linalg.norm(half))
+        return float(np.linalg.norm(half))
 
     def hit(self, origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """``t`` of the first hit in front of the origin, ``MISS`` where there is none: float32 [N]."""
@@ -81,14 +97,13 @@ class Primitive:
         faces [N]). Edges are rounded to the world radius ``bevel``, in shading only; ``cell`` is a pattern's period in world
         units, made to fit a whole, even number of times around round things.
         """
-        inverse = np.linalg.inv(self.matrix).astype(np.float32)
-        p = inverse @ (points - self.centre[:, None])
+        p = self.inverse @ (points - self.centre[:, None])
         size = np.linalg.norm(self.matrix, axis=0)  # half lengths along the local axes, in world units
         if self.kind == POLYHEDRON:
-            normal, coordinates, painted = self._facets(p, inverse, bevel, cell)
+            normal, coordinates, painted = self._facets(p, bevel, cell)
         else:
             normal, coordinates, painted = self._round(p, size, bevel, cell)
-            normal = inverse.T @ normal
+            normal = self.inverse.T @ normal
         return normal / np.maximum(np.linalg.norm(normal, axis=0), 1e-6), coordinates, painted
 
     def _round(self, p: np.ndarray, size: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
@@ -119,8 +134,8 @@ class Primitive:
         normal = np.where(end, upward + to_side * spoke, side + to_end * upward)
         return normal, np.stack([angle * around, height]), np.where(end, 0, painted)
 
-    def _facets(self, p: np.ndarray, inverse: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
-        normals = inverse.T @ self.faces[:, :3].T  # [3, K], as long as the local slack is short in the world
+    def _facets(self, p: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
+        normals = self.inverse.T @ self.faces[:, :3].T  # [3, K], as long as the local slack is short in the world
         length = np.linalg.norm(normals, axis=0)
         slack = (self.faces[:, 3:] - self.faces[:, :3] @ p) / length[:, None]
         near = np.clip(1 - slack / bevel, 0, 1)

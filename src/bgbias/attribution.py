@@ -1,0 +1,215 @@
+"""The attribution score: how much of what moves an embedding lies on the object (METHODS section 3).
+
+Smoothed gradients (SmoothGrad; Smilkov et al. 2017) of the distance between a photo's embedding and that of a
+black photo, compared with the object's mask, as Kobs & Hotho 2022 do. Two variants share every backward pass:
+
+``ref``     the published one: the loss's own distance, channels added with their signs before the absolute
+value;
+``robust``  cosine for every loss and absolute values channel by channel, so that opposite channels cannot
+cancel.
+
+For embeddings of unit length the Euclidean distance is d = sqrt(2 - 2s) of the cosine similarity s, hence its
+gradient is that of s times -1/d: one gradient of s serves both distances exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bgbias import progress, seeds
+from bgbias.device import autocast
+from bgbias.embedding import EvaluationPhotos
+from bgbias.model import EmbeddingModel, for_inference
+from bgbias.params import Attribution
+
+VARIANTS = ("ref", "robust")
+QUANTILE = 0.99  # of a map's values counts as its maximum
+PASSES = {"cpu": 25, "cuda": 250}  # noisy views that go through a network at once; bounds its memory
+
+
+class NoScoreError(Exception):
+    """This photo has no score; the text is the reason that tables count."""
+
+
+@dataclass(frozen=True)
+class GradientMaps:
+    """Gradient strength per pixel before normalisation, float32 [B, H, W] on the CPU, of both variants."""
+
+    ref: Tensor
+    robust: Tensor
+
+
+def attribute_photos(
+    model: EmbeddingModel,
+    photos: EvaluationPhotos,
+    distance: str,
+    settings: Attribution,
+    device: str = "cpu",
+    keep: int = 0,
+) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
+    """Scores of both variants for every photo, and the first ``keep`` normalised maps of ``ref``.
+
+    Table: image_id, variant, score (NaN: none), mask_fraction (the object's share of the crop; NaN without a
+    mask), skipped (why there is no score). Maps: ids [K] and ref float16 [K, H, W]. A photo whose mask is not
+    trusted is not scored.
+    """
+    network = for_inference(model).to(device)
+    reference = reference_embedding(network)
+    passes = PASSES.get(torch.device(device).type, PASSES["cpu"])
+
+    def photos_with_maps() -> Iterator[tuple[str, dict[str, Tensor] | None]]:
+        step = max(1, passes // settings.samples)
+        named = list(zip(photos.table.ids, photos.table.keys, strict=True))
+        trusted = [(i, k) for i, k in named if i in photos.usable]
+        yield from ((i, None) for i, _ in named if i not in photos.usable)
+        for start in range(0, len(trusted), step):
+            group = trusted[start : start + step]
+            views = np.stack([photos.clean(image_id) for image_id, _ in group])
+            x = network.preprocess(torch.from_numpy(views).to(device).permute(0, 3, 1, 2).float())
+            keys = [seeds.key(*key) for _, key in group]
+            made = gradient_maps(network, x, keys, reference, distance, settings, passes)
+            for row, (image_id, _) in enumerate(group):
+                yield image_id, {variant: getattr(made, variant)[row] for variant in VARIANTS}
+
+    rows: list[dict[str, object]] = []
+    kept: dict[str, np.ndarray] = {}
+    for image_id, maps in progress.track(photos_with_maps(), len(photos.table), "attribution"):
+        has_mask = photos.masks is not None and image_id in photos.masks
+        mask = torch.from_numpy(photos.mask(image_id) / 255) if has_mask else None
+        for variant in VARIANTS:
+            value, reason = float("nan"), ""
+            try:
+                if maps is None or mask is None:
+                    raise NoScoreError("untrusted mask" if has_mask else "no mask")
+                normalised = normalise(maps[variant])
+                if variant == "ref" and len(kept) < keep:
+                    kept[image_id] = normalised.numpy().astype(np.float16)
+                value = score(normalised, mask)
+            except NoScoreError as cause:
+                reason = str(cause)
+            fraction = float("nan") if mask is None else float(mask.mean())
+            rows.append(
+                {
+                    "image_id": image_id,
+                    "variant": variant,
+                    "score": value,
+                    "mask_fraction": fraction,
+                    "skipped": reason,
+                }
+            )
+    position = {image_id: place for place, image_id in enumerate(photos.table.ids)}
+    rows.sort(key=lambda row: position[str(row["image_id"])])
+    empty = np.zeros((0, photos.size, photos.size), np.float16)
+    return pd.DataFrame(rows), {
+        "ids": np.array(list(kept), dtype=str),
+        "ref": np.stack(list(kept.values())) if kept else empty,
+    }
+
+
+def reference_embedding(model: EmbeddingModel) -> Tensor:
+    """The embedding [d] of a black photo, which every photo is compared with."""
+    weight = model.embedder.weight
+    black = torch.zeros(1, 3, model.input_size, model.input_size, device=weight.device, dtype=weight.dtype)
+    with torch.no_grad():
+        return model(model.preprocess(black))[0]
+
+
+def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
+    """A normalised photo [3, H, W] plus Gaussian noise of ``noise`` times its range: [samples, 3, H, W].
+
+    The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
+    """
+    generator = seeds.torch_generator("attribution", key)
+    drawn = torch.randn(samples, *x.shape, generator=generator).to(x.device, x.dtype)
+    return x + noise * (x.max() - x.min()) * drawn
+
+
+def gradient_maps(
+    embed: Callable[[Tensor], Tensor],
+    x: Tensor,
+    keys: Sequence[str],
+    reference: Tensor,
+    distance: str,
+    settings: Attribution,
+    passes: int = PASSES["cpu"],
+) -> GradientMaps:
+    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
+
+    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or
+    cosine) is that of
+    ``ref``. At most ``passes`` views go through the network at once.
+    """
+    if distance not in ("l2", "cosine"):
+        raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
+    signed: list[Tensor] = []
+    absolute: list[Tensor] = []
+    step = max(1, passes // settings.samples)
+    for start in range(0, len(x), step):
+        group = range(start, min(start + step, len(x)))
+        views = torch.cat([noisy_views(x[i], keys[i], settings.samples, settings.noise) for i in group])
+        parts = [
+            _strengths(embed, part, reference, distance, settings.precision) for part in views.split(passes)
+        ]
+        for made, per_view in zip((signed, absolute), zip(*parts, strict=True), strict=True):
+            made.append(torch.cat(per_view).unflatten(0, (-1, settings.samples)).mean(1).float().cpu())
+    return GradientMaps(torch.cat(signed), torch.cat(absolute))
+
+
+def normalise(strengths: Tensor) -> Tensor:
+    """A map [H, W] stretched to 0..1 (float64): its minimum to 0, its 0.99-quantile (linear) and above to 1.
+
+    A map whose quantile is its minimum has no shape to speak of: ``NoScoreError``.
+    """
+    strengths = strengths.double()
+    if not strengths.isfinite().all():
+        raise NoScoreError("gradient not finite")
+    low, high = strengths.min(), torch.quantile(strengths.flatten(), QUANTILE)
+    if high <= low:
+        raise NoScoreError("constant map")
+    return ((strengths - low) / (high - low)).clamp(0, 1)
+
+
+def score(attribution: Tensor, mask: Tensor) -> float:
+    """(a - f) / (1 - f) of a map [H, W] and a soft mask [H, W] in 0..1.
+
+    a is the share of the attribution on the object, f the object's share of the picture: 1 when all of it
+    lies on the object, 0 when it is spread evenly, negative when the background has more than its share.
+    Without attribution, or where the mask is full (0/0) or empty (the formula would say 0 whatever the model
+    does), there is no score: ``NoScoreError``.
+    """
+    if attribution.shape != mask.shape:
+        raise ValueError(f"map {tuple(attribution.shape)} and mask {tuple(mask.shape)} differ in size")
+    attribution, mask = attribution.double(), mask.double()
+    fraction, total = mask.mean(), attribution.sum()
+    if fraction >= 1:
+        raise NoScoreError("full mask")
+    if fraction <= 0:
+        raise NoScoreError("empty mask")
+    if total <= 0:
+        raise NoScoreError("empty map")
+    on_object = (mask * attribution).sum() / total
+    return float((on_object - fraction) / (1 - fraction))
+
+
+def _strengths(
+    embed: Callable[[Tensor], Tensor], views: Tensor, reference: Tensor, distance: str, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Per view: |channel mean| of the gradient of ``distance``, channel mean of |.| of cosine; [N, H, W]."""
+    views = views.contiguous(memory_format=torch.channels_last).requires_grad_()
+    with torch.enable_grad():
+        with autocast(views.device.type, precision):
+            embeddings = embed(views)
+        similarity = (embeddings * reference).sum()
+        (gradient,) = torch.autograd.grad(similarity, views)
+    signed = gradient.mean(1).abs()
+    if distance == "l2":
+        apart = (embeddings.detach() - reference).norm(dim=1)
+        # The norm has no gradient at 0; PyTorch's is 0 there.
+        signed = signed * torch.where(apart > 0, 1 / apart, 0.0).view(-1, 1, 1)
+    return signed, gradient.abs().mean(1)

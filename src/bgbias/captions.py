@@ -1,0 +1,69 @@
+"""What a reader must know to believe a table: selection, exclusions, repetitions, what each +- is a spread
+of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bgbias import statistics, wording
+
+SELECTIONS = {
+    "published": "on validation MAP@R, clean for plain training and corrupted for BGAugment, as published",
+    "clean": "on clean validation MAP@R, for every method alike",
+    "corrupted": "on corrupted validation MAP@R, for every method alike",
+}
+
+
+def table1(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column.
+
+    ``selection`` is params.yaml's ``train.selection``; ``excluded`` is, for each dataset, the number of test
+    photos whose mask was too empty or too full to replace their background.
+    """
+    return (
+        "**Retrieval before the photos' own and before random backgrounds.** MAP@R and P@1 in percent."
+        f" Models were selected {SELECTIONS[selection]}."
+        f" {wording.how_many(table, 'draws', 'background draw')} a photo,"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_exclusions(excluded, 'are no queries')}\n\n"
+        "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
+        " from clean to corrupted, in points and relative. Cure: plain's relative drop minus that of the row,"
+        f" in points. [low, high]: {_bootstrap('queries')}. ± draws: sample sd over background draws for one"
+        f" model, the paper's ±; ± seeds: sample sd over training seeds, – for one.{_paper(table)}"
+    )
+
+
+def table2(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
+    """As ``table1``; ``images`` is the size of the keyed subset of test photos, None if all were taken."""
+    chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
+    return (
+        "**Share of the attribution that lies on the object, corrected for the object's size** (1: all of it,"
+        f" 0: no more than chance), on {chosen}. Models were selected {SELECTIONS[selection]}."
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_exclusions(excluded, 'have no score')}\n\n"
+        "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
+        " channels. < 0: photos whose attribution favours the background. Gain: over plain on the same"
+        f" photos, [low, high] {_bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
+        f" ± seeds: sample sd over training seeds, – for one.{_paper(table)}"
+    )
+
+
+def _bootstrap(of: str) -> str:
+    return (
+        f"{100 * statistics.CONFIDENCE:.0f} % paired bootstrap over {of}, {statistics.RESAMPLES:,} resamples"
+    )
+
+
+def _exclusions(excluded: Mapping[str, int], what: str) -> str:
+    counts = [f"{wording.dataset(d)} {n:,}" for d, n in excluded.items() if n]
+    if not counts:
+        return " No photo was excluded for its mask."
+    return f" Photos with an empty or a full mask keep their background and {what}: {', '.join(counts)}."
+
+
+def _paper(table: pd.DataFrame) -> str:
+    published = [c for c in table.columns if str(c).startswith("published_")]
+    if table[published].isna().all(axis=None):
+        return ""
+    return " Paper: Kobs & Hotho (2022), Δ: ours minus theirs."

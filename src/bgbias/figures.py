@@ -1,0 +1,177 @@
+"""What all figures share: their look, their colours, and files whose bytes depend on the data alone.
+
+Figures are built without pyplot: no global state, no window, and a figure is gone when nobody holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image, ImageDraw, ImageFont
+
+from bgbias import atomic
+from bgbias.errors import UserError
+
+DPI = 200
+# Inches: the text width of a two-column paper.
+WIDTH = 7.0
+INK, MUTED, RULE, PAPER = "#20242A", "#6B7280", "#D5D9DF", "#FFFFFF"
+# Orange, blue and grey stay apart for every kind of colour vision and in grey print; so do green and red,
+# which never stand without a tick or a cross.
+COLOURS = {"plain": "#D9722A", "bgaugment": "#1D6FB8", "pretrained": "#7C838C"}
+OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
+RIGHT, WRONG = "#15915A", "#C4283B"
+# Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
+STYLE: Any = {
+    # DejaVu comes with matplotlib: the same letters on every machine.
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "text.color": INK,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 8,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.5,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    # Letters stay letters in the PDF, and ids in it do not come from a clock.
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "bgbias",
+}
+
+
+def colour(method: str) -> str:
+    """A method's colour, the same in every figure; one without its own gets one by its name."""
+    return COLOURS.get(method) or OTHERS[sum(method.encode()) % len(OTHERS)]
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The project's look, for the figure made inside."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, ready to be drawn without a display."""
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes placed in inches from the figure's upper left corner: pictures keep their size whatever is
+    around.
+    """
+    whole_width, whole_height = figure.get_size_inches()
+    box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
+    return figure.add_axes(box)
+
+
+def photo(axes: Axes, image: np.ndarray, frame: str = RULE, line: float = 0.6) -> None:
+    """A picture [H, W, 3] in a frame, its middle square: what the models' centre crop sees."""
+    axes.imshow(square(image), interpolation="antialiased")
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=frame, linewidth=line)
+
+
+def square(image: np.ndarray) -> np.ndarray:
+    """The middle square of an array [H, W, ...]."""
+    side = min(image.shape[:2])
+    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    return image[top : top + side, left : left + side]
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """``name``.pdf (vector) and ``name``.png (200 dpi) in ``folder``, atomically; same data, same bytes."""
+    pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
+    with style():
+        with atomic.replacing(pdf) as temporary:
+            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
+        with atomic.replacing(png) as temporary:
+            figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+    return pdf, png
+
+
+def contact_sheet(
+    images: Sequence[np.ndarray], columns: int, labels: Sequence[str] | None = None, side: int = 192
+) -> Image.Image:
+    """Pictures (uint8 [H, W, 3] or masks [H, W]) in ``columns``, each fitted into ``side`` pixels.
+
+    ``labels`` stand below them. Raises UserError if there is nothing to show.
+    """
+    if not images:
+        raise UserError("There is no picture to show. Make the photos first: snakemake --cores all")
+    if labels is not None and len(labels) != len(images):
+        raise ValueError(f"{len(images)} pictures but {len(labels)} labels")
+    gap, text_height = max(4, side // 24), 0 if labels is None else max(12, side // 9)
+    font = ImageFont.truetype(_font_file(), max(8, int(text_height * 0.62)))
+    rows = -(-len(images) // columns)
+    step = (side + gap, side + text_height + gap)
+    sheet = Image.new("RGB", (columns * step[0] + gap, rows * step[1] + gap), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for place, image in enumerate(images):
+        left, top = gap + place % columns * step[0], gap + place // columns * step[1]
+        fitted = _fitted(image, side)
+        sheet.paste(fitted, (left + (side - fitted.width) // 2, top + (side - fitted.height) // 2))
+        if labels is not None:
+            draw.text(
+                (left + side // 2, top + side + text_height // 2), labels[place], INK, font, anchor="mm"
+            )
+    return sheet
+
+
+def picture(image: Image.Image, width: float = WIDTH) -> Figure:
+    """A finished picture (a contact sheet, say) as a figure of its own, for ``save``."""
+    figure = blank(width, width * image.height / image.width)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.imshow(np.asarray(image), interpolation="antialiased")
+    axes.set_axis_off()
+    return figure
+
+
+def _fitted(image: np.ndarray, side: int) -> Image.Image:
+    pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    made = Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8))
+    scale = side / max(made.size)
+    # Whole pixels stay sharp where a whole multiple nearly fills the square.
+    whole = int(scale) if int(scale) > 0.9 * scale else scale
+    size = (max(1, round(made.width * whole)), max(1, round(made.height * whole)))
+    sharp = isinstance(whole, int)
+    return made.resize(size, Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS)
+
+
+def _font_file() -> str:
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

@@ -1,0 +1,105 @@
+"""Which node follows which: every node of a study in an order in which each one comes after those it reads from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bgbias import plan
+from bgbias.params import Study
+from bgbias.plan import Cell
+
+TABLES = ("table1", "table2")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node and what it works on, as ``plan.spec`` takes it: a cell, a dataset, a dataset and a masker, a pool or a name."""
+
+    name: str
+    subject: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The subject as keyword arguments of ``plan.spec``, ``plan.digest`` and ``plan.inputs``."""
+        return dict(self.subject)
+
+    @property
+    def label(self) -> str:
+        """The node as people call it: ``train toy_090/tiny/contrastive/plain/seed0``."""
+        return " ".join([self.name, *(v.name if isinstance(v, Cell) else str(v) for _, v in self.subject)])
+
+    def record(self, study: Study) -> Path:
+        """Where the node's record lies."""
+        if self.name == "table":
+            return study.files.at("table_record", table=self.keywords["name"])
+        if self.name == "figure":
+            return study.files.at("figures_record", figure=self.keywords["name"])
+        cell = self.keywords.get("cell")
+        return study.files.at(f"{self.name}_record", **(cell.wildcards if cell else self.keywords))
+
+
+def node(name: str, /, **subject: Any) -> Node:
+    """The node ``name`` for a subject."""
+    return Node(name, tuple(sorted(subject.items())))
+
+
+def reads_from(study: Study, reader: Node) -> list[Node]:
+    """The nodes whose outputs ``reader`` reads."""
+    keywords = reader.keywords
+    if reader.name in ("fetch", "backgrounds"):
+        return []
+    if reader.name == "index":
+        return [node("fetch", **keywords)] if plan.dataset_sources(study, keywords["dataset"]) else []
+    if reader.name == "masks":
+        return [node("index", dataset=keywords["dataset"])]
+    if reader.name in ("train", "embed", "score", "attribute"):
+        return _read_by_cell(study, reader.name, keywords["cell"])
+    if reader.name == "collect":
+        return list(_collected(study))
+    return [node("collect")]
+
+
+def in_order(study: Study) -> list[Node]:
+    """Every node of the study's grid once, each after those it reads from."""
+    tables = [node("table", name=name) for name in TABLES]
+    figures = [node("figure", name=name) for name in plan.figures(study)]
+    found: dict[Node, None] = {}
+
+    def visit(reader: Node) -> None:
+        if reader not in found:
+            for upstream in reads_from(study, reader):
+                visit(upstream)
+            found[reader] = None
+
+    for last in tables + figures:
+        visit(last)
+    return list(found)
+
+
+def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
+    if name == "score":
+        return [node("embed", cell=cell)]
+    described = study.datasets[cell.dataset]
+    needed = {"train": plan.needs(study, cell), "embed": {"masks", "backgrounds"}, "attribute": {"masks"}}[name]
+    found = [node("index", dataset=cell.dataset)]
+    if "masks" in needed:
+        found.append(node("masks", dataset=cell.dataset, masker=described.masker))
+    if "backgrounds" in needed:
+        found.append(node("backgrounds", pool=described.backgrounds))
+    if name != "train" and plan.trains(cell):
+        found.append(node("train", cell=cell))
+    return found
+
+
+def _collected(study: Study) -> Iterator[Node]:
+    chosen = plan.cells(study)
+    for cell in chosen:
+        yield node("score", cell=cell)
+        if plan.trains(cell):
+            yield node("attribute", cell=cell)
+    for dataset in dict.fromkeys(c.dataset for c in chosen):
+        yield node("index", dataset=dataset)
+        yield node("masks", dataset=dataset, masker=study.datasets[dataset].masker)

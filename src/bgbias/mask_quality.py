@@ -1,0 +1,72 @@
+"""How good a mask is: its area, what it misses and what it adds, where the truth is known.
+
+Overlap alone hides false foreground: on the paper's hand-drawn CUB200 masks U²-Net covers 92 % of the birds,
+but the IoU is .84 (recomputed from the published masks). Hence both are given.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bgbias.errors import UserError
+
+# A pixel is object from this grey level on, in masks and in hand-drawn truths alike.
+THRESHOLD = 128
+# Outside these shares of object a mask found nothing, or everything.
+EMPTY_BELOW = 0.01
+FULL_ABOVE = 0.95
+
+
+class MaskQuality(TypedDict):
+    """One mask's row of the mask table; ``overlap`` and ``iou`` are None where they are not defined."""
+
+    area: float
+    confidence: float
+    empty: bool
+    full: bool
+    overlap: float | None
+    iou: float | None
+
+
+def measure(
+    alpha: NDArray[np.uint8],
+    confidence: float,
+    truth: NDArray[np.uint8] | None = None,
+    image_id: str = "a photo",
+) -> MaskQuality:
+    """The quality of a soft mask (uint8 [H, W]); UserError where the truth has another size."""
+    if truth is not None and truth.shape != alpha.shape:
+        raise UserError(
+            f"{image_id}: the true mask is {truth.shape[1]}x{truth.shape[0]} pixels, the photo"
+            f" {alpha.shape[1]}x{alpha.shape[0]}; give both one size, then repeat the command."
+        )
+    share = area(alpha)
+    return {
+        "area": share,
+        "confidence": confidence,
+        "empty": share < EMPTY_BELOW,
+        "full": share > FULL_ABOVE,
+        "overlap": None if truth is None else overlap(alpha, truth),
+        "iou": None if truth is None else iou(alpha, truth),
+    }
+
+
+def area(alpha: NDArray[np.uint8]) -> float:
+    """The share of object in a soft mask, f(M) in the papers: its mean, in 0..1."""
+    return float(alpha.sum() / (255 * alpha.size))
+
+
+def overlap(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float | None:
+    """The share of the true object's pixels that the mask covers; None where the truth has no object."""
+    predicted, true = alpha >= THRESHOLD, truth >= THRESHOLD
+    return float((predicted & true).sum() / true.sum()) if true.any() else None
+
+
+def iou(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float:
+    """Intersection over union of the mask's and the truth's objects; 1 where both have none."""
+    predicted, true = alpha >= THRESHOLD, truth >= THRESHOLD
+    union = (predicted | true).sum()
+    return float((predicted & true).sum() / union) if union else 1.0

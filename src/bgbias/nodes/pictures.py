@@ -1,0 +1,163 @@
+"""Figure nodes: they gather photos, neighbours and maps, and leave the drawing to the figure modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from bgbias import backgrounds as pools
+from bgbias import embedding, figures, images, masking, plan, plugins, records, seeds
+from bgbias.conditions import Corruption
+from bgbias.image_table import read as read_table
+from bgbias.params import Study
+from bgbias.plan import Cell
+from bgbias.store import ImageStore
+
+NEIGHBOURS = 6  # shown for each query
+SHEET_CLASSES, SHEET_DRAWS = 8, 2
+MAPS_SHOWN = 4
+
+
+def figure(study: Study, name: str) -> None:
+    """Draw a figure as PDF and PNG."""
+    outputs = {form: study.files.at("figures", figure=name, format=form) for form in ("pdf", "png")}
+    with records.node(study, "figure", outputs, study.files.at("figures_record", figure=name), name=name):
+        figures.save(_DRAWN[name](study), outputs["pdf"].parent, name)
+
+
+def _photos(study: Study):  # type: ignore[no-untyped-def]
+    """One test photo of each of several classes: as it is, its mask, and before two other backgrounds."""
+    shown = _evaluation(study)
+    frame = shown.table.frame
+    order = seeds.generator("contact sheet", study.grid).permutation(len(frame))
+    rows = frame.iloc[order]
+    rows = rows[rows["image_id"].isin(shown.usable)].drop_duplicates("label").head(SHEET_CLASSES)
+    pictures: list[np.ndarray] = []
+    for row in rows.itertuples(index=False):
+        view, mask = shown.clean(row.image_id), shown.mask(row.image_id)
+        key = (row.key_set, row.key_item)
+        pictures += [view, mask, *(shown.corruption(view, mask, key, d) for d in range(SHEET_DRAWS))]
+    return figures.picture(figures.contact_sheet(pictures, columns=2 * (2 + SHEET_DRAWS)))
+
+
+def _retrieval(study: Study):  # type: ignore[no-untyped-def]
+    """A query before its own and before another background, and what both models retrieve for it."""
+    from bgbias.figure_retrieval import Retrieval, figure_retrieval
+    from bgbias.retrieval import neighbours
+
+    shown = _evaluation(study)
+    found = {c.method: embedding.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
+    labels = shown.table.labels
+    hits, ranked = {}, {}
+    for method, e in found.items():
+        for condition, queries in (("own", e.clean), ("other", e.corrupted[0])):
+            near = neighbours(queries, labels, e.clean, labels)
+            ranked[method, condition], hits[method, condition] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
+    query = chosen_query({k: h.sum(1) for k, h in hits.items()}, found["plain"].usable)
+    view = shown.clean(shown.table.ids[query])
+    mask, key = shown.mask(shown.table.ids[query]), shown.table.keys[query]
+    seen = {"own": (view, "own background"), "other": (shown.corruption(view, mask, key, 0), "another")}
+    return figure_retrieval(
+        {
+            method: [
+                Retrieval(
+                    seen[c][0],
+                    [shown.clean(shown.table.ids[i]) for i in ranked[method, c][query]],
+                    hits[method, c][query].tolist(),
+                    seen[c][1],
+                )
+                for c in ("own", "other")
+            ]
+            for method in found
+        }
+    )
+
+
+def chosen_query(hits: dict[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
+    """The usable query that shows the contrast best: found by both models before its own background, lost most by plain and
+    least by the other before another one. The figure illustrates; the tables measure."""
+    (other_method,) = {method for method, _ in hits} - {"plain"}
+    both_found = np.minimum(hits["plain", "own"], hits[other_method, "own"])
+    contrast = hits[other_method, "other"] - hits["plain", "other"]
+    return int(np.argmax(np.where(usable, both_found + 2 * contrast, -np.inf)))
+
+
+def _attribution(study: Study):  # type: ignore[no-untyped-def]
+    """Attribution maps of both models on the same photos."""
+    from bgbias.figure_attribution import Attribution, figure_attribution
+
+    shown = _evaluation(study)
+    maps, scores = {}, {}
+    for cell in _pair(study):
+        with np.load(study.files.at("maps", **cell.wildcards), allow_pickle=False) as file:
+            maps[cell.method] = dict(zip(file["ids"].tolist(), file["ref"], strict=True))
+        frame = pd.read_csv(study.files.at("attribution", **cell.wildcards))
+        scores[cell.method] = frame[frame["variant"] == "ref"].set_index("image_id")["score"].to_dict()
+    ids = [i for i in maps["plain"] if all(i in m for m in maps.values())][:MAPS_SHOWN]
+    return figure_attribution(
+        [
+            Attribution(
+                shown.clean(i),
+                shown.mask(i),
+                {method: m[i].astype(np.float32) for method, m in maps.items()},
+                {method: float(s[i]) for method, s in scores.items()},
+            )
+            for i in ids
+        ]
+    )
+
+
+def _drop(study: Study):  # type: ignore[no-untyped-def]
+    """Clean to corrupted for every model of the grid."""
+    from bgbias.figure_drop import figure_drop
+
+    return figure_drop(_table1(study))
+
+
+def _calibration(study: Study):  # type: ignore[no-untyped-def]
+    """The drop over the toy datasets' known bias."""
+    from bgbias.figure_calibration import figure_calibration
+
+    described = {name: d for name, d in study.datasets.items() if d.kind == "toy"}
+    return figure_calibration(_table1(study), {n: float(d.options["test_correlation"]) for n, d in described.items()})
+
+
+_DRAWN: dict[str, Callable] = {
+    "photos": _photos,
+    "retrieval": _retrieval,
+    "attribution": _attribution,
+    "drop": _drop,
+    "calibration": _calibration,
+}
+
+
+def _table1(study: Study) -> pd.DataFrame:
+    path = study.files.at("report_table", table="table1", format="csv")
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def _pair(study: Study) -> tuple[Cell, Cell]:
+    shown = plan.pair(study)
+    assert shown is not None  # plan.figures() offers these figures only with a pair
+    return shown
+
+
+def _evaluation(study: Study) -> embedding.EvaluationPhotos:
+    """The shown dataset's test photos at the size of the grid's first backbone."""
+    dataset = plan.shown_dataset(study)
+    facts = plugins.load("backbones", study.cells[0].backbones[0])
+    where = {"dataset": dataset, "masker": study.datasets[dataset].masker}
+    table = read_table(study.files.at("table", dataset=dataset)).split("test")
+    pool = pools.decoded(study.files.at("pool", pool=study.datasets[dataset].backgrounds, role="test"), facts.RESIZE)
+    masks = ImageStore(study.files.at("masks", **where))
+    usable = masking.usable(masking.read(study.files.at("mask_table", **where)), study.mask_policy)
+    return embedding.EvaluationPhotos(
+        table,
+        images.Gallery(ImageStore(study.files.at("photos", dataset=dataset)), facts.RESIZE),
+        facts.INPUT_SIZE,
+        images.Gallery(masks, facts.RESIZE, "L"),
+        usable & frozenset(masks.ids),
+        Corruption(pool),
+    )

@@ -1,0 +1,132 @@
+"""Report nodes: the scores of all models of a grid together, as tables, on the terminal and in MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from bgbias import masking, plan, records
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.image_table import read as read_table
+from bgbias.params import Study
+
+TABLES = ("table1", "table2")
+
+
+def collect(study: Study) -> None:
+    """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
+    files = study.files
+    names = ("results", "all_queries", "all_attribution", "mask_report")
+    outputs = {name: files.at(name) for name in names}
+    with records.node(study, "collect", outputs, files.at("collect_record")) as made:
+        cells = plan.cells(study)
+        scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
+        queries = [pd.read_parquet(files.at("queries", **c.wildcards)) for c in cells]
+        attribution = [
+            pd.read_csv(files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}).assign(
+                **c.wildcards
+            )
+            for c in cells
+            if plan.trains(c)
+        ]
+        with replacing(outputs["results"]) as temporary:
+            pd.concat(scores, ignore_index=True).to_csv(temporary, index=False)
+        with replacing(outputs["all_queries"]) as temporary:
+            pd.concat(queries, ignore_index=True).to_parquet(temporary, index=False)
+        with replacing(outputs["all_attribution"]) as temporary:
+            pd.concat(attribution, ignore_index=True).to_parquet(temporary, index=False)
+        with replacing(outputs["mask_report"]) as temporary:
+            _mask_report(study).to_csv(temporary, index=False)
+        made.metrics["models"] = len(cells)
+
+
+def table(study: Study, name: str) -> None:
+    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown and LaTeX."""
+    from bgbias import captions, published, tables, typesetting
+
+    if name not in TABLES:
+        raise UserError(f"There is no table '{name}'; there are: {', '.join(TABLES)}.")
+    files = study.files
+    outputs = {form: files.at("report_table", table=name, format=form) for form in ("csv", "md", "tex")}
+    with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
+        known = published.read()
+        excluded = _excluded(study)
+        selection = study.train.selection
+        if name == "table1":
+            results = pd.read_csv(files.at("results"), keep_default_na=False)
+            queries = pd.read_parquet(files.at("all_queries"))
+            made = tables.table1(results, queries, known, plan.cells(study))
+            caption = captions.table1(made, selection, excluded)
+        else:
+            attribution = pd.read_parquet(files.at("all_attribution"))
+            made = tables.table2(attribution, known, [c for c in plan.cells(study) if plan.trains(c)])
+            caption = captions.table2(made, selection, study.attribution.images, excluded)
+        typesetting.write(made, outputs["csv"].parent, name, caption)
+
+
+def show(study: Study) -> None:
+    """Print the grid's tables, and say where figures are and how to compare runs."""
+    from bgbias import typesetting
+
+    files = study.files
+    for name in TABLES:
+        path = files.at("report_table", table=name, format="csv")
+        if not path.exists():
+            raise UserError(f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}")
+        print(f"\n{name.capitalize().replace('e1', 'e 1').replace('e2', 'e 2')} ({path.with_suffix('.md')})\n")
+        print(typesetting.show(pd.read_csv(path, keep_default_na=False, na_values=[""])))
+    folder = files.at("figures", figure="x", format="png").parent
+    print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
+    print("Compare runs, curves and settings: make ui, then open http://127.0.0.1:5000")
+
+
+def track(study: Study, uri: str | None, follow: int | None) -> None:
+    """Mirror the grid's records into MLflow, once or for as long as process ``follow`` lives."""
+    from bgbias import tracking
+
+    folders = [Path(study.paths.work), Path(study.paths.runs), Path(study.paths.report), Path(study.paths.raw)]
+    target = uri or tracking.default_uri(Path.cwd())
+    if follow is None:
+        print(tracking.sync(folders, target, study.grid))
+    else:
+        tracking.follow(folders, target, study.grid, follow)
+
+
+def _datasets(study: Study) -> list[str]:
+    return list(dict.fromkeys(c.dataset for c in plan.cells(study)))
+
+
+def _mask_report(study: Study) -> pd.DataFrame:
+    """One row a dataset: photos, masks that cannot be trusted, and quality where the truth is known."""
+    rows = []
+    for dataset in _datasets(study):
+        masker = study.datasets[dataset].masker
+        quality = masking.read(study.files.at("mask_table", dataset=dataset, masker=masker))
+        table = read_table(study.files.at("table", dataset=dataset))
+        test = set(table.split("test").ids)
+        usable = masking.usable(quality, study.mask_policy)
+        rows.append(
+            {
+                "dataset": dataset,
+                "masker": masker,
+                "photos": len(table),
+                "photos_unreadable": len(pd.read_csv(study.files.at("excluded", dataset=dataset))),
+                "test_photos": len(test),
+                "test_photos_without_trusted_mask": len(test - usable),
+                "without_mask": len(table) - len(quality),
+                "empty": int(quality["empty"].sum()),
+                "full": int(quality["full"].sum()),
+                "mean_area": quality["area"].mean(),
+                "mean_confidence": quality["confidence"].mean(),
+                "mean_iou": quality["iou"].mean(),
+                "mean_overlap": quality["overlap"].mean(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _excluded(study: Study) -> dict[str, int]:
+    report = pd.read_csv(study.files.at("mask_report"))
+    return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))

@@ -1,0 +1,64 @@
+"""A study small enough for a test: squares before noise, a backbone of one layer, three pools of noise.
+
+Its dataset and backbone are plugins under ``tests/plugins``; the fixture ``small_study`` lets bgbias find them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from bgbias import images, params, seeds
+from bgbias.params import Study
+
+POOLS = {"train": 5, "val": 3, "test": 4}
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """The study's params.yaml as a mapping, with all its artefacts and sources below ``folder``."""
+    for role, count in POOLS.items():
+        (folder / role).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            noise = seeds.generator("noise", role, number).integers(0, 256, (44, 60 - 5 * number, 3), dtype=np.uint8)
+            (folder / role / f"{role}{number}.png").write_bytes(images.encode_png(noise))
+    block = {
+        "datasets": ["squares"],
+        "backbones": ["pixels"],
+        "losses": ["contrastive", "arcface"],
+        "methods": ["plain", "bgaugment"],
+        "seeds": [0],
+    }
+    return {
+        "grid": "small",
+        "paths": {root: f"{folder}/{root}" for root in ("raw", "work", "runs", "report")},
+        "datasets": {"squares": {"kind": "squares", "masker": "ground_truth", "backgrounds": "noise"}},
+        "maskers": {"ground_truth": {"kind": "ground_truth"}, "other": {"kind": "ground_truth"}},
+        "backgrounds": {"noise": {role: {"source": f"{folder}/{role}"} for role in POOLS}},
+        "backbones": {"pixels": {}},
+        "losses": {
+            "contrastive": {"default": {"pos_margin": 0.0, "neg_margin": 0.5}},
+            "triplet": {"default": {"margin": 0.1}},
+            "arcface": {"default": {"margin": 20, "scale": 16, "lr": 0.01}},
+        },
+        "train": {
+            "embedding_dim": 8,
+            "batch_size": 8,
+            "iterations_per_epoch": 3,
+            "max_epochs": 4,
+            "lr": 1.0e-3,
+            "freeze_batch_norm": False,
+        },
+        "evaluation": {"draws": 2},
+        "attribution": {"images": 3, "samples": 2},
+        "grids": {"small": {"cells": [block]}},
+    }
+
+
+def load(folder: Path, raw: dict[str, Any], grid: str | None = None) -> Study:
+    """The study of a mapping, through a file as every study goes."""
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+    return params.load(path, grid)

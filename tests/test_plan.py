@@ -1,0 +1,227 @@
+"""A node's digest changes with what the node reads, and with nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_study import described, load
+
+from bgbias import params, plan
+from bgbias.errors import UserError
+from bgbias.params import Study
+from bgbias.plan import Cell
+
+ROOT = Path(__file__).resolve().parents[1]
+Digests = dict[tuple[str, str], str]
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+def digests(study: Study) -> Digests:
+    """(node, subject) -> digest, for every node of the study."""
+    return dict(_digests(study))
+
+
+def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
+    for dataset, chosen in study.datasets.items():
+        for node in ("fetch", "index"):
+            yield (node, dataset), plan.digest(study, node, dataset=dataset)
+        yield ("masks", dataset), plan.digest(study, "masks", dataset=dataset, masker=chosen.masker)
+    for pool in study.backgrounds:
+        yield ("backgrounds", pool), plan.digest(study, "backgrounds", pool=pool)
+    for cell in plan.cells(study):
+        for node in ("train", "embed", "score", "attribute") if plan.trains(cell) else ("embed", "score"):
+            yield (node, cell.name), plan.digest(study, node, cell=cell)
+    yield ("collect", ""), plan.digest(study, "collect")
+    yield ("table", "table1"), plan.digest(study, "table", name="table1")
+
+
+def changed(before: Study, after: Study) -> set[tuple[str, str]]:
+    old, new = digests(before), digests(after)
+    assert old.keys() == new.keys()
+    return {key for key in old if old[key] != new[key]}
+
+
+def of(nodes: str, *cells: Cell) -> set[tuple[str, str]]:
+    return {(node, cell.name) for node in nodes.split() for cell in cells}
+
+
+def cell(loss: str, method: str) -> Cell:
+    return Cell("squares", "pixels", loss, method, 0)
+
+
+ALL = [cell(loss, method) for loss in ("contrastive", "arcface") for method in ("plain", "bgaugment")]
+CURED = [c for c in ALL if c.method == "bgaugment"]
+PLAIN = [c for c in ALL if c.method == "plain"]
+REPORT = {("collect", ""), ("table", "table1")}
+
+
+def test_the_same_study_has_the_same_digests(tmp_path: Path, raw: dict[str, Any]) -> None:
+    assert digests(load(tmp_path, raw)) == digests(load(tmp_path, raw))
+    assert len(set(digests(load(tmp_path, raw)).values())) == len(digests(load(tmp_path, raw)))
+
+
+def test_edited_margin_reruns_that_loss_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["losses"]["arcface"]["default"]["margin"] = 21
+    arcface = [c for c in ALL if c.loss == "arcface"]
+    assert changed(before, load(tmp_path, raw)) == of("train embed score attribute", *arcface) | REPORT
+
+
+def test_settings_of_another_dataset_change_nothing(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["losses"]["arcface"]["elsewhere"] = {"margin": 1, "scale": 1, "lr": 1}
+    raw["backbones"]["resnet18"] = {"weights": None}
+    raw["grids"]["other"] = {"cells": raw["grids"]["small"]["cells"], "train": {"lr": 1}}
+    assert changed(before, load(tmp_path, raw)) == set()
+
+
+@pytest.mark.parametrize("edit", ["masker", "policy"])
+def test_plain_training_reads_no_masks(tmp_path: Path, raw: dict[str, Any], edit: str) -> None:
+    before = load(tmp_path, raw)
+    if edit == "masker":
+        raw["maskers"]["ground_truth"] = {"kind": "u2netp"}
+    else:
+        raw["mask_policy"] = {"min_area": 0.2}
+    expected = of("embed score attribute", *ALL) | of("train", *CURED) | REPORT
+    if edit == "masker":
+        expected |= {("masks", "squares")}
+    assert changed(before, load(tmp_path, raw)) == expected
+
+
+def test_plain_training_reads_no_backgrounds(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["backgrounds"]["noise"]["test"]["part"] = [0, 2]
+    found = changed(before, load(tmp_path, raw))
+    assert found == {("backgrounds", "noise")} | of("embed score", *ALL) | of("train attribute", *CURED) | REPORT
+
+
+def test_selection_on_corrupted_photos_reads_masks_for_every_method(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["train"]["selection"] = "corrupted"
+    before = load(tmp_path, raw)
+    raw["mask_policy"] = {"min_area": 0.2}
+    assert of("train", *ALL) < changed(before, load(tmp_path, raw))
+
+
+def test_published_selection_differs_from_clean_for_bgaugment_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    clean = load(tmp_path, raw)
+    raw["train"]["selection"] = "published"
+    published = load(tmp_path, raw)
+    assert [plan.selection_condition(published, c) for c in (*PLAIN, *CURED)] == ["clean"] * 2 + ["corrupted"] * 2
+    assert [plan.selection_condition(clean, c) for c in ALL] == ["clean"] * 4
+    assert plan.needs(published, PLAIN[0]) == frozenset()
+    assert changed(clean, published) == of("train embed score attribute", *CURED) | REPORT
+
+
+def test_number_of_draws_reruns_evaluation_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["evaluation"]["draws"] = 3
+    assert changed(before, load(tmp_path, raw)) == of("embed score", *ALL) | REPORT
+    raw["evaluation"] |= {"draws": 2, "batch_size": 1}
+    assert changed(before, load(tmp_path, raw)) == set()
+
+
+def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = digests(load(tmp_path, raw))
+    (tmp_path / "test" / "one_more.png").write_bytes(b"x")
+    plan.listing.cache_clear()
+    after = digests(load(tmp_path, raw))
+    assert before["backgrounds", "noise"] != after["backgrounds", "noise"]
+    assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
+
+
+def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    assert set(plan.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
+    cured = {"table", "photos", "masks", "mask_table", "train_pool", "val_pool"}
+    assert set(plan.inputs(study, "train", cell=CURED[0])) == cured
+    embedding = {"model", "table", "photos", "masks", "mask_table", "test_pool"}
+    assert set(plan.inputs(study, "embed", cell=PLAIN[0])) == embedding
+
+
+def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for selection in ("clean", "corrupted", "published"):
+        raw["train"]["selection"] = selection
+        study = load(tmp_path, raw)
+        for chosen in ALL:
+            assert not any("test" in role for role in plan.inputs(study, "train", cell=chosen))
+
+
+def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """3 datasets x 5 losses x 2 methods x 5 seeds, and one row without training for each dataset."""
+    block = raw["grids"]["small"]["cells"][0]
+    for name in ("cars", "products"):
+        raw["datasets"][name] = raw["datasets"]["squares"]
+    raw["losses"]["multi_similarity"] = {"default": {"alpha": 2, "beta": 50, "base": 0.5}}
+    raw["losses"]["normalized_softmax"] = {"default": {"temperature": 0.1, "lr": 0.01}}
+    block |= {"datasets": list(raw["datasets"]), "losses": list(raw["losses"]), "seeds": [0, 1, 2, 3, 4]}
+    block["pretrained"] = True
+    raw["grids"]["small"]["cells"].append(block)  # cells named twice count once
+    study = load(tmp_path, raw)
+    begun = time.perf_counter()
+    planned = plan.checked_cells(study)
+    trained = [c for c in planned if plan.trains(c)]
+    assert (len(planned), len(trained)) == (153, 150)
+    assert len({plan.digest(study, "train", cell=c) for c in trained}) == 150
+    assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
+    plan.digest(study, "collect")
+    assert time.perf_counter() - begun < 10  # a second run of Snakemake must say "nothing to be done" in that time
+
+
+def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    row = Cell("squares", "pixels", "none", "pretrained", 0)
+    assert not plan.trains(row)
+    with pytest.raises(UserError, match="not trained"):
+        plan.digest(study, "train", cell=row)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (Cell("squares", "resnet", "arcface", "plain", 0), "no backbone 'resnet'; there are: pixels"),
+        (Cell("squares", "pixels", "arcfac", "plain", 0), "no 'arcfac' in losses"),
+        (Cell("squares", "pixels", "normalized_softmax", "plain", 0), "has no settings for squares"),
+        (Cell("squares", "pixels", "arcface", "plane", 0), "no 'plane' in methods"),
+    ],
+)
+def test_cell_of_unknown_parts_is_refused(tmp_path: Path, raw: dict[str, Any], wrong: Cell, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        plan.check_cell(load(tmp_path, raw), wrong)
+
+
+def test_planning_imports_nothing_heavy() -> None:
+    """A dry run, ``--help`` and the tables must not wait for torch."""
+    code = """
+import sys
+from pathlib import Path
+from bgbias import cli, plan
+from bgbias.params import load
+for grid in ("smoke", "demo", "cub50"):
+    study = load(Path("params.yaml"), grid)
+    for cell in plan.checked_cells(study):
+        plan.digest(study, "score", cell=cell)
+    plan.digest(study, "collect")
+print(*sorted({"torch", "torchvision", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True, text=True, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.split() == []
+
+
+def test_own_grids_plan_what_the_study_says() -> None:
+    counts = {g: len(plan.cells(params.load(ROOT / "params.yaml", g))) for g in ("smoke", "demo", "cub50")}
+    assert counts == {"smoke": 2, "demo": 8, "cub50": 5}

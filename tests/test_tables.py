@@ -1,0 +1,297 @@
+"""Tables: each number by hand, published ones only where they compare, nothing printed that is not there."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias import captions, published, tables, typesetting, wording
+from bgbias.errors import UserError
+from bgbias.plan import Cell
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published" / "kobs2022.csv"
+IMAGES = ["a.jpg", "b.jpg"]
+# MAP@R of two queries. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
+PLAIN = {
+    0: {"clean": [[0.4, 0.6]], "corrupted": [[0.2, 0.4], [0.3, 0.5]]},
+    1: {"clean": [[0.5, 0.7]], "corrupted": [[0.2, 0.2], [0.4, 0.6]]},
+}
+# Every query loses a tenth.
+CURED = {seed: {"clean": [[0.4, 0.6]], "corrupted": [[0.36, 0.54]] * 2} for seed in (0, 1)}
+
+
+def study(
+    models: dict[tuple[str, str], dict] | None = None, dataset: str = "sop", backbone: str = "bn_inception"
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """results.csv and queries.parquet of hand-made models: two queries, two seeds, two draws."""
+    models = models or {("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED}
+    rows = []
+    for (loss, method), seeds in models.items():
+        for seed, values in seeds.items():
+            name = {"dataset": dataset, "backbone": backbone, "loss": loss, "method": method, "seed": seed}
+            conditions = [("symmetric", "clean", 0, values["clean"][0])]
+            for draw, corrupted in enumerate(values["corrupted"]):
+                conditions.append(("symmetric", "random_background", draw, corrupted))
+                conditions.append(("query", "random_background", draw, [0.44, 0.44]))
+            for setting, condition, draw, scores in conditions:
+                where = {"setting": setting, "condition": condition, "draw": draw}
+                for image, score in zip(IMAGES, scores, strict=True):
+                    rows.append(name | where | {"image_id": image, "map_at_r": score, "precision_at_1": 1.0})
+    queries = pd.DataFrame(rows)
+    metrics = ["map_at_r", "precision_at_1"]
+    keys = [c for c in queries if c not in (*metrics, "image_id")]
+    tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
+    return tidy.agg(value="mean", n="count").reset_index(), queries
+
+
+def attribution(scores: dict[tuple[str, int], list[float]]) -> pd.DataFrame:
+    """Attribution scores by (method, seed), one an image; NaN for an image that was skipped."""
+    rows = []
+    for (method, seed), values in scores.items():
+        for variant, shift in (("ref", 0.0), ("robust", 0.1)):
+            for number, value in enumerate(values):
+                rows.append(
+                    {
+                        "dataset": "cub200",
+                        "backbone": "bn_inception",
+                        "loss": "triplet",
+                        "method": method,
+                        "seed": seed,
+                        "image_id": f"{number}.jpg",
+                        "variant": variant,
+                        "score": value + shift,
+                        "skipped": "empty mask" if math.isnan(value) else "",
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def known() -> pd.DataFrame:
+    return published.read(PUBLISHED)
+
+
+def test_table_1_by_hand(known: pd.DataFrame) -> None:
+    table = tables.table1(*study(), known)
+    plain, cured = (row for _, row in table.iterrows())
+    assert (plain["seeds"], plain["draws"], plain["queries"]) == (2, 2, 2)
+    expected = {
+        "clean": 55.0,
+        # Of .5 and .6, and of .35 and .35: the spread over training.
+        "clean_sd_seeds": 100 * 0.1 / math.sqrt(2),
+        "corrupted_sd_seeds": 0.0,
+        "corrupted": 35.0,
+        # Of .3 and .4 (sd .0707) and of .2 and .5 (.2121), averaged: the spread over backgrounds.
+        "corrupted_sd_draws": 100 * (0.1 + 0.3) / 2 / math.sqrt(2),
+        "drop": 20.0,
+        "relative_drop": 100 * (1 - 0.35 / 0.55),
+        "query_only": 44.0,
+        "query_only_relative_drop": 20.0,
+        "p_at_1_clean": 100.0,
+        "p_at_1_corrupted": 100.0,
+    }
+    assert plain[list(expected)].to_dict() == pytest.approx(expected, abs=1e-9)
+    assert plain["relative_drop_low"] < plain["relative_drop"] < plain["relative_drop_high"]
+    assert math.isnan(plain["cure"])
+    # A tenth of every query is a tenth of every resample: an interval without width.
+    assert cured[["relative_drop", "relative_drop_low", "relative_drop_high"]].tolist() == pytest.approx(
+        [10] * 3
+    )
+    assert cured["cure"] == pytest.approx(100 * (1 - 0.35 / 0.55) - 10)
+    assert cured["cure_low"] < cured["cure"] < cured["cure_high"]
+
+
+def test_a_method_that_drops_as_plain_does_cures_nothing() -> None:
+    models = {("triplet", "plain"): PLAIN, ("triplet", "bgaugment"): PLAIN}
+    cured = tables.table1(*study(models)).iloc[1]
+    # Paired: the same queries in both, so that not even the interval has a width.
+    assert cured[["cure", "cure_low", "cure_high"]].tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+
+
+def test_difference_to_the_paper_where_it_has_the_cell(known: pd.DataFrame) -> None:
+    # Kobs & Hotho 2022, Table 1, SOP, Contrastive: 37.98 clean, 4.17 +- 0.05 corrupted.
+    plain = tables.table1(*study(), known).iloc[0]
+    assert (plain["published_clean"], plain["published_corrupted"]) == (37.98, 4.17)
+    assert plain["published_corrupted_sd"] == 0.05
+    assert plain["difference_clean"] == pytest.approx(55 - 37.98)
+    assert plain["difference_corrupted"] == pytest.approx(35 - 4.17)
+
+
+@pytest.mark.parametrize(("dataset", "backbone"), [("cub50", "bn_inception"), ("sop", "resnet18")])
+def test_no_published_number_beside_other_photos_or_another_backbone(
+    known: pd.DataFrame, dataset: str, backbone: str
+) -> None:
+    table = tables.table1(*study(dataset=dataset, backbone=backbone), known)
+    assert table.filter(like="published").isna().all(axis=None)
+    assert "Paper" not in typesetting.markdown(table, "")
+
+
+def test_rows_stand_in_the_papers_order() -> None:
+    models = {("arcface", "bgaugment"): CURED, ("arcface", "plain"): PLAIN, ("none", "pretrained"): PLAIN}
+    models |= {("contrastive", "plain"): PLAIN}
+    table = tables.table1(*study(models))
+    assert list(zip(table["loss"], table["method"], strict=True)) == [
+        ("none", "pretrained"),
+        ("contrastive", "plain"),
+        ("arcface", "plain"),
+        ("arcface", "bgaugment"),
+    ]
+    # A cure is measured against plain of its own loss, and pretrained is nobody's cure.
+    assert table["cure"].notna().tolist() == [False, False, False, True]
+
+
+def test_a_cell_without_a_result_is_named() -> None:
+    missing = Cell("sop", "bn_inception", "contrastive", "bgaugment", 2)
+    with pytest.raises(
+        UserError, match=r"sop/bn_inception/contrastive/bgaugment/seed2.*snakemake --cores all"
+    ):
+        tables.table1(*study(), cells=[Cell("sop", "bn_inception", "contrastive", "plain", 0), missing])
+
+
+def test_a_missing_draw_is_named() -> None:
+    results, queries = study()
+    gone = (results["seed"] == 1) & (results["draw"] == 1) & (results["method"] == "plain")
+    with pytest.raises(UserError, match=r"contrastive/plain/seed1 has no map_at_r for symmetric .* draw 1"):
+        tables.table1(results[~gone], queries)
+
+
+def test_absent_queries_are_an_error_and_not_skipped_queries() -> None:
+    results, queries = study()
+    with pytest.raises(
+        UserError, match=r"contrastive/plain lacks values a query for query random_background"
+    ):
+        tables.table1(results, queries.drop(queries.index[queries["setting"] == "query"][0]))
+
+
+def test_results_and_queries_of_different_runs_are_refused() -> None:
+    results, queries = study()
+    results.loc[results["condition"] == "random_background", "value"] += 0.01
+    with pytest.raises(UserError, match=r"not of the same run"):
+        tables.table1(results, queries)
+
+
+def test_queries_with_nobody_to_find_change_nothing() -> None:
+    results, queries = study()
+    alone = queries[queries["image_id"] == "a.jpg"].assign(image_id="alone.jpg", map_at_r=np.nan)
+    with_alone = tables.table1(results, pd.concat([queries, alone], ignore_index=True))
+    assert with_alone["relative_drop"].tolist() == pytest.approx(
+        tables.table1(results, queries)["relative_drop"]
+    )
+
+
+def test_table_2_by_hand(known: pd.DataFrame) -> None:
+    nan = math.nan
+    scores = {
+        ("plain", 0): [-0.1, 0.3, nan],
+        ("plain", 1): [0.1, 0.5, nan],
+        ("bgaugment", 0): [0.3, 0.5, nan],
+        ("bgaugment", 1): [0.3, 0.5, nan],
+    }
+    plain, cured = (row for _, row in tables.table2(attribution(scores), known).iterrows())
+    expected = {
+        "seeds": 2,
+        "images": 2,
+        "ref": 0.2,
+        # Of -.1 and .3, and of .1 and .5, with ddof 0: .2 in both models.
+        "ref_sd_images": 0.2,
+        # Of .1 and .3.
+        "ref_sd_seeds": 0.2 / math.sqrt(2),
+        # One of four scores; adding .1 lifts it to 0, which is not below.
+        "ref_negative": 25.0,
+        "robust": 0.3,
+        "robust_negative": 0.0,
+        # Kobs & Hotho 2022, Table 2, CUB200, Triplet: 0.24 +- 0.08.
+        "published_ref": 0.24,
+        "published_ref_sd": 0.08,
+        "difference_ref": -0.04,
+    }
+    assert plain[list(expected)].to_dict() == pytest.approx(expected)
+    assert plain["skipped"] == "empty mask: 1"
+    assert math.isnan(plain["ref_gain"])
+    assert cured["ref_gain"] == pytest.approx(0.2)
+    # Per image, over seeds: +.3 and +.1.
+    assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.1, 0.3])
+
+
+def test_a_variant_without_scores_is_named() -> None:
+    rows = attribution({("plain", 0): [0.1, 0.2]})
+    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
+        tables.table2(rows[rows["variant"] == "ref"])
+
+
+def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
+    table = tables.table1(*study(), known)
+    written = typesetting.write(table, tmp_path, "table1", captions.table1(table, "clean", {"sop": 3}))
+    again = pd.read_csv(written["csv"])
+    pd.testing.assert_frame_equal(again, table, check_exact=True)
+    text = written["md"].read_text()
+    assert "SOP · bn_inception · 2 seeds · 2 draws · 2 queries" in text
+    assert "| Contrastive | **55.00** | 7.07 | 35.00 | 14.14 | 0.00 |" in text
+    assert "| 37.98 | +17.02 | 4.17 ± 0.05 | +30.83 |" in text
+    # The better of the two on corrupted photos is set in bold, as in the paper.
+    assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
+    assert "SOP 3" in text
+    assert "2,000 resamples" in text
+
+
+def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
+    table = tables.table1(*study(), known)
+    text = typesetting.latex(table, captions.table1(table, "published", {}), "tab:table1")
+    assert r"bn\_inception" in text
+    assert r"95 \% paired bootstrap" in text
+    assert r"4.17 $\pm$ 0.05" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
+    assert sum(text.count(f"\\begin{{{e}}}") for e in ("table*", "tabular")) == text.count(r"\end{") == 2
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    # A blank line inside \caption stops LaTeX; a character it does not know, too.
+    assert "\n\n" not in text
+    assert text.isascii()
+
+
+def test_latex_escapes() -> None:
+    assert typesetting.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
+        r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
+    )
+    assert typesetting.escape("−1 ± 2 – <3") == r"$-$1 $\pm$ 2 -- $<$3"
+
+
+def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
+    losses = [loss for loss in wording.LOSSES if loss != "none"]
+    models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
+    first = typesetting.show(tables.table1(*study(models), known))
+    scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
+    second = typesetting.show(tables.table2(attribution(scores), known))
+    assert max(map(len, f"{first}\n{second}".splitlines())) <= typesetting.WIDTH
+    assert "Normalized Softmax" in first
+    assert "0.300 [0.200, 0.400]" in second
+
+
+def test_one_seed_has_no_spread_over_seeds() -> None:
+    models = {("arcface", "plain"): {0: PLAIN[0]}}
+    table = tables.table1(*study(models))
+    assert math.isnan(table.loc[0, "corrupted_sd_seeds"])
+    assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in typesetting.markdown(table, "")
+
+
+def test_captions_say_selection_subset_and_exclusions() -> None:
+    table = tables.table2(attribution({("plain", 0): [0.1, 0.2]}))
+    caption = captions.table2(table, "clean", 256, {"cub200": 4, "sop": 0})
+    assert "keyed subset of at most 256 test photos" in caption
+    assert "clean validation MAP@R, for every method alike" in caption
+    assert "CUB200 4" in caption
+    assert "SOP" not in caption
+
+
+def test_names_of_rows_as_in_the_paper() -> None:
+    assert wording.row("multi_similarity", "plain") == "Multi Similarity"
+    assert wording.row("multi_similarity", "bgaugment") == "+ BGAugment"
+    # Without a plain row above, the loss must be said.
+    assert wording.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
+    assert wording.method("sam+bgaugment") == "Sam + BGAugment"
+    assert (wording.count(1, "query"), wording.count(1487, "query")) == ("1 query", "1,487 queries")

@@ -1,0 +1,117 @@
+# What all rules share: the study, how a node's command ends, and what it reads.
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+# The package is found without being installed, and `python` is the one that runs Snakemake, activated or not. With
+# --use-conda a rule's own environment comes before it.
+SOURCE = str(Path(workflow.basedir) / "src")
+sys.path.insert(0, SOURCE)
+os.environ.update(
+    PYTHONPATH=os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")])),
+    PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+)
+# Jobs that outlive a killed Snakemake are known by this (see resuming.py).
+if workflow.is_main_process:
+    os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
+
+from bgbias import freshness, lineage, paths, plan
+from bgbias.errors import UserError
+from bgbias.params import load
+from bgbias.plan import Cell
+from bgbias.progress import say
+
+
+def planned(make, *args, **kwargs):
+    """A mistake of the user's, told by Snakemake in the words of ours."""
+    try:
+        return make(*args, **kwargs)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+unknown = sorted(set(config) - {"grid", "params"})
+if unknown:
+    raise WorkflowError(
+        f"unknown --config {unknown[0]}: this workflow knows grid=... and params=...; all else is in params.yaml"
+    )
+
+PARAMS = str(config.get("params", "params.yaml"))
+STUDY = planned(load, Path(PARAMS), config.get("grid"))
+CELLS = planned(plan.checked_cells, STUDY)
+PATHS = STUDY.files
+LOGS = f"{STUDY.paths.work}/logs"
+
+if workflow.is_main_process:
+    out_of_date = str(planned(freshness.settle, STUDY))
+    if out_of_date:
+        say(out_of_date)
+
+# One GPU job at a time unless --resources gpu=N says otherwise; none of it matters on a machine without a GPU.
+HAS_GPU = int(shutil.which("nvidia-smi") is not None)
+if "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", 1)
+
+
+wildcard_constraints:
+    dataset="[^/]+",
+    backbone="[^/]+",
+    loss="[^/]+",
+    method="[^/]+",
+    seed="[0-9]+",
+    masker="[^/]+",
+    pool="[^/]+",
+    figure="[^/]+",
+
+
+def node(name, wildcards):
+    """The node that a path's wildcards name."""
+    chosen = dict(wildcards.items())
+    if "seed" in chosen:
+        return lineage.node(name, cell=Cell(**{**chosen, "seed": int(chosen["seed"])}))
+    if name in ("table", "figure"):
+        return lineage.node(name, name=chosen[name])
+    return lineage.node(name, **chosen)
+
+
+def reads(name):
+    """Input function of a node's rule: the files it reads, and the records of the nodes that made them."""
+
+    def files(wildcards):
+        reader = node(name, wildcards)
+        upstream = planned(lineage.reads_from, STUDY, reader)
+        needed = planned(plan.inputs, STUDY, name, **reader.keywords)
+        return [*map(str, needed.values()), *(str(n.record(STUDY)) for n in upstream)]
+
+    return files
+
+
+def options(name):
+    """Parameter function of a node's rule: how its command ends. An edit of params.yaml after this is an error."""
+
+    def text(wildcards):
+        digest = planned(plan.digest, STUDY, name, **node(name, wildcards).keywords)
+        return f"--grid {STUDY.grid} --params {PARAMS} --expect {digest}"
+
+    return text
+
+
+def records_of(*names):
+    """The records of all the grid's nodes of some kinds: a target that asks for them asks for everything they certify."""
+    return [str(n.record(STUDY)) for n in planned(lineage.in_order, STUDY) if n.name in names]
+
+
+def mirror_to_mlflow():
+    """One process mirrors records into MLflow for as long as this one lives; BGBIAS_TRACK=0 leaves MLflow alone."""
+    if os.environ.get("BGBIAS_TRACK", "1") == "0":
+        return
+    log = PATHS.at("logs", name="track")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = ["-m", "bgbias", "track", "--grid", STUDY.grid, "--params", PARAMS, "--follow", str(os.getpid())]
+    with log.open("a") as out:
+        subprocess.Popen([sys.executable, *command], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
