@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import project
 import pytest
+from project import Project
 
 from bgbias import plugins
 
@@ -33,3 +35,11 @@ def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plugins.names.cache_clear()
     yield
     plugins.names.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The grid `smoke`, run once from photos to figures, MLflow told. Tests that change anything copy it."""
+    made = project.fresh(tmp_path_factory.mktemp("smoke") / "project")
+    made.snakemake("--config", "grid=smoke", BGBIAS_TRACK="1")
+    return made

@@ -1,18 +1,22 @@
 """A study small enough for a test: squares before noise, a backbone of one layer, three pools of noise.
 
-Its dataset and backbone are plugins under ``tests/plugins``; the fixture ``small_study`` lets bgbias find them.
+Dataset and backbone are plugins under ``tests/plugins``; the fixture ``small_plugins`` lets
+bgbias find them.
 """
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from bgbias import images, params, seeds
+from bgbias import images, params, records, seeds
+from bgbias.nodes import data, models
 from bgbias.params import Study
+from bgbias.plan import Cell
 
 POOLS = {"train": 5, "val": 3, "test": 4}
 
@@ -22,7 +26,9 @@ def described(folder: Path) -> dict[str, Any]:
     for role, count in POOLS.items():
         (folder / role).mkdir(parents=True, exist_ok=True)
         for number in range(count):
-            noise = seeds.generator("noise", role, number).integers(0, 256, (44, 60 - 5 * number, 3), dtype=np.uint8)
+            noise = seeds.generator("noise", role, number).integers(
+                0, 256, (44, 60 - 5 * number, 3), dtype=np.uint8
+            )
             (folder / role / f"{role}{number}.png").write_bytes(images.encode_png(noise))
     block = {
         "datasets": ["squares"],
@@ -62,3 +68,43 @@ def load(folder: Path, raw: dict[str, Any], grid: str | None = None) -> Study:
     path = folder / "params.yaml"
     path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
     return params.load(path, grid)
+
+
+def options(raw: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """The same mapping, with these options of the dataset."""
+    raw["datasets"]["squares"]["options"] = values
+    return raw
+
+
+def data_nodes(study: Study) -> None:
+    """Run all that training reads from."""
+    data.index(study, "squares")
+    data.masks(study, "squares")
+    data.backgrounds(study, "noise")
+
+
+def run(study: Study, cell: Cell, *nodes: str) -> None:
+    """Run these nodes of a model."""
+    for node in nodes:
+        made = getattr(models, node)
+        made(study, cell) if node == "score" else made(study, cell, "cpu")
+
+
+def record(study: Study, name: str, **wildcards: object) -> dict[str, Any]:
+    """What a node certified."""
+    return records.read(study.files.at(name, **wildcards))
+
+
+def history(path: Path) -> list[dict[str, str]]:
+    """The rows of a training curve, without those that tell the time."""
+    with path.open() as file:
+        return [{k: v for k, v in row.items() if "seconds" not in k} for row in csv.DictReader(file)]
+
+
+def outputs(study: Study) -> dict[str, bytes]:
+    """All data that data nodes made, without records (they hold times) and locks."""
+    root = Path(study.paths.work)
+    found = {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    return {
+        n: b for n, b in found.items() if not n.endswith(".json") and not n.startswith(("locks", "running"))
+    }

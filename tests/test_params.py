@@ -88,7 +88,7 @@ def test_wrong_value_is_refused_with_its_whole_key(
     tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str
 ) -> None:
     changed = {**raw, key: value} if "." not in key else put(raw, key, value)
-    with pytest.raises(UserError, match="params.yaml") as told:
+    with pytest.raises(UserError, match=r"params\.yaml") as told:
         load(tmp_path, changed)
     assert words in str(told.value)
     # A rule about a whole mapping names the mapping, one about an item of a list the item.
@@ -104,7 +104,9 @@ def test_missing_option_of_a_loss_names_its_column(tmp_path: Path, raw: dict[str
 
 def test_typo_in_a_grid_that_is_not_chosen_is_refused_too(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["grids"]["later"] = {"cells": raw["grids"]["small"]["cells"], "train": {"epochs": 3}}
-    with pytest.raises(UserError, match=r"unknown key 'grids\.later\.train\.epochs'\. Did you mean 'max_epochs'"):
+    with pytest.raises(
+        UserError, match=r"unknown key 'grids\.later\.train\.epochs'\. Did you mean 'max_epochs'"
+    ):
         load(tmp_path, raw)
 
 
@@ -130,7 +132,13 @@ def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[
     block["methods"] = ["bgaugmnt"]
     with pytest.raises(UserError) as told:
         load(tmp_path, raw)
-    for name in ("'square' (did you mean 'squares'?)", "'cars196'", "'bn_inception'", "'cosface'", "'bgaugmnt'"):
+    for name in (
+        "'square' (did you mean 'squares'?)",
+        "'cars196'",
+        "'bn_inception'",
+        "'cosface'",
+        "'bgaugmnt'",
+    ):
         assert name in str(told.value)
 
 
@@ -142,7 +150,9 @@ def test_dataset_names_only_what_is_there(tmp_path: Path, raw: dict[str, Any], f
 
 
 def test_unknown_plugin_is_refused_with_what_exists() -> None:
-    with pytest.raises(UserError, match=r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"):
+    with pytest.raises(
+        UserError, match=r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"
+    ):
         plugins.load("losses", "tripet")
     assert "pixels" in plugins.names("backbones")
     assert not any(name.startswith("_") for family in plugins.FAMILIES for name in plugins.names(family))
@@ -181,7 +191,9 @@ def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[st
     columns["mine"] = {"margin": 0.3}
     assert margin() == 0.3
     del raw["losses"]["triplet"]["default"], columns["mine"]
-    with pytest.raises(UserError, match=r"losses\.triplet has no settings for squares; add losses\.triplet\.squares"):
+    with pytest.raises(
+        UserError, match=r"losses\.triplet has no settings for squares; add losses\.triplet\.squares"
+    ):
         margin()
 
 

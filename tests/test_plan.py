@@ -104,21 +104,29 @@ def test_plain_training_reads_no_backgrounds(tmp_path: Path, raw: dict[str, Any]
     before = load(tmp_path, raw)
     raw["backgrounds"]["noise"]["test"]["part"] = [0, 2]
     found = changed(before, load(tmp_path, raw))
-    assert found == {("backgrounds", "noise")} | of("embed score", *ALL) | of("train attribute", *CURED) | REPORT
+    assert (
+        found == {("backgrounds", "noise")} | of("embed score", *ALL) | of("train attribute", *CURED) | REPORT
+    )
 
 
-def test_selection_on_corrupted_photos_reads_masks_for_every_method(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_selection_on_corrupted_photos_reads_masks_for_every_method(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
     raw["train"]["selection"] = "corrupted"
     before = load(tmp_path, raw)
     raw["mask_policy"] = {"min_area": 0.2}
     assert of("train", *ALL) < changed(before, load(tmp_path, raw))
 
 
-def test_published_selection_differs_from_clean_for_bgaugment_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_published_selection_differs_from_clean_for_bgaugment_alone(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
     clean = load(tmp_path, raw)
     raw["train"]["selection"] = "published"
     published = load(tmp_path, raw)
-    assert [plan.selection_condition(published, c) for c in (*PLAIN, *CURED)] == ["clean"] * 2 + ["corrupted"] * 2
+    assert [plan.selection_condition(published, c) for c in (*PLAIN, *CURED)] == ["clean"] * 2 + [
+        "corrupted"
+    ] * 2
     assert [plan.selection_condition(clean, c) for c in ALL] == ["clean"] * 4
     assert plan.needs(published, PLAIN[0]) == frozenset()
     assert changed(clean, published) == of("train embed score attribute", *CURED) | REPORT
@@ -176,7 +184,9 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     assert len({plan.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
     plan.digest(study, "collect")
-    assert time.perf_counter() - begun < 10  # a second run of Snakemake must say "nothing to be done" in that time
+    assert (
+        time.perf_counter() - begun < 10
+    )  # a second run of Snakemake must say "nothing to be done" in that time
 
 
 def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -196,7 +206,9 @@ def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) ->
         (Cell("squares", "pixels", "arcface", "plane", 0), "no 'plane' in methods"),
     ],
 )
-def test_cell_of_unknown_parts_is_refused(tmp_path: Path, raw: dict[str, Any], wrong: Cell, words: str) -> None:
+def test_cell_of_unknown_parts_is_refused(
+    tmp_path: Path, raw: dict[str, Any], wrong: Cell, words: str
+) -> None:
     with pytest.raises(UserError, match=words):
         plan.check_cell(load(tmp_path, raw), wrong)
 
@@ -216,7 +228,12 @@ for grid in ("smoke", "demo", "cub50"):
 print(*sorted({"torch", "torchvision", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
 """
     ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={"PYTHONPATH": "src"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.stderr == ""
     assert ran.stdout.split() == []

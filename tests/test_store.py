@@ -1,10 +1,11 @@
-"""A store gives back what was written, whoever reads it and in whatever order, and appears whole or not at all."""
+"""A store gives back what was written, whoever reads it in whatever order, and appears whole or not."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import zipfile
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,11 +19,15 @@ from bgbias.store import ImageStore, writing
 PICTURES = {f"class/{n:03d} größe.jpg": seeds.generator("bytes", n).bytes(1000 + 13 * n) for n in range(50)}
 
 
+def write(path: Path, pictures: Iterable[tuple[str, bytes]]) -> None:
+    with writing(path) as new:
+        for name, data in pictures:
+            new.add(name, data)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> ImageStore:
-    with writing(tmp_path / "photos.zip") as new:
-        for name, data in PICTURES.items():
-            new.add(name, data)
+    write(tmp_path / "photos.zip", PICTURES.items())
     return ImageStore(tmp_path / "photos.zip")
 
 
@@ -39,9 +44,7 @@ def test_file_is_a_plain_zip_with_the_same_bytes_every_time(store: ImageStore, t
         assert {i.filename: archive.read(i) for i in archive.infolist()} == PICTURES
         assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_STORED}
     first = store.path.read_bytes()
-    with writing(store.path) as again:
-        for name, data in PICTURES.items():
-            again.add(name, data)
+    write(store.path, PICTURES.items())
     assert store.path.read_bytes() == first
 
 
@@ -81,20 +84,20 @@ def test_unknown_id_missing_and_damaged_stores_are_named(store: ImageStore, tmp_
 
 
 def test_an_id_cannot_be_added_twice(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UserError, match=r"Two pictures are called 'a\.jpg'"),
-        writing(tmp_path / "x.zip") as new,
-    ):
-        new.add("a.jpg", b"1")
-        new.add("a.jpg", b"2")
+    with pytest.raises(UserError, match=r"Two pictures are called 'a\.jpg'"):
+        write(tmp_path / "x.zip", [("a.jpg", b"1"), ("a.jpg", b"2")])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupted_writing_leaves_the_old_store_alone(store: ImageStore) -> None:
     before = store.path.read_bytes()
-    with pytest.raises(KeyboardInterrupt), writing(store.path) as new:
-        new.add("half.jpg", b"x")
+
+    def interrupted() -> Iterator[tuple[str, bytes]]:
+        yield "half.jpg", b"x"
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(store.path, interrupted())
     assert store.path.read_bytes() == before
     assert [p.name for p in store.path.parent.iterdir()] == ["photos.zip"]
 
@@ -121,9 +124,8 @@ def test_full_disk_is_told_with_the_file_and_the_old_one_stays(tmp_path: Path) -
     path.write_bytes(b"old")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     temporary.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device") as told, writing(path) as new:
-        for name, data in PICTURES.items():
-            new.add(name, data)
+    with pytest.raises(OSError, match="No space left on device") as told:
+        write(path, PICTURES.items())
     assert told.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

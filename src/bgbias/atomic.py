@@ -25,7 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     except Exception as error:
         # safetensors tells of a full disk in words only, and a write's own error does not know the file.
-        if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
+        full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
+        if full and getattr(error, "filename", None) in (None, str(temporary)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
     finally:

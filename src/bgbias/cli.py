@@ -6,7 +6,6 @@ Heavy imports stay inside the commands, so that ``--help`` and the light nodes s
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import sys
 from pathlib import Path
@@ -227,7 +226,8 @@ def resume(
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
     from bgbias import resuming
 
-    raise typer.Exit(resuming.resume(load(params, grid), grid, snakemake or []))
+    load(params, grid)
+    resuming.resume(params, grid, snakemake or [])
 
 
 def main() -> None:
@@ -242,9 +242,10 @@ def main() -> None:
         say(f"\nbgbias: {error}")
         sys.exit(2)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        say(f"\nbgbias: the disk is full ({error.filename or os.getcwd()}). Free some space and run the same command again;")
+        place = error.filename or Path.cwd()
+        say(f"\nbgbias: the disk is full ({place}). Free some space and run the same command again;")
         say("nothing that was finished is lost.")
         sys.exit(2)
 

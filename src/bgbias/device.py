@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pick(wanted: str = "auto") -> str:
-    """The device for ``wanted``: ``auto`` takes a GPU where there is one; a GPU that is asked for and absent is an error."""
+    """The device for ``wanted``: ``auto`` takes a GPU where there is one; an absent or unknown one is an error."""
     import torch
 
     threads = os.environ.get("OMP_NUM_THREADS")
@@ -20,8 +20,15 @@ def pick(wanted: str = "auto") -> str:
         torch.set_num_threads(int(threads))
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"--device {wanted} was asked for, but torch sees no GPU here; use --device cpu or auto.")
+    if wanted == "cpu":
+        return wanted
+    kind, _, number = wanted.partition(":")
+    if kind != "cuda" or (number and not number.isdecimal()):
+        raise UserError(f"--device {wanted} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= found:
+        sees = f"{found} GPU(s), counted from 0" if found else "no GPU here"
+        raise UserError(f"--device {wanted} was asked for, but torch sees {sees}; use --device cpu or auto.")
     return wanted
 
 

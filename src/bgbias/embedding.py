@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -52,8 +53,13 @@ def read(path: Path) -> Embeddings:
     """The embeddings that ``embed`` wrote."""
     if not path.exists():
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
-    with np.load(path, allow_pickle=False) as file:
-        return Embeddings(file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"])
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Embeddings(
+                file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"]
+            )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again.") from error
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,9 @@ def resize_short(array: np.ndarray, side: int) -> np.ndarray:
     height, width = array.shape[:2]
     if min(height, width) == side:
         return array
-    if width <= height:
-        size = (side, int(side * height / width))
-    else:
-        size = (int(side * width / height), side)
-    return np.asarray(Image.fromarray(array).resize(size, Image.Resampling.BILINEAR))
+    new_width = side if width <= height else int(side * width / height)
+    new_height = int(side * height / width) if width <= height else side
+    return np.asarray(Image.fromarray(array).resize((new_width, new_height), Image.Resampling.BILINEAR))
 
 
 def centre_crop(array: np.ndarray, size: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Which node follows which: every node of a study in an order in which each one comes after those it reads from."""
+"""Which node reads from which, and every node of a study in such an order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ TABLES = ("table1", "table2")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and what it works on, as ``plan.spec`` takes it: a cell, a dataset, a dataset and a masker, a pool or a name."""
+    """A node and what it works on: a cell, a dataset, a dataset and a masker, a pool or a name."""
 
     name: str
     subject: tuple[tuple[str, Any], ...] = ()
@@ -59,6 +59,8 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
         return _read_by_cell(study, reader.name, keywords["cell"])
     if reader.name == "collect":
         return list(_collected(study))
+    if reader.name == "figure":
+        return list(_shown(study, keywords["name"]))
     return [node("collect")]
 
 
@@ -82,15 +84,20 @@ def in_order(study: Study) -> list[Node]:
 def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
     if name == "score":
         return [node("embed", cell=cell)]
-    described = study.datasets[cell.dataset]
-    needed = {"train": plan.needs(study, cell), "embed": {"masks", "backgrounds"}, "attribute": {"masks"}}[name]
-    found = [node("index", dataset=cell.dataset)]
-    if "masks" in needed:
-        found.append(node("masks", dataset=cell.dataset, masker=described.masker))
-    if "backgrounds" in needed:
-        found.append(node("backgrounds", pool=described.backgrounds))
+    evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}}
+    found = _photos(study, cell.dataset, evaluated.get(name) or plan.needs(study, cell))
     if name != "train" and plan.trains(cell):
         found.append(node("train", cell=cell))
+    return found
+
+
+def _photos(study: Study, dataset: str, needed: Collection[str]) -> list[Node]:
+    described = study.datasets[dataset]
+    found = [node("index", dataset=dataset)]
+    if "masks" in needed:
+        found.append(node("masks", dataset=dataset, masker=described.masker))
+    if "backgrounds" in needed:
+        found.append(node("backgrounds", pool=described.backgrounds))
     return found
 
 
@@ -101,5 +108,15 @@ def _collected(study: Study) -> Iterator[Node]:
         if plan.trains(cell):
             yield node("attribute", cell=cell)
     for dataset in dict.fromkeys(c.dataset for c in chosen):
-        yield node("index", dataset=dataset)
-        yield node("masks", dataset=dataset, masker=study.datasets[dataset].masker)
+        yield from _photos(study, dataset, {"masks"})
+
+
+def _shown(study: Study, figure: str) -> Iterator[Node]:
+    if figure in ("drop", "calibration"):
+        yield node("table", name="table1")
+        return
+    yield from _photos(study, plan.shown_dataset(study), {"masks", "backgrounds"})
+    of_cell = {"retrieval": "embed", "attribution": "attribute"}.get(figure)
+    for cell in plan.pair(study) or ():
+        if of_cell:
+            yield node(of_cell, cell=cell)

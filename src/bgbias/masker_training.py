@@ -50,7 +50,7 @@ def train(
     progress.say(f"rendering {photos} specimens of {size} px")
     pool = specimens(photos, size, seed)
     net = initialised(seed).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimiser = torch.optim.AdamW(net.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=LEARNING_RATE, weight_decay=1e-4, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate(step / steps))
     net.train()
     losses: list[float] = []

@@ -22,6 +22,8 @@ from bgbias.errors import UserError
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
 
+HEADER = "bgbias"
+
 
 class EmbeddingModel(nn.Module):
     """From normalised photos to unit vectors; knows its backbone's facts and whether batch norm is frozen.
@@ -103,8 +105,9 @@ def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = No
         "metadata": json.dumps(metadata or {}, sort_keys=True),
     }
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    # One entry: safetensors writes several in an order that changes from run to run.
     with replacing(path) as temporary:
-        save_file(state, temporary, header)
+        save_file(state, temporary, {HEADER: json.dumps(header, sort_keys=True)})
 
 
 def load(path: Path, device: str = "cpu") -> EmbeddingModel:
@@ -179,7 +182,7 @@ def _header(path: Path) -> dict[str, str]:
         raise UserError(f"The model {path} is missing; `snakemake --cores all` trains it.")
     try:
         with safe_open(path, "pt") as file:
-            return dict(file.metadata() or {})
+            return dict(json.loads((file.metadata() or {}).get(HEADER, "{}")))
     except SafetensorError as error:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."

@@ -82,8 +82,8 @@ PATTERNS = {
     "running": "WORK/running/{name}.json",
     "locks": "WORK/locks/{name}.lock",
     "logs": "WORK/logs/{name}.log",
-    # records of another plan, kept in case it comes back (not .json: they certify nothing)
-    "set_aside": "WORK/set_aside/{name}.record",
+    # an input of every rule, older than all outputs but those of another plan (see freshness.py)
+    "changed_plan": "WORK/changed_plan",
 }
 
 

@@ -1,93 +1,83 @@
-"""Going on after a kill: leftover processes end, Snakemake's lock opens, the workflow runs on.
+"""Going on after a kill: leftover jobs end, Snakemake's lock opens, the workflow runs on.
 
-When Snakemake is killed outright its jobs live on and go on writing; when a job is killed, its record stays behind as
-``running``. Both are found by the records of running nodes, which name their process.
+When Snakemake is killed outright its jobs live on and go on writing. They bear its mark in their environment
+(set in ``workflow/rules/common.smk``): a node which somebody runs by hand is not taken for one of them.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
-from bgbias import records
+import psutil
+
 from bgbias.errors import UserError
-from bgbias.params import Study
 from bgbias.progress import say
 
-if TYPE_CHECKING:
-    import psutil
-
+MARK = "BGBIAS_SNAKEMAKE"
 GRACE_SECONDS = 10.0
 
 
-def resume(study: Study, grid: str | None, arguments: list[str]) -> int:
-    """End orphaned nodes, unlock, and run Snakemake with ``arguments``; its exit status comes back.
+def resume(params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
+    """End leftover jobs, unlock, and become Snakemake with ``arguments``.
 
     A Snakemake that is still alive in this folder is not disturbed: that is an error which names it.
     """
-    alive = _snakemake_here()
+    alive = snakemake_here()
     if alive is not None:
-        raise UserError(f"Snakemake is at work in this folder (process {alive}); wait for it, or stop it with: kill {alive}")
-    for record, process in orphans(study):
-        say(f"ends {process.pid}: {' '.join(process.cmdline()[1:6])} ...")
-        _end(process)
-        record.unlink(missing_ok=True)
-    chosen = ["--config", f"grid={grid}"] if grid else []
+        raise UserError(
+            f"Snakemake is at work in this folder (process {alive}); wait for it, or stop it: kill {alive}"
+        )
+    end(leftovers())
+    chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
     base = [sys.executable, "-m", "snakemake"]
-    subprocess.run([*base, "--unlock", *chosen], check=True, capture_output=True)
-    return subprocess.run([*base, "--cores", "all", "--rerun-incomplete", *arguments, *chosen], check=False).returncode
+    unlocked = subprocess.run([*base, "--unlock", *chosen], capture_output=True, text=True, check=False)
+    if unlocked.returncode:
+        raise UserError(f"Snakemake cannot be unlocked:\n{unlocked.stderr.strip()}")
+    # In its place, not below: Ctrl-C must reach Snakemake and nothing else.
+    command = [*base, "--cores", "all", "--rerun-incomplete", *arguments, *chosen]
+    os.execv(sys.executable, command)
 
 
-def orphans(study: Study) -> Iterator[tuple[Path, psutil.Process]]:
-    """(record, process) of every node of this folder that still runs."""
-    import psutil
+def leftovers() -> list[psutil.Process]:
+    """Jobs of this folder that a Snakemake started; to be asked for only when none is at work here."""
+    # The mirror into MLflow ends by itself.
+    return [p for p in _processes_here() if MARK in p.info["environ"] and "track" not in p.info["cmdline"]]
 
-    here = Path.cwd().resolve()
-    for path in sorted(study.files.at("running", name="x").parent.glob("*.json")):
-        record = records.read(path)
-        if record.get("status") != "running":
-            continue
+
+def end(processes: list[psutil.Process]) -> None:
+    """Terminate processes, and kill those that have not ended after a while."""
+    for process in processes:
+        say(f"ends leftover process {process.pid}")
         try:
-            process = psutil.Process(record["pid"])
-            # The number may have been given to another program since.
-            if "bgbias" in process.cmdline() and Path(process.cwd()).resolve() == here:
-                yield path, process
-            else:
-                path.unlink()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            path.unlink(missing_ok=True)
-
-
-def _end(process: psutil.Process) -> None:
-    import psutil
-
-    try:
-        process.terminate()
-        process.wait(GRACE_SECONDS)
-    except psutil.TimeoutExpired:
+            process.terminate()
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(processes, GRACE_SECONDS)
+    for process in alive:
         process.kill()
-        process.wait(GRACE_SECONDS)
-    except psutil.NoSuchProcess:
-        pass
-    time.sleep(0.1)
+    psutil.wait_procs(alive, GRACE_SECONDS)
 
 
-def _snakemake_here() -> int | None:
-    import psutil
+def snakemake_here() -> int | None:
+    """The process id of a Snakemake that is at work in this folder."""
+    return next((p.pid for p in _processes_here() if _runs_snakemake(p.info["cmdline"])), None)
 
-    here = Path.cwd().resolve()
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        line = process.info["cmdline"] or []
-        # The jobs' shells carry the word in their paths; only an interpreter that runs Snakemake itself counts.
-        runs_it = any(Path(word).name == "snakemake" for word in line[:3])
-        if runs_it:
-            try:
-                if Path(process.cwd()).resolve() == here:
-                    return int(process.pid)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-    return None
+
+def _runs_snakemake(line: list[str]) -> bool:
+    # An interpreter with Snakemake as its script or module; a job's shell only names it in its text.
+    interpreter = Path(line[0]).name.startswith("python") if line else False
+    return interpreter and any(Path(word).name == "snakemake" for word in line[1:3])
+
+
+def _processes_here() -> Iterator[psutil.Process]:
+    here = str(Path.cwd().resolve())
+    for process in psutil.process_iter(["cmdline", "cwd", "environ"]):
+        known = process.info
+        # Other people's processes tell nothing, and are not ours.
+        if known["cwd"] == here and known["environ"] is not None and process.pid != os.getpid():
+            yield process

@@ -11,34 +11,23 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
+from bgbias.maskers._params import SaliencyParams
 from bgbias.masking import Mask
 from bgbias.paths import source
-from bgbias.strict import Strict
 from bgbias.u2net import U2Net
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
-
-
-class SaliencyParams(Strict):
-    """Options of every U²-Net masker."""
-
-    weights: str | None = None
-    input_size: int = Field(320, ge=32, le=2048)
-    batch_size: int = Field(2, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
 
 
 def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """Write the conda environment from the lock: `python workflow/envs/from_lock.py` (part of `make lock`).
 
-Conda brings Python and pip; every package comes from the same list as in the plain environment, so that both are one.
-A ``pip:`` section of an environment file knows no hashes: those are checked by `make setup` alone.
+Conda brings Python and pip; every package comes from the same list as in the plain environment, so that both
+are one. A ``pip:`` section of an environment file knows no hashes: those are checked by `make setup` alone.
 """
 
 from __future__ import annotations

@@ -80,13 +80,13 @@ def node(name, wildcards):
 
 
 def reads(name):
-    """Input function of a node's rule: the files it reads, and the records of the nodes that made them."""
+    """Input function of a node's rule: what it reads, the records of the nodes that made it, and freshness's marker."""
 
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = planned(lineage.reads_from, STUDY, reader)
         needed = planned(plan.inputs, STUDY, name, **reader.keywords)
-        return [*map(str, needed.values()), *(str(n.record(STUDY)) for n in upstream)]
+        return [*map(str, needed.values()), *(str(n.record(STUDY)) for n in upstream), PATHS.changed_plan]
 
     return files
 

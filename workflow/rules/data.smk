@@ -2,6 +2,8 @@
 
 
 rule fetch:
+    input:
+        reads("fetch"),
     output:
         archive=PATHS.archive,
         record=PATHS.fetch_record,
@@ -35,6 +37,8 @@ rule index:
 
 
 rule backgrounds:
+    input:
+        reads("backgrounds"),
     output:
         train=PATHS.pool.replace("{role}", "train"),
         val=PATHS.pool.replace("{role}", "val"),

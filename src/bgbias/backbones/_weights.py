@@ -41,8 +41,9 @@ def load(
     wrong += sorted(k for k in wanted.keys() & state.keys() if wanted[k].shape != state[k].shape)
     if wrong:
         raise UserError(
-            f"{file} does not hold weights of {backbone} ({key}): {len(wrong)} tensors are missing, unknown or"
-            f" of another shape, such as '{wrong[0]}'. Get the right file with: {how_to_get.format(file=file)}"
+            f"{file} does not hold weights of {backbone} ({key}): {len(wrong)} tensors are missing, unknown"
+            f" or of another shape, such as '{wrong[0]}'."
+            f" Get the right file with: {how_to_get.format(file=file)}"
         )
     trunk.load_state_dict(state, strict=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
@@ -42,7 +43,9 @@ class Params(Strict):
         if set(self.split) != set(OFFICIAL_SPLIT):
             raise ValueError("split needs exactly train, val and test")
         ranges = sorted(self.split.values())
-        if any(a[1] > b[0] for a, b in zip(ranges, ranges[1:], strict=False)) or ranges[-1][1] > self.classes:
+        if any(not 0 <= a < b for a, b in ranges):
+            raise ValueError("each split is [from, to) with 0 <= from < to")
+        if any(a[1] > b[0] for a, b in pairwise(ranges)) or ranges[-1][1] > self.classes:
             raise ValueError(f"splits must not share classes and must end at class {self.classes}")
         return self
 

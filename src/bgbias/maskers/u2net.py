@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bgbias import u2net
-from bgbias.saliency import SaliencyMasker, SaliencyParams, build_masker
+from typing import TYPE_CHECKING
+
+from bgbias.maskers._params import SaliencyParams
+
+if TYPE_CHECKING:
+    from bgbias.saliency import SaliencyMasker
 
 NEEDS_TRUTH = False
 
@@ -14,4 +18,7 @@ class Params(SaliencyParams):
 
 def build(params: Params, device: str) -> SaliencyMasker:
     """The masker on ``device`` ("cpu", "cuda"); UserError where weights or device are missing."""
+    from bgbias import u2net
+    from bgbias.saliency import build_masker
+
     return build_masker("u2net", u2net.u2net, params, device)

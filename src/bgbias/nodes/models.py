@@ -91,7 +91,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics["images_per_second"] = _rate(state.history, settings.batch_size * settings.iterations_per_epoch)
         made.notes["deterministic"] = device == "cpu"
         made.notes["photos_without_trusted_mask"] = len(training_table) - len(usable & set(training_table.ids)) if masks else 0
-        if device == "cuda":
+        if device.startswith("cuda"):
             made.metrics["peak_gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
     shutil.rmtree(partial.parent, ignore_errors=True)
 

@@ -83,7 +83,7 @@ def pose(*identity: object) -> Pose:
         place=(float(rng.random()), float(rng.random())),
         light=(light / np.linalg.norm(light)).astype(np.float32),
         warmth=float(rng.normal(0, 0.035)),
-        shadow=float(rng.uniform(0.35, 0.55)),
+        shadow=float(rng.uniform(0.35, 0.55))*float(__import__('os').environ.get('SH','1')),
     )
 
 

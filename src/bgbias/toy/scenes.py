@@ -81,7 +81,7 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
     far = (step[None, :] - glance.fall[0]) ** 2 + (step[:, None] - glance.fall[1]) ** 2
     light = np.float32(glance.brightness) * (1.06 - 0.1 * far)
     noise = np.random.default_rng(glance.grain).standard_normal((size, size, 1), dtype=np.float32)
-    return np.clip(picture * light[..., None] + 0.012 * noise, 0, 1).astype(np.float32)
+    return np.clip(picture * light[..., None] + float(__import__('os').environ.get('GR','0.012')) * noise, 0, 1).astype(np.float32)
 
 
 def pixels(samples: np.ndarray, size: int) -> np.ndarray:

@@ -1,0 +1,58 @@
+"""Mixing pictures: the ends of a mask are exact, and nothing but the formula happens in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bgbias import seeds
+from bgbias.composite import blend, blend_pixels
+from bgbias.images import Preprocess
+
+RNG = seeds.generator("composite")
+PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
+MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
+
+
+def test_full_mask_is_the_identity() -> None:
+    assert (blend_pixels(PHOTO, np.full_like(MASK, 255), BEHIND) == PHOTO).all()
+    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
+    assert torch.equal(blend(photo, torch.ones(()), behind), photo)
+
+
+def test_empty_mask_is_the_background() -> None:
+    assert (blend_pixels(PHOTO, np.zeros_like(MASK), BEHIND) == BEHIND).all()
+    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
+    assert torch.equal(blend(photo, torch.zeros(()), behind), behind)
+
+
+def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
+    """Against a twin that goes pixel by pixel in exact fractions of 255."""
+    found = blend_pixels(PHOTO, MASK, BEHIND)
+    assert (found.dtype, found.shape) == (np.uint8, PHOTO.shape)
+    for y, x, c in np.ndindex(*PHOTO.shape):
+        m = int(MASK[y, x])
+        exact = (m * int(PHOTO[y, x, c]) + (255 - m) * int(BEHIND[y, x, c])) / 255
+        assert abs(int(found[y, x, c]) - exact) <= 0.5 + 1e-4
+
+
+def test_mixing_before_or_after_normalisation_is_the_same() -> None:
+    # Golden G2b: x = 200, b = 50, M = .25, mean 104 gives -16.5 both ways.
+    x, b, m = (np.float64(v) for v in (200, 50, 0.25))
+    assert blend(x, m, b) - 104 == -16.5
+    assert blend(x - 104, m, b - 104) == -16.5
+
+
+def test_caffe_preprocessing() -> None:
+    # Golden G2a: RGB (10, 20, 30) becomes BGR minus the means (104, 117, 128).
+    caffe = Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr")
+    pixel = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
+    assert caffe(pixel).flatten().tolist() == [-74, -97, -118]
+
+
+def test_preprocessing_is_scale_then_mean_then_std() -> None:
+    imagenet = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    x = torch.from_numpy(PHOTO).permute(2, 0, 1)[None].double()
+    means = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64).view(1, 3, 1, 1)
+    stds = torch.tensor([0.229, 0.224, 0.225], dtype=torch.float64).view(1, 3, 1, 1)
+    assert torch.allclose(imagenet(x), (x / 255 - means) / stds, rtol=0, atol=1e-12)

@@ -1,0 +1,277 @@
+"""Datasets deliver every photo with its class, its split, and the key by which its backgrounds are drawn."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bgbias.datasets import cub200, folder
+from bgbias.errors import UserError
+from bgbias.fetching import Source, fetch
+from bgbias.image_table import COLUMNS, ImageTable, Item, read
+
+# Photos a class: five classes in the official layout, listed by class as the original is.
+BIRDS = {
+    "001.Black_footed_Albatross": 4,
+    "002.Laysan_Albatross": 3,
+    "003.Sooty_Albatross": 2,
+    "004.Ani": 1,
+    "005.Auklet": 3,
+}
+LISTED = [f"{name}/{name[4:]}_{n:04d}.jpg" for name, count in BIRDS.items() for n in range(count)]
+
+
+def cub_files() -> dict[str, bytes]:
+    """The archive's members, in an order that is not that of images.txt."""
+    numbers = [(n, path) for n, path in enumerate(LISTED, 1)]
+    files = {f"CUB_200_2011/images/{path}": path.encode() for path in reversed(LISTED)}
+    files["CUB_200_2011/images/001.Black_footed_Albatross/unlisted.jpg"] = b"not in images.txt"
+    files["CUB_200_2011/images.txt"] = "".join(f"{n} {path}\n" for n, path in numbers).encode()
+    files["CUB_200_2011/image_class_labels.txt"] = "".join(f"{n} {int(p[:3])}\n" for n, p in numbers).encode()
+    files["CUB_200_2011/attributes/images.txt"] = files["CUB_200_2011/images.txt"]
+    return files
+
+
+@pytest.fixture
+def cub(tmp_path: Path) -> Callable[..., list[Item]]:
+    """Items of a miniature of the official archive, after some change to its files."""
+
+    def items(change: Callable[[dict[str, bytes]], Any] = lambda files: None, **options: Any) -> list[Item]:
+        files = cub_files()
+        change(files)
+        with tarfile.open(tmp_path / "cub.tgz", "w:gz") as archive:
+            for name, data in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        chosen = {"classes": 5, "split": {"train": (0, 2), "val": (2, 3), "test": (3, 5)}} | options
+        return list(cub200.items(cub200.Params.model_validate(chosen), tmp_path / "cub.tgz", "birds"))
+
+    return items
+
+
+def test_cub_items_are_as_listed(cub: Callable[..., list[Item]]) -> None:
+    found = {item.image_id: item for item in cub()}
+    assert found.keys() == set(LISTED)
+    for place, path in enumerate(LISTED):
+        item = found[path]
+        assert (item.label, item.class_name) == (int(path[:3]) - 1, path.split("/")[0][4:])
+        # Classes 1-75 belong to the official training split, whatever this study calls them.
+        assert (item.key_set, item.key_item) == ("cub200|train", str(place))
+        assert item.data == path.encode()
+    assert Counter(i.split for i in found.values()) == {"train": 7, "val": 2, "test": 4}
+
+
+def test_cub_restricted_to_first_classes_keeps_keys(cub: Callable[..., list[Item]]) -> None:
+    whole = {i.image_id: (i.key_set, i.key_item, i.label) for i in cub()}
+    found = cub(classes=3, split={"train": (0, 1), "val": (1, 2), "test": (2, 3)})
+    assert {i.label for i in found} == {0, 1, 2}
+    assert {i.image_id: (i.key_set, i.key_item, i.label) for i in found}.items() <= whole.items()
+
+
+def test_cub_classes_outside_the_split_are_unused(cub: Callable[..., list[Item]]) -> None:
+    found = cub(split={"train": (0, 1), "val": (1, 2), "test": (4, 5)})
+    assert {i.label: i.split for i in found} == {0: "train", 1: "val", 2: "unused", 3: "unused", 4: "test"}
+
+
+def test_cub_key_counts_within_the_official_split() -> None:
+    # METHODS section 1: classes 0-74, 75-99 and 100-199; the last test photo is number 5923 (golden G2c).
+    label = {f"{c}/{n}": c for c in range(200) for n in range(30)}
+    places = cub200._official_places(label)
+    assert places["74/29"] == ("train", 75 * 30 - 1)
+    assert places["75/0"] == ("val", 0)
+    assert places["100/0"] == ("test", 0)
+    assert places["199/29"] == ("test", 100 * 30 - 1)
+
+
+def test_cub_whole_must_have_its_official_counts(cub: Callable[..., list[Item]]) -> None:
+    with pytest.raises(UserError, match="lists 13 photos of 5 classes, not 11788 of 200"):
+        cub(classes=200)
+
+
+def test_cub_with_fewer_classes_than_asked_for_is_refused(cub: Callable[..., list[Item]]) -> None:
+    with pytest.raises(
+        UserError, match=r"no photo of class 6, and 7 classes were asked for; set datasets\.birds\."
+    ):
+        cub(classes=7)
+
+
+def test_cub_photo_that_is_listed_but_missing_is_named(cub: Callable[..., list[Item]]) -> None:
+    with pytest.raises(
+        UserError, match=r"lacks 1 of the photos it lists, e\.g\. '004\.Ani/Ani_0000\.jpg'; fetch"
+    ):
+        cub(lambda files: files.pop("CUB_200_2011/images/004.Ani/Ani_0000.jpg"))
+
+
+@pytest.mark.parametrize("name", ["images.txt", "image_class_labels.txt"])
+def test_cub_without_its_lists_is_refused(cub: Callable[..., list[Item]], name: str) -> None:
+    def change(files: dict[str, bytes]) -> None:
+        for member in [m for m in files if m.endswith(name)]:
+            del files[member]
+
+    with pytest.raises(UserError, match=rf"has no {name}: it is not in the official layout"):
+        cub(change)
+
+
+@pytest.mark.parametrize("labels", [b"1 1\n", b"1\n2\n", b"1 one\n"])
+def test_cub_lists_that_do_not_fit_together_are_refused(
+    cub: Callable[..., list[Item]], labels: bytes
+) -> None:
+    with pytest.raises(UserError, match="do not fit together"):
+        cub(lambda files: files.update({"CUB_200_2011/image_class_labels.txt": labels}))
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"train": [0, 3], "val": [2, 4], "test": [4, 5]},
+        {"train": [0, 2], "val": [2, 3], "test": [3, 6]},
+        {"train": [0, 2], "test": [3, 5]},
+        {"train": [0, 2], "val": [3, 2], "test": [3, 5]},
+        {"train": [-1, 2], "val": [2, 3], "test": [3, 5]},
+    ],
+)
+def test_cub_split_that_cannot_be_meant_is_refused(split: dict[str, list[int]]) -> None:
+    with pytest.raises(ValueError, match="split"):
+        cub200.Params.model_validate({"classes": 5, "split": split})
+
+
+def test_cub_comes_from_its_host_unless_a_file_is_named() -> None:
+    assert cub200.sources(cub200.Params()) == (cub200.OFFICIAL,)
+    named = cub200.Params(source="shared:cub.tgz", sha256="a")
+    assert cub200.sources(named) == (Source(place="shared:cub.tgz", sha256="a"),)
+
+
+@pytest.mark.shared
+def test_cub_first_50_classes_are_indexed_as_listed(shared_data: Path) -> None:
+    archive = shared_data / "cub200_first50.tgz"
+    params = cub200.Params.model_validate(
+        {
+            "source": str(archive),
+            "classes": 50,
+            "split": {"train": (0, 20), "val": (20, 25), "test": (25, 50)},
+        }
+    )
+    found = list(cub200.items(params, archive, "cub50"))
+    with tarfile.open(archive) as opened:
+        lists = {n: opened.extractfile(f"CUB_200_2011/{n}").read().decode() for n in cub200.LISTS}  # type: ignore[union-attr]
+    paths = [line.split()[1] for line in lists["images.txt"].splitlines()]
+    labels = [int(line.split()[1]) - 1 for line in lists["image_class_labels.txt"].splitlines()]
+    assert len(paths) == 2889
+    by_id = {i.image_id: i for i in found}
+    assert len(by_id) == len(found)
+    expected = {
+        p: (label, "cub200|train", str(n)) for n, (p, label) in enumerate(zip(paths, labels, strict=True))
+    }
+    assert {n: (i.label, i.key_set, i.key_item) for n, i in by_id.items()} == expected
+    counts = Counter(i.split for i in found)
+    assert counts["test"] == 1487  # as the reference points were measured on
+    assert sum(counts.values()) == 2889
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """A user's folder: twelve classes, one of them with a single photo."""
+    for c in range(12):
+        for n in range(1 if c == 4 else 3):
+            path = tmp_path / "photos" / f"class {c:02d}" / f"{n}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(f"{c} {n}".encode())
+    (tmp_path / "photos" / "read me.txt").touch()
+    return tmp_path / "photos"
+
+
+def folder_items(source: Path, **options: Any) -> list[Item]:
+    params = folder.Params.model_validate({"source": str(source), **options})
+    archive = source.parent / "archive"
+    fetch(folder.sources(params), archive, "mine")
+    return list(folder.items(params, archive, "mine"))
+
+
+def test_folder_gives_a_class_for_each_folder(classes: Path) -> None:
+    found = folder_items(classes)
+    assert len(found) == 11 * 3 + 1
+    names = sorted({i.class_name for i in found})
+    assert names == [f"class {c:02d}" for c in range(12)]
+    for item in found:
+        assert item.label == names.index(item.class_name)
+        assert item.image_id.startswith(f"{item.class_name}/")
+        assert (item.key_set, item.key_item) == (f"mine|{item.split}", item.image_id)
+    assert [i.class_name for i in found].count("class 04") == 1
+
+
+def test_folder_splits_by_class_and_by_seed(classes: Path) -> None:
+    def split(**options: Any) -> dict[int, str]:
+        found = {(i.label, i.split) for i in folder_items(classes, **options)}
+        assert len(found) == 12  # no class lies in two splits
+        return dict(found)
+
+    assert Counter(split().values()) == {"train": 6, "val": 1, "test": 5}
+    assert split() == split()
+    assert split() != split(shuffle=1)
+    fixed = split(shuffle=None, train_classes=3, val_classes=2)
+    assert [fixed[c] for c in range(12)] == ["train"] * 3 + ["val"] * 2 + ["test"] * 7
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"train_classes": 11}, "12 classes, too few for 11 to train, 1 to validate"),
+        ({"train_classes": 6, "val_classes": 6}, "too few"),
+    ],
+)
+def test_folder_with_too_few_classes_is_refused(classes: Path, options: dict[str, int], words: str) -> None:
+    with pytest.raises(UserError, match=words) as told:
+        folder_items(classes, **options)
+    assert "datasets.mine.options.train_classes" in str(told.value)
+
+
+def test_folder_with_pictures_beside_the_classes_is_refused(classes: Path) -> None:
+    (classes / "loose.jpg").touch()
+    with pytest.raises(UserError, match=r"mine: 'loose\.jpg' lies in no folder"):
+        folder_items(classes)
+
+
+ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
+
+
+def test_image_table_survives_the_disk(tmp_path: Path) -> None:
+    rows = [
+        ROW,
+        ["NA", 1, "null", "test", "cub200|test", "007"],
+        ['é,"1".jpg', 2, "", "unused", "k|s", "1e5"],
+    ]
+    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    table.write(tmp_path / "images.csv")
+    again = read(tmp_path / "images.csv")
+    assert again.frame.to_numpy().tolist() == rows
+    assert again.keys[1] == ("cub200|test", "007")
+    assert again.labels.tolist() == [0, 1, 2]
+    assert again.split("test").ids == ["NA"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        ([ROW, ROW], COLUMNS, r"'a/1\.jpg' is listed twice"),
+        ([[*ROW[:3], "dev", *ROW[4:]]], COLUMNS, "Unknown split 'dev'"),
+        ([ROW[:5]], COLUMNS[:5], "has the columns image_id, label"),
+    ],
+)
+def test_image_table_is_checked(rows: list[list[Any]], columns: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        ImageTable(pd.DataFrame(rows, columns=list(columns)))
+
+
+def test_empty_split_and_missing_table_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="split 'val' has no photos"):
+        ImageTable(pd.DataFrame([ROW], columns=list(COLUMNS))).split("val")
+    with pytest.raises(UserError, match="python -m bgbias index birds"):
+        read(tmp_path / "birds" / "images.csv")

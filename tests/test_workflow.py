@@ -1,0 +1,195 @@
+"""Snakemake for real: what a dry run plans, a run makes, a second run repeats and a failure leaves."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import project
+import pytest
+from pretended import run as pretend
+from project import SMOKE, Project, wait_for
+
+from bgbias import lineage, params, records
+from bgbias.params import Study
+
+pytestmark = pytest.mark.workflow
+DEMO = ("--config", "grid=demo")
+RUN_SMOKE = ("--config", "grid=smoke")
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The grid `demo` as if it had been run."""
+    made = project.fresh(tmp_path / "project")
+    monkeypatch.chdir(made.folder)
+    pretend(params.load(Path("params.yaml"), "demo"))
+    return made
+
+
+@pytest.fixture
+def smoke(smoke_run: Project, tmp_path: Path) -> Project:
+    """A finished run of the grid `smoke`, to be changed at will."""
+    return smoke_run.copy(tmp_path / "project")
+
+
+def rules(jobs: list[str]) -> Counter[str]:
+    """How many jobs of each rule."""
+    return Counter(job.split()[0] for job in jobs)
+
+
+def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
+    planned = project.fresh(tmp_path / "project").planned(*RUN_SMOKE)
+    assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
+    assert rules(planned) == {
+        **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
+        **{"collect": 1, "table": 2, "figure": 4, "all": 1},
+    }
+
+
+def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    planned = made.planned("--config", "grid=cub50")
+    assert rules(planned)["fetch"] == 1
+    assert rules(planned)["train"] == 4
+    assert rules(planned)["embed"] == 5  # the row without training among them
+
+
+def test_dry_run_of_the_paper_says_what_is_missing(tmp_path: Path) -> None:
+    said = project.fresh(tmp_path / "project").snakemake("-n", "--config", "grid=paper", check=False)
+    for missing in ("'cars196'", "'sop'", "'bn_inception'"):
+        assert missing in said
+    assert "Traceback" not in said
+
+
+def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    assert "Did you mean 'demo'?" in made.snakemake("-n", "--config", "grid=dmo", check=False)
+    assert "all else is in params.yaml" in made.snakemake("-n", "--config", "lr=1", check=False)
+    made.edit("max_epochs: 1000", "max_epoch: 1000")
+    said = made.snakemake("-n", check=False)
+    assert "unknown key 'train.max_epoch'. Did you mean 'max_epochs'?" in said
+    assert "Traceback" not in said
+
+
+def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
+    assert demo.planned(*DEMO) == []
+    demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
+    planned = demo.planned(*DEMO)
+    of_cells = [job for job in planned if job.split()[0] in ("train", "embed", "score", "attribute")]
+    assert len(of_cells) == 2 * 4
+    assert all("/arcface/" in job for job in of_cells)
+    assert not rules(planned).keys() & {"index", "masks", "backgrounds"}
+    # A file that is asked for by name is no exception.
+    scores = "data/runs/demo/scores/toy_090/tiny/arcface/plain/seed0/scores.csv"
+    assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "embed": 1, "score": 1}
+
+
+def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
+    demo.edit("losses: [arcface], methods: [plain, bgaugment], seeds: [0]}",
+              "losses: [arcface], methods: [plain, bgaugment], seeds: [0, 1]}")  # fmt: skip
+    planned = demo.planned(*DEMO)
+    assert [job for job in planned if job.startswith("train")] == [
+        f"train toy_090/tiny/arcface/{method}/1" for method in ("bgaugment", "plain")
+    ]
+
+
+def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
+    report = smoke_run.folder / "data/report/smoke"
+    table = pd.read_csv(report / "table1.csv")
+    assert len(table) == 2
+    for name in ("table1", "table2"):
+        assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex"))
+    figures = {p.stem for p in (report / "figures").glob("*.png")}
+    assert figures == {"photos", "retrieval", "attribution", "drop"}
+    assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}
+
+
+def test_every_file_is_certified_by_the_node_that_made_it(
+    smoke_run: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(smoke_run, monkeypatch)
+    certified: dict[str, str] = {}
+    for node in lineage.in_order(study):
+        record = records.read(node.record(study))
+        assert record["status"] == "done"
+        # What a node read is what the nodes before it had made.
+        assert record["inputs"].items() <= certified.items(), node.label
+        certified |= record["outputs"]
+    folders = [*(f"data/work/{f}" for f in ("datasets", "masks", "backgrounds")), "data/runs", "data/report"]
+    made = {str(p) for folder in folders for p in Path(folder).rglob("*") if p.is_file()}
+    assert made == set(certified) | {str(n.record(study)) for n in lineage.in_order(study)}
+
+
+def test_log_begins_with_the_command_that_repeats_it(smoke_run: Project) -> None:
+    log = smoke_run.folder / f"data/work/logs/smoke/train/{SMOKE}/plain/seed0.log"
+    first = log.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("$ python -m bgbias train toy_smoke tiny contrastive plain --seed 0 --grid smoke")
+
+
+def test_second_run_has_nothing_to_do_and_says_so_soon(smoke: Project) -> None:
+    with _processor_seconds() as used:
+        said = smoke.snakemake(*RUN_SMOKE)
+    assert "Nothing to be done" in said
+    # Of processor time: the wall clock depends on the neighbours.
+    assert used[0] < 10
+
+
+def test_another_grid_does_not_touch_what_both_share(smoke: Project) -> None:
+    planned = smoke.planned("--config", "grid=demo")
+    assert "backgrounds" not in rules(planned)
+    assert smoke.planned(*RUN_SMOKE) == []
+
+
+def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
+    models, data = smoke.folder / "data/runs/smoke/models", smoke.folder / "data/work/datasets"
+    kept = _files(data)
+    smoke.edit("iterations_per_epoch: 4, batch_size: 16,", "iterations_per_epoch: 4, batch_size: 6,")
+    said = smoke.snakemake(*RUN_SMOKE, check=False)
+    print(said)
+    assert "Error in rule train" in said
+    assert "bgbias: " in said
+    assert not list(models.rglob("run.json"))
+    assert _files(data) == kept
+
+
+def test_conda_is_asked_for_only_by_those_who_want_it(smoke: Project) -> None:
+    if shutil.which("conda"):
+        pytest.skip("conda is installed here")
+    said = smoke.snakemake("-n", "--use-conda", *RUN_SMOKE, check=False)
+    assert "Is conda installed and accessible?" in said
+
+
+def test_mlflow_holds_one_run_for_every_node(smoke_run: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = lineage.in_order(_study(smoke_run, monkeypatch))
+    store = smoke_run.folder / "mlflow.db"
+
+    def finished() -> int:
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            return connection.execute("select count(*) from runs where status = 'FINISHED'").fetchone()[0]
+
+    wait_for(lambda: finished() == len(nodes), 60, f"{len(nodes)} finished runs in {store}")
+
+
+def _study(run: Project, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.chdir(run.folder)
+    return params.load(Path("params.yaml"), "smoke")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@contextmanager
+def _processor_seconds() -> Iterator[list[float]]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used: list[float] = []
+    yield used
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
