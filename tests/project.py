@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,16 @@ class Project:
         """What Snakemake says on a run with two cores."""
         return self.run("snakemake", "--cores", "2", *words, check=check, **environment).stdout
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Snakemake, left running in a process group of its own, as a terminal has it."""
+    def bgbias(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A command of bgbias."""
+        return self.run("bgbias", *words, check=check, PYTHONPATH=str(self.folder / "src"))
+
+    def start(self, *words: str, program: Sequence[str] = ("snakemake",)) -> subprocess.Popen[bytes]:
+        """Snakemake or another program, left running in a process group of its own, as a terminal has it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "2", *words],
+            [sys.executable, "-m", *program, *words],
             cwd=self.folder,
-            env=self.environment(),
+            env=self.environment(PYTHONPATH=str(self.folder / "src")),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -44,11 +44,15 @@ class Batch:
         )
 
 
-def sample(labels: np.ndarray, batch_size: int, images_per_class: int, steps: int, generator: np.random.Generator) -> np.ndarray:
+def sample(
+    labels: np.ndarray, batch_size: int, images_per_class: int, steps: int, generator: np.random.Generator
+) -> np.ndarray:
     """Rows of the photos of each batch, int64 [steps, batch_size]: distinct classes, ``images_per_class`` photos of each.
 
-    Within a class photos are drawn without replacement where it has enough, with replacement otherwise. Too few classes for a
-    batch, and a batch that is no multiple of ``images_per_class``, are errors.
+    Within a class photos are drawn without replacement where it has enough, with replacement otherwise. With one
+    photo a class and fewer classes than the batch has places, every class comes in turn, so that classification
+    losses still get a full, balanced batch. Too few classes for several photos a class, and a batch that is no
+    multiple of ``images_per_class``, are errors.
     """
     if batch_size % images_per_class:
         raise UserError(
@@ -57,18 +61,24 @@ def sample(labels: np.ndarray, batch_size: int, images_per_class: int, steps: in
         )
     classes, codes = np.unique(labels, return_inverse=True)
     wanted = batch_size // images_per_class
-    if len(classes) < wanted:
+    if len(classes) < wanted and images_per_class > 1:
         raise UserError(
-            f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes; training has {len(classes)}."
-            f" Set train.batch_size to at most {len(classes) * images_per_class} in params.yaml."
+            f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes;"
+            f" training has {len(classes)}. Set train.batch_size to at most {len(classes) * images_per_class}"
+            " in params.yaml."
         )
     members = [np.flatnonzero(codes == c) for c in range(len(classes))]
-    rows = np.empty((steps, wanted, images_per_class), np.int64)
+    rows = np.empty((steps, batch_size), np.int64)
     for step in range(steps):
-        for place, c in enumerate(generator.choice(len(classes), wanted, replace=False)):
-            own = members[c]
-            rows[step, place] = generator.choice(own, images_per_class, replace=len(own) < images_per_class)
-    return rows.reshape(steps, -1)
+        rounds = -(-wanted // len(classes))
+        turns = np.concatenate([generator.permutation(len(classes)) for _ in range(rounds)])[:wanted]
+        counts = np.bincount(turns, minlength=len(classes)) * images_per_class
+        chosen = [
+            generator.choice(members[c], counts[c], replace=len(members[c]) < counts[c])
+            for c in dict.fromkeys(turns)
+        ]
+        rows[step] = np.concatenate(chosen)
+    return rows
 
 
 class TrainingPhotos:

@@ -87,7 +87,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], inputs: list[Pat
         return ", ".join(list(_differences(record["spec"], planned))[:MOST_TOLD])
     path = node.record(study)
     outputs = list(map(Path, record["outputs"]))
-    # A record is written last, and after its inputs: only a younger file can have changed, the others need no reading.
+    # A record is written last, and after its inputs: only a younger file can have changed and needs reading.
     suspects = [(p, record["outputs"]) for p in outputs if _newest([p]) > _newest([path])]
     suspects += [(p, record["inputs"]) for p in inputs if _newest([p]) > _oldest([path, *outputs])]
     changed = [p for p, certified in suspects if records.sha256(p) != certified.get(str(p))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import ndimage
 
 from bgbias import seeds
 from bgbias.toy.textures import TEXTURES, Cloth
@@ -32,6 +33,7 @@ class Glance:
     turn: float
     brightness: float
     fall: tuple[float, float]
+    blur: float
     grain: int
 
 
@@ -57,6 +59,7 @@ def glance(*identity: object) -> Glance:
         turn=float(rng.uniform(-0.15, 0.15)),
         brightness=float(rng.uniform(0.85, 1.1)),
         fall=(float(rng.uniform(-0.7, 0.7)), float(rng.uniform(-0.7, 0.3))),
+        blur=float(rng.uniform(0.006, 0.016)),
         grain=int(rng.integers(2**31)),
     )
 
@@ -76,7 +79,8 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
     u = (np.cos(turn) * p - np.sin(turn) * q).astype(np.float32) + np.float32(glance.shift[0])
     v = (np.sin(turn) * p + np.cos(turn) * q).astype(np.float32) + np.float32(glance.shift[1])
     colour = TEXTURES[scene.texture](scene.cloth, u, v)
-    picture = pixels(colour, size).transpose(1, 2, 0)
+    picture = ndimage.gaussian_filter(pixels(colour, size), (0, glance.blur * size, glance.blur * size), truncate=3)
+    picture = picture.transpose(1, 2, 0)
     step = (np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1
     far = (step[None, :] - glance.fall[0]) ** 2 + (step[:, None] - glance.fall[1]) ** 2
     light = np.float32(glance.brightness) * (1.06 - 0.1 * far)
