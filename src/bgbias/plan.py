@@ -33,6 +33,7 @@ VERSIONS = {
     "figure": 1,
 }
 PRETRAINED = "pretrained"
+OWN_WEIGHTS = Path("data/weights")
 
 
 @dataclass(frozen=True, order=True)
@@ -158,7 +159,9 @@ def _index(study: Study, dataset: str) -> dict[str, Any]:
 
 def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
     described = study.maskers[masker]
-    return {**described.model_dump(), "index": digest(study, "index", dataset=dataset)}
+    index = digest(study, "index", dataset=dataset)
+    weights = own_weights(described.options)
+    return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {})
 
 
 def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
@@ -276,6 +279,17 @@ def listing(place: str) -> str:
     files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root] if root.exists() else []
     text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def own_weights(values: dict[str, Any]) -> str:
+    """A fingerprint of weights that are kept with the project, so that newly trained ones are noticed; else empty.
+
+    Published weights are known by their name; whether their file is here must not change what is planned.
+    """
+    path = Path(str(values.get("weights", "")))
+    if path.parent != OWN_WEIGHTS or not path.exists():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def inputs(study: Study, node: str, **subject: Any) -> dict[str, Path]:
