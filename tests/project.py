@@ -36,7 +36,7 @@ class Project:
 
     folder: Path
 
-    def run(self, *words: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, check: bool = True, seconds: float = 900.0, **environment: str) -> subprocess.CompletedProcess[str]:
         """A finished Python module's run, with stdout and stderr together; a failure shows them."""
         done = subprocess.run(
             [sys.executable, "-m", *words],
@@ -45,7 +45,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=seconds,
             check=False,
         )
         assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-6000:]}"

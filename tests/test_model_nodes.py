@@ -124,8 +124,8 @@ def test_attribution_subset_is_the_same_for_every_order(tmp_path: Path, raw: dic
     table = read_table(study.files.at("table", dataset="squares")).split("test")
     chosen = models.attribution_subset(table, 7)
     assert len(chosen) == 7
-    assert chosen.ids == [i for i in table.ids if i in set(chosen.ids)]
-    assert set(models.attribution_subset(table, 4).ids) < set(chosen.ids)
+    assert set(chosen.ids) < set(table.ids)
+    assert models.attribution_subset(table, 4).ids == chosen.ids[:4]
     first = min(table.keys, key=lambda key: seeds.number(f"attribution|{key[0]}|{key[1]}"))
     assert models.attribution_subset(table, 1).ids == [first[1]]
-    assert models.attribution_subset(table, None) is table
+    assert sorted(models.attribution_subset(table, None).ids) == sorted(table.ids)

@@ -39,6 +39,7 @@ def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) ->
 def interrupted(smoke_run: Project, tmp_path: Path) -> Project:
     """A finished run whose training is to be done again, longer."""
     run = smoke_run.copy(tmp_path / "project")
+    (run.folder / SCORES).unlink()
     run.edit(*LONGER)
     return run
 

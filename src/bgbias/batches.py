@@ -100,6 +100,11 @@ class TrainingPhotos:
         self._ids = table.ids
         self.labels = np.unique(table.labels, return_inverse=True)[1]
 
+    @property
+    def without_trusted_mask(self) -> int:
+        """Photos that keep their own background although the method replaces it."""
+        return len(set(self._ids) - self._usable) if self._masks else 0
+
     def batch(
         self,
         rows: np.ndarray,

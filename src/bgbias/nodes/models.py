@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from bgbias import backgrounds as pools
-from bgbias import embedding, images, masking, plan, plugins, records, seeds
+from bgbias import embedding, plan, plugins, records, seeds
+from bgbias.album import SEEN_ONCE, Album
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
-from bgbias.image_table import read as read_table
 from bgbias.params import Study, loss_options, options
 from bgbias.plan import Cell
-from bgbias.store import ImageStore
+
+if TYPE_CHECKING:
+    from bgbias.model import EmbeddingModel
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -27,10 +29,10 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     import torch
 
     from bgbias import training
-    from bgbias.batches import Batch, TrainingPhotos
+    from bgbias.batches import Batch
     from bgbias.device import describe, pick
     from bgbias.embedding import embed_views
-    from bgbias.model import EmbeddingModel, build_model, save
+    from bgbias.model import build_model, save
 
     files, settings = study.files, study.train
     digest = plan.digest(study, "train", cell=cell)
@@ -38,18 +40,13 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     with records.node(study, "train", outputs, files.at("train_record", **cell.wildcards), cell=cell) as made:
         device = pick(device)
         made.device = describe(device)
-        table = read_table(files.at("table", dataset=cell.dataset))
         backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
         start = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
         model = build_model(cell.backbone, backbone_options, settings.embedding_dim, start, settings.freeze_batch_norm)
-        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize)
 
-        needed = plugins.load("methods", cell.method).NEEDS
-        training_table = table.split("train")
-        masks, usable = _masks(study, cell.dataset, model.resize) if "masks" in needed else (None, frozenset())
-        pool = _pool(study, cell.dataset, "train", model.resize) if "backgrounds" in needed else None
-        photos = TrainingPhotos(training_table, gallery, model.input_size, masks, usable, pool)
-        validation = _evaluation(study, cell.dataset, table.split("val"), model, gallery, plan.needs(study, cell), "val")
+        album = Album(study, cell.dataset, model.resize, model.input_size)
+        photos = album.training(plugins.load("methods", cell.method).NEEDS)
+        validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         condition = plan.selection_condition(study, cell)
 
         loss_module = plugins.load("losses", cell.loss)
@@ -90,7 +87,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch, f"best_{monitor}": state.best_score}
         made.metrics["images_per_second"] = _rate(state.history, settings.batch_size * settings.iterations_per_epoch)
         made.notes["deterministic"] = device == "cpu"
-        made.notes["photos_without_trusted_mask"] = len(training_table) - len(usable & set(training_table.ids)) if masks else 0
+        made.notes["photos_without_trusted_mask"] = photos.without_trusted_mask
         if device.startswith("cuda"):
             made.metrics["peak_gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
     shutil.rmtree(partial.parent, ignore_errors=True)
@@ -107,15 +104,14 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
         device = pick(device)
         made.device = describe(device)
         model = for_inference(_model(study, cell).to(device))
-        table = read_table(files.at("table", dataset=cell.dataset)).split("test")
-        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize, memory=2**28)
-        photos = _evaluation(study, cell.dataset, table, model, gallery, frozenset({"masks", "backgrounds"}), "test")
+        album = Album(study, cell.dataset, model.resize, model.input_size, SEEN_ONCE)
+        photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         settings = study.evaluation
         found = embedding.embed(
             model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled=not plan.trains(cell)
         )
         found.write(outputs["embeddings"])
-        made.metrics |= {"photos": len(table), "photos_without_trusted_mask": int((~found.usable).sum())}
+        made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
 
 
 def score(study: Study, cell: Cell) -> None:
@@ -171,9 +167,8 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         device = pick(device)
         made.device = describe(device)
         model = _model(study, cell).to(device)
-        table = attribution_subset(read_table(files.at("table", dataset=cell.dataset)).split("test"), settings.images)
-        gallery = images.Gallery(ImageStore(files.at("photos", dataset=cell.dataset)), model.resize, memory=2**28)
-        photos = _evaluation(study, cell.dataset, table, model, gallery, frozenset({"masks"}), "test")
+        album = Album(study, cell.dataset, model.resize, model.input_size, SEEN_ONCE)
+        photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
         from bgbias.attribution import attribute_photos
 
         distance = plugins.load("losses", cell.loss).DISTANCE
@@ -191,15 +186,13 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
 
 def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
-    """The ``count`` photos that come first by their key's number, in the table's order: the same for every model."""
-    if count is None or count >= len(table):
-        return table
+    """The first ``count`` photos in the order of their keys' numbers (all if None): the same ones for every model."""
     numbers = [seeds.number(seeds.key("attribution", *key)) for key in table.keys]
-    chosen = np.sort(np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count])
+    chosen = np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count]
     return ImageTable(table.frame.iloc[chosen].reset_index(drop=True))
 
 
-def _model(study: Study, cell: Cell):  # type: ignore[no-untyped-def]
+def _model(study: Study, cell: Cell) -> EmbeddingModel:
     from bgbias.model import build_model, load
 
     if plan.trains(cell):
@@ -207,29 +200,6 @@ def _model(study: Study, cell: Cell):  # type: ignore[no-untyped-def]
     backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
     generator = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
     return build_model(cell.backbone, backbone_options, study.train.embedding_dim, generator)
-
-
-def _masks(study: Study, dataset: str, side: int) -> tuple[images.Gallery, frozenset[str]]:
-    where = {"dataset": dataset, "masker": study.datasets[dataset].masker}
-    usable = masking.usable(masking.read(study.files.at("mask_table", **where)), study.mask_policy)
-    store = ImageStore(study.files.at("masks", **where))
-    return images.Gallery(store, side, "L"), usable & frozenset(store.ids)
-
-
-def _pool(study: Study, dataset: str, role: str, side: int) -> list[np.ndarray]:
-    return pools.decoded(study.files.at("pool", pool=study.datasets[dataset].backgrounds, role=role), side)
-
-
-def _evaluation(study, dataset, table, model, gallery, needed, role):  # type: ignore[no-untyped-def]
-    """The photos of a split as this model sees them, with masks and the role's backgrounds where they are needed."""
-    from bgbias.conditions import Corruption
-
-    masks, usable = _masks(study, dataset, model.resize) if "masks" in needed else (None, frozenset())
-    corruption = None
-    if "backgrounds" in needed:
-        pool = study.files.at("pool", pool=study.datasets[dataset].backgrounds, role=role)
-        corruption = Corruption(_pool(study, dataset, role, model.resize), pools.sizes(pool))
-    return embedding.EvaluationPhotos(table, gallery, model.input_size, masks, usable, corruption)
 
 
 def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bgbias import backgrounds as pools
-from bgbias import embedding, figures, images, masking, plan, plugins, records, seeds
+from bgbias import embedding, figures, plan, plugins, records, seeds
+from bgbias.album import Album
 from bgbias.conditions import Corruption
-from bgbias.image_table import read as read_table
+from bgbias.embedding import EvaluationPhotos
 from bgbias.params import Study
 from bgbias.plan import Cell
-from bgbias.store import ImageStore
 
 NEIGHBOURS = 6  # shown for each query
 SHEET_CLASSES, SHEET_DRAWS = 8, 2
@@ -29,16 +28,17 @@ def figure(study: Study, name: str) -> None:
 
 def _photos(study: Study):  # type: ignore[no-untyped-def]
     """One test photo of each of several classes: as it is, its mask, and before two other backgrounds."""
-    shown = _evaluation(study)
-    frame = shown.table.frame
-    order = seeds.generator("contact sheet", study.grid).permutation(len(frame))
-    rows = frame.iloc[order]
-    rows = rows[rows["image_id"].isin(shown.usable)].drop_duplicates("label").head(SHEET_CLASSES)
+    shown, replaced = _evaluation(study)
+    ids, keys, labels = shown.table.ids, shown.table.keys, shown.table.labels
+    order = seeds.generator("contact sheet", study.grid).permutation(len(ids))
+    chosen: dict[int, int] = {}
+    for row in order:
+        if ids[row] in shown.usable and len(chosen) < SHEET_CLASSES:
+            chosen.setdefault(int(labels[row]), int(row))
     pictures: list[np.ndarray] = []
-    for row in rows.itertuples(index=False):
-        view, mask = shown.clean(row.image_id), shown.mask(row.image_id)
-        key = (row.key_set, row.key_item)
-        pictures += [view, mask, *(shown.corruption(view, mask, key, d) for d in range(SHEET_DRAWS))]
+    for row in chosen.values():
+        view, mask = shown.clean(ids[row]), shown.mask(ids[row])
+        pictures += [view, mask, *(replaced(view, mask, keys[row], d) for d in range(SHEET_DRAWS))]
     return figures.picture(figures.contact_sheet(pictures, columns=2 * (2 + SHEET_DRAWS)))
 
 
@@ -47,7 +47,7 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     from bgbias.figure_retrieval import Retrieval, figure_retrieval
     from bgbias.retrieval import neighbours
 
-    shown = _evaluation(study)
+    shown, replaced = _evaluation(study)
     found = {c.method: embedding.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
     labels = shown.table.labels
     hits, ranked = {}, {}
@@ -58,7 +58,7 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     query = chosen_query({k: h.sum(1) for k, h in hits.items()}, found["plain"].usable)
     view = shown.clean(shown.table.ids[query])
     mask, key = shown.mask(shown.table.ids[query]), shown.table.keys[query]
-    seen = {"own": (view, "own background"), "other": (shown.corruption(view, mask, key, 0), "another")}
+    seen = {"own": (view, "own background"), "other": (replaced(view, mask, key, 0), "another")}
     return figure_retrieval(
         {
             method: [
@@ -88,7 +88,7 @@ def _attribution(study: Study):  # type: ignore[no-untyped-def]
     """Attribution maps of both models on the same photos."""
     from bgbias.figure_attribution import Attribution, figure_attribution
 
-    shown = _evaluation(study)
+    shown, _ = _evaluation(study)
     maps, scores = {}, {}
     for cell in _pair(study):
         with np.load(study.files.at("maps", **cell.wildcards), allow_pickle=False) as file:
@@ -144,20 +144,8 @@ def _pair(study: Study) -> tuple[Cell, Cell]:
     return shown
 
 
-def _evaluation(study: Study) -> embedding.EvaluationPhotos:
-    """The shown dataset's test photos at the size of the grid's first backbone."""
-    dataset = plan.shown_dataset(study)
+def _evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
+    """The shown dataset's test photos at the size of the grid's first backbone, and what replaces their backgrounds."""
     facts = plugins.load("backbones", study.cells[0].backbones[0])
-    where = {"dataset": dataset, "masker": study.datasets[dataset].masker}
-    table = read_table(study.files.at("table", dataset=dataset)).split("test")
-    pool = pools.decoded(study.files.at("pool", pool=study.datasets[dataset].backgrounds, role="test"), facts.RESIZE)
-    masks = ImageStore(study.files.at("masks", **where))
-    usable = masking.usable(masking.read(study.files.at("mask_table", **where)), study.mask_policy)
-    return embedding.EvaluationPhotos(
-        table,
-        images.Gallery(ImageStore(study.files.at("photos", dataset=dataset)), facts.RESIZE),
-        facts.INPUT_SIZE,
-        images.Gallery(masks, facts.RESIZE, "L"),
-        usable & frozenset(masks.ids),
-        Corruption(pool),
-    )
+    album = Album(study, plan.shown_dataset(study), facts.RESIZE, facts.INPUT_SIZE)
+    return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")
