@@ -3,7 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-GRID ?= demo
+# Named by params.yaml unless given: make run GRID=cub50
+GRID ?=
+CHOICE := $(if $(GRID),--grid $(GRID))
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
@@ -26,12 +28,12 @@ demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minut
 	snakemake --cores all --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
-run: $(READY)  ## the grid that params.yaml names (or GRID=cub50)
-	snakemake --cores all --config grid=$(GRID)
-	@python -m bgbias show --grid $(GRID)
+run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
+	snakemake --cores all $(if $(GRID),--config grid=$(GRID))
+	@python -m bgbias show $(CHOICE)
 
-resume: $(READY)  ## go on after anything was killed (GRID=demo)
-	@python -m bgbias resume --grid $(GRID)
+resume: $(READY)  ## go on after anything was killed (the same grid, or GRID=cub50)
+	@python -m bgbias resume $(CHOICE)
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
@@ -43,8 +45,8 @@ test-all: $(READY)  ## all tests, the shared photos' included (BGBIAS_SHARED_DAT
 	pytest
 
 check: $(READY)  ## formatting, lint, types, workflow lint
-	ruff format --check src tests
-	ruff check src tests
+	ruff format --check src tests workflow
+	ruff check src tests workflow
 	mypy
 	snakemake --lint
 

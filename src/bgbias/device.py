@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def pick(wanted: str = "auto") -> str:
     threads = os.environ.get("OMP_NUM_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
+    keep_freed_memory()
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cpu":

@@ -8,7 +8,6 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,9 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
+from bgbias import weights
 from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
@@ -112,16 +110,7 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
         if path.stem.endswith("_toy"):
             cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
-    try:
-        if path.suffix == ".safetensors":
-            state = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as weights of masker '{name}' ({first_line(error)});"
-            " fetch or copy it again."
-        ) from error
+    state = weights.read(path, f"masker '{name}'")
     fault = mismatch(net, state)
     if fault:
         raise UserError(
@@ -131,10 +120,8 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
     net.load_state_dict(state)
 
 
-def mismatch(net: U2Net, state: object) -> str:
+def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:
     """What keeps ``state`` from being a state dict of ``net``, in words; empty if nothing does."""
-    if not isinstance(state, dict):
-        return f"it holds a {type(state).__name__}, not a state dict"
     # Batch norm's counters of batches are bookkeeping, and absent from files of before 2018 and from ours.
     expected = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
     for key, tensor in expected.items():
@@ -144,8 +131,3 @@ def mismatch(net: U2Net, state: object) -> str:
             return f"'{key}' is {list(state[key].shape)} where {list(tensor.shape)} is needed"
     unknown = state.keys() - net.state_dict().keys()
     return f"'{min(unknown)}' is not a name of this net" if unknown else ""
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what ``error`` says, without the closing full stop."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

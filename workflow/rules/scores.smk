@@ -62,4 +62,4 @@ rule attribute:
 
 rule scores:
     input:
-        records_of("score", "attribute"),
+        records_of("score", "attribute", "collect"),

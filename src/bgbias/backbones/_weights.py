@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
+from torch import nn
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor, nn
-
+from bgbias import weights
 from bgbias.errors import UserError
 from bgbias.paths import source
 
@@ -30,7 +25,7 @@ def load(
             f"\nor set {key.removeprefix('params.yaml: ')} to null to start from random weights."
         )
     state = {
-        k.removeprefix(prefix): v for k, v in _read(path, key).items() if not (head and k.startswith(head))
+        k.removeprefix(prefix): v for k, v in weights.read(path, key).items() if not (head and k.startswith(head))
     }
     wanted = trunk.state_dict()
     # Counters of batches seen: not weights, and older files lack them.
@@ -46,17 +41,3 @@ def load(
             f" Get the right file with: {how_to_get.format(file=file)}"
         )
     trunk.load_state_dict(state, strict=True)
-
-
-def _read(path: Path, key: str) -> dict[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        raise UserError(f"{path} cannot be read as a state dict ({key}): {error}") from error
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UserError(
-            f"{path} holds something else than a state dict ({key}); name a file of tensors by name."
-        )
-    return state

@@ -1,0 +1,114 @@
+"""One environment, however it is made; and nothing in the project knows the machine it was written on."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from project import ROOT
+
+LOCKS = ("requirements.lock", "requirements-uv.lock")
+CONDA = ROOT / "workflow/envs/bgbias.yaml"
+# Spelled in pieces, or this file would be the first to offend.
+HOME = re.compile(r"(?<![\w.:/$}])/" + "(?:work|home|root|Users|opt|mnt|farm)" + r"/[\w.-]+")
+
+
+def tracked() -> list[Path]:
+    """Text files that git knows of."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is not a git checkout")
+    return [path for name in listed.stdout.split("\0") if name and _is_text(path := ROOT / name)]
+
+
+def test_conda_environment_is_the_lock() -> None:
+    from_lock = runpy.run_path(str(ROOT / "workflow/envs/from_lock.py"))
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert CONDA.read_text(encoding="utf-8") == from_lock["environment"](lock), "run: make lock"
+
+
+def test_conda_environment_holds_python_and_every_pin_of_the_lock() -> None:
+    """Read by other means than those that wrote it."""
+    described = yaml.safe_load(CONDA.read_text(encoding="utf-8"))
+    python, pip, listed = described["dependencies"]
+    assert (python, pip) == ("python=3.11", "pip")
+    assert described["channels"] == ["conda-forge"]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pins = re.sub(r"\s*\\\n(\s+--hash=\S+( \\\n)?)+", "\n", lock)
+    wanted = {
+        _normal(line) for line in pins.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    }
+    assert {_normal(line) for line in listed["pip"]} == wanted
+    assert len(wanted) > 200
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_of_a_lock_has_hashes_and_no_lock_names_a_host(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    blocks = re.split(r"\n(?=\w)", text)
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text
+    assert not re.search(r"^-", text, re.MULTILINE), "an option of pip, such as an index"
+
+
+def test_lock_resolves_what_is_asked_for() -> None:
+    asked = [Requirement(line) for line in _lines("requirements.in")]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pinned = {m[1]: m[2] for m in re.finditer(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)}
+    for requirement in asked:
+        assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+def test_this_environment_is_the_lock() -> None:
+    asked = [Requirement(line) for line in _lines("requirements.in")]
+    for requirement in asked:
+        assert requirement.specifier.contains(metadata.version(requirement.name)), (
+            f"{requirement}: make setup"
+        )
+
+
+def test_python_of_all_environments_is_the_same() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["requires-python"].startswith(">=3.11")
+    assert "PYTHON ?= python3.11" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in tracked()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in HOME.finditer(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_rule_that_runs_our_code_has_the_environment() -> None:
+    for file in sorted((ROOT / "workflow/rules").glob("*.smk")):
+        for rule in re.split(r"\n(?=rule )", file.read_text(encoding="utf-8")):
+            if "python -m bgbias" in rule:
+                assert '    conda:\n        "../envs/bgbias.yaml"\n' in rule, rule[:60]
+
+
+def _lines(name: str) -> list[str]:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _normal(requirement: str) -> str:
+    parsed = Requirement(requirement)
+    return f"{parsed.name}{parsed.specifier};{parsed.marker or ''}"
+
+
+def _is_text(path: Path) -> bool:
+    return path.is_file() and b"\0" not in path.read_bytes()[:4096]
