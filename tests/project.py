@@ -36,7 +36,9 @@ class Project:
 
     folder: Path
 
-    def run(self, *words: str, check: bool = True, seconds: float = 900.0, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, check: bool = True, seconds: float = 900.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """A finished Python module's run, with stdout and stderr together; a failure shows them."""
         done = subprocess.run(
             [sys.executable, "-m", *words],

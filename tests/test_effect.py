@@ -27,7 +27,11 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """(clean, corrupted) MAP@R per query, the latter averaged over draws, by (dataset, method)."""
     made = project.fresh(tmp_path_factory.mktemp("effect") / "project")
     study = yaml.safe_load((made.folder / "params.yaml").read_text())
-    block = {**study["grids"]["demo"]["cells"][0], "datasets": [UNBIASED, BIASED], "methods": ["plain", "bgaugment"]}
+    block = {
+        **study["grids"]["demo"]["cells"][0],
+        "datasets": [UNBIASED, BIASED],
+        "methods": ["plain", "bgaugment"],
+    }
     study["grids"] = {"effect": {**study["grids"]["demo"], "cells": [block]}}
     study["grid"] = "effect"
     for dataset in block["datasets"]:
@@ -40,7 +44,10 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
         for m in block["methods"]
     ]
     made.snakemake(*(str(files.at("scores", **c.wildcards)) for c in cells))
-    return {(c.dataset, c.method): _per_query(pd.read_parquet(made.folder / files.at("queries", **c.wildcards))) for c in cells}
+    return {
+        (c.dataset, c.method): _per_query(pd.read_parquet(made.folder / files.at("queries", **c.wildcards)))
+        for c in cells
+    }
 
 
 @pytest.mark.workflow
@@ -64,7 +71,9 @@ def test_bgaugment_drop_does_not_grow(values: Values) -> None:
 def growth(values: Values, method: str) -> statistics.Estimate:
     """Relative drop at the high correlation minus that at 0, with paired-bootstrap bounds: the queries are the same objects."""
     generator = seeds.generator("effect", method)
-    made = statistics.bootstrap_difference_of_drops(*values[BIASED, method], *values[UNBIASED, method], generator)
+    made = statistics.bootstrap_difference_of_drops(
+        *values[BIASED, method], *values[UNBIASED, method], generator
+    )
     return made.relative
 
 

@@ -34,7 +34,11 @@ def by_correlation() -> dict[float, list[Item]]:
 
 
 def stands_before_its_own(params: toy.Params, split: str, classes: int, photos: int) -> np.ndarray:
-    own = [toy.scene_of(params, split, c, n) == (f"{split} classes", c) for c in range(classes) for n in range(photos)]
+    own = [
+        toy.scene_of(params, split, c, n) == (f"{split} classes", c)
+        for c in range(classes)
+        for n in range(photos)
+    ]
     return np.array(own)
 
 
@@ -54,7 +58,9 @@ def test_scenes_do_change_with_the_correlation(by_correlation: dict[float, list[
 @pytest.mark.parametrize("split", SPLITS)
 def test_photos_before_their_own_scene_are_nested(split: str) -> None:
     grid = (0.0, 0.25, 0.5, 0.9, 1.0)
-    sets = [stands_before_its_own(toy.Params(train_correlation=c, test_correlation=c), split, 8, 30) for c in grid]
+    sets = [
+        stands_before_its_own(toy.Params(train_correlation=c, test_correlation=c), split, 8, 30) for c in grid
+    ]
     assert not sets[0].any()
     assert sets[-1].all()
     assert all((low <= high).all() for low, high in zip(sets, sets[1:], strict=False))
@@ -90,14 +96,20 @@ def test_scenes_of_different_roles_are_disjoint() -> None:
 
 
 def test_classes_are_disjoint_between_splits_and_from_specimens() -> None:
-    identities = [(0, split, c) for split in SPLITS for c in range(16)] + [("specimen", 0, n) for n in range(16)]
+    identities = [(0, split, c) for split in SPLITS for c in range(16)] + [
+        ("specimen", 0, n) for n in range(16)
+    ]
     toys = [render.toy(*i) for i in identities]
-    looks = {tuple(float(x) for p in t.parts for x in p.centre) + tuple(p.cell for p in t.paints) for t in toys}
+    looks = {
+        tuple(float(x) for p in t.parts for x in p.centre) + tuple(p.cell for p in t.paints) for t in toys
+    }
     assert len(looks) == len(toys)
 
 
 def test_a_photo_does_not_depend_on_what_was_rendered_before(by_correlation: dict[float, list[Item]]) -> None:
-    more = {i.image_id.split("/", 1)[1][4:]: i for i in rendered(0.5, photos_per_class=6) if i.split == "test"}
+    more = {
+        i.image_id.split("/", 1)[1][4:]: i for i in rendered(0.5, photos_per_class=6) if i.split == "test"
+    }
     fewer = {i.image_id.split("/", 1)[1][4:]: i for i in by_correlation[0.5] if i.split == "test"}
     assert fewer.keys() <= more.keys()
     assert all((more[k].data, more[k].truth) == (fewer[k].data, fewer[k].truth) for k in fewer)
@@ -130,7 +142,9 @@ def test_a_photo_is_its_object_over_its_shadowed_scene() -> None:
 def test_every_object_is_large_and_inside_the_picture(kind: str) -> None:
     made = render.toy("any", kind)
     rng = np.random.default_rng(0)
-    shot = render.shoot(render.Toy(kind, tuple(build(kind, rng)), made.paints, made.gloss), render.pose("any", kind), 48)
+    shot = render.shoot(
+        render.Toy(kind, tuple(build(kind, rng)), made.paints, made.gloss), render.pose("any", kind), 48
+    )
     assert 0.12 < shot.mask.mean() < 0.55
     border = np.concatenate([shot.mask[0], shot.mask[-1], shot.mask[:, 0], shot.mask[:, -1]])
     assert border.max() == 0

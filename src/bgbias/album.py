@@ -27,11 +27,15 @@ SEEN_ONCE = 2**28
 class Album:
     """Opens what is asked for, and nothing else: a method that reads no masks runs without them."""
 
-    def __init__(self, study: Study, dataset: str, side: int, size: int, memory: int = images.BYTES_PER_MEMORY) -> None:
+    def __init__(
+        self, study: Study, dataset: str, side: int, size: int, memory: int = images.BYTES_PER_MEMORY
+    ) -> None:
         """``side``: short side of the photos in pixels; ``size``: of the crop; ``memory``: bytes of decoded photos to keep."""
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
         self._memory = memory
-        self._photos = images.Gallery(ImageStore(study.files.at("photos", dataset=dataset)), side, memory=memory)
+        self._photos = images.Gallery(
+            ImageStore(study.files.at("photos", dataset=dataset)), side, memory=memory
+        )
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""

@@ -50,7 +50,9 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's fault, not the archive's
-        raise UserError(f"The archive {path} cannot be read ({error}); delete it and fetch it again.") from error
+        raise UserError(
+            f"The archive {path} cannot be read ({error}); delete it and fetch it again."
+        ) from error
 
 
 def _check(name: str, path: Path) -> None:

@@ -34,7 +34,9 @@ def photos(source: PoolSource, role: str) -> Iterator[tuple[str, bytes]]:
     if source.part is not None:
         found = found[source.part[0] : source.part[1]]
     if not found:
-        raise UserError(f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml.")
+        raise UserError(
+            f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml."
+        )
     yield from found
 
 

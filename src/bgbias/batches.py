@@ -40,7 +40,11 @@ class Batch:
             return None if t is None else t.to(device, non_blocking=True)
 
         return Batch(
-            self.images.to(device), self.labels.to(device), self.index.to(device), moved(self.masks), moved(self.backgrounds)
+            self.images.to(device),
+            self.labels.to(device),
+            self.index.to(device),
+            moved(self.masks),
+            moved(self.backgrounds),
         )
 
 
@@ -127,7 +131,9 @@ class TrainingPhotos:
             if masks is not None and self._masks is not None and name in self._usable:
                 mask = self._masks.get(name)
                 if mask.shape != photo.shape[:2]:
-                    raise UserError(f"The mask of '{name}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks.")
+                    raise UserError(
+                        f"The mask of '{name}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
+                    )
                 masks[place] = images.crop(mask, box, self._size, flip)
             if behind is not None and self._pool is not None:
                 background = self._pool[int(background_generator.integers(len(self._pool)))]
@@ -152,10 +158,19 @@ class TrainingPhotos:
         ratio: tuple[float, float],
     ) -> Iterator[Batch]:
         """The batches of one epoch, the next one prepared while the last one trains. ``key``: (dataset, seed, epoch)."""
-        rows = sample(self.labels, batch_size, images_per_class, steps, seeds.generator("sampler", *key, images_per_class))
+        rows = sample(
+            self.labels,
+            batch_size,
+            images_per_class,
+            steps,
+            seeds.generator("sampler", *key, images_per_class),
+        )
 
         def prepare(step: int) -> Batch:
-            crops, backgrounds = seeds.generator("crop", *key, step), seeds.generator("background", *key, step)
+            crops, backgrounds = (
+                seeds.generator("crop", *key, step),
+                seeds.generator("background", *key, step),
+            )
             return self.batch(rows[step], crops, backgrounds, scale, ratio)
 
         with ThreadPoolExecutor(1) as ahead:

@@ -25,15 +25,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Grid = Annotated[str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.", show_default=False)]
+Grid = Annotated[
+    str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.", show_default=False)
+]
 Params = Annotated[Path, typer.Option(help="The study's file.")]
 Expect = Annotated[
-    str | None, typer.Option(help="Digest that the plan had; an edited params.yaml is noticed.", show_default=False)
+    str | None,
+    typer.Option(help="Digest that the plan had; an edited params.yaml is noticed.", show_default=False),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
+]
 Dataset = Annotated[str, typer.Argument(help="Name under `datasets` in params.yaml.")]
 Backbone = Annotated[str, typer.Argument(help="Name under `backbones` in params.yaml.")]
-Loss = Annotated[str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")]
+Loss = Annotated[
+    str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")
+]
 Method = Annotated[str, typer.Argument(help="plain, bgaugment, ... or `pretrained`.")]
 Seed = Annotated[int, typer.Option(help="Seed of initialisation, batches and crops.")]
 DEFAULT = Path("params.yaml")
@@ -58,7 +65,9 @@ def index(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect:
 @app.command()
 def masks(
     dataset: Dataset,
-    masker: Annotated[str | None, typer.Argument(help="Name under `maskers`; the dataset's own if not given.")] = None,
+    masker: Annotated[
+        str | None, typer.Argument(help="Name under `maskers`; the dataset's own if not given.")
+    ] = None,
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
@@ -208,8 +217,12 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 def track(
     grid: Grid = None,
     params: Params = DEFAULT,
-    follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)] = None,
-    uri: Annotated[str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")] = None,
+    follow: Annotated[
+        int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)
+    ] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
+    ] = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
     from bgbias.nodes import report
@@ -219,7 +232,9 @@ def track(
 
 @app.command()
 def resume(
-    snakemake: Annotated[list[str] | None, typer.Argument(help="Further arguments of Snakemake, after --.")] = None,
+    snakemake: Annotated[
+        list[str] | None, typer.Argument(help="Further arguments of Snakemake, after --.")
+    ] = None,
     grid: Grid = None,
     params: Params = DEFAULT,
 ) -> None:
@@ -262,7 +277,9 @@ def _study(params: Path, grid: str | None, node: str, expect: str | None, **subj
     if expect is not None:
         found = plan.digest(study, node, **subject)
         if found != expect:
-            raise UserError(f"{params} was edited since this was planned ({expect}, now {found}); run snakemake again.")
+            raise UserError(
+                f"{params} was edited since this was planned ({expect}, now {found}); run snakemake again."
+            )
     return study
 
 

@@ -38,7 +38,11 @@ def describe(device: str) -> str:
     """The device's name for people and records."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else f"cpu ({torch.get_num_threads()} threads)"
+    return (
+        torch.cuda.get_device_name(device)
+        if device.startswith("cuda")
+        else f"cpu ({torch.get_num_threads()} threads)"
+    )
 
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[object]:

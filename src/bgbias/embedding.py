@@ -59,7 +59,9 @@ def read(path: Path) -> Embeddings:
                 file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"]
             )
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again.") from error
+        raise UserError(
+            f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ class EvaluationPhotos:
             raise ValueError("these photos were opened without masks")
         mask, photo = self.masks.get(image_id), self.photos.get(image_id)
         if mask.shape != photo.shape[:2]:
-            raise UserError(f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks.")
+            raise UserError(
+                f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
+            )
         return images.centre_crop(mask, self.size)
 
     def views(self, draws: range, clean: bool = True) -> Iterator[np.ndarray]:

@@ -52,9 +52,13 @@ def fetch(sources: tuple[Source, ...], target: Path, name: str) -> Source:
             if getattr(error, "errno", None) == errno.ENOSPC:
                 raise
             tried.append(f"  {source.place}: {error}")
-    sums = next((f" (md5 {s.md5})" if s.md5 else f" (sha256 {s.sha256})" for s in sources if s.md5 or s.sha256), "")
+    sums = next(
+        (f" (md5 {s.md5})" if s.md5 else f" (sha256 {s.sha256})" for s in sources if s.md5 or s.sha256), ""
+    )
     raise UserError(
-        f"{name}: the archive could not be fetched.\n" + "\n".join(tried) + f"\nGet the file{sums} by other means and name it in"
+        f"{name}: the archive could not be fetched.\n"
+        + "\n".join(tried)
+        + f"\nGet the file{sums} by other means and name it in"
         f" params.yaml: datasets.{name}.options.source: /path/to/file; then run: python -m bgbias fetch {name}"
     )
 
@@ -79,7 +83,9 @@ def _pack(folder: Path, target: Path) -> None:
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     names = [name for name in names if is_picture(name)]
     if not names:
-        raise UserError(f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.")
+        raise UserError(
+            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it."
+        )
     with writing(target) as store:
         for name in names:
             store.add(name, (folder / name).read_bytes())
@@ -104,12 +110,16 @@ def _download(source: Source, target: Path) -> None:
             expected = (have if resumed else 0) + total
             blocks = iter(lambda: response.read(CHUNK), b"")
             with partial.open("ab" if resumed else "wb") as file:
-                for block in progress.track(blocks, max(1, total // CHUNK), f"fetch {target.parent.name} (MB)"):
+                for block in progress.track(
+                    blocks, max(1, total // CHUNK), f"fetch {target.parent.name} (MB)"
+                ):
                     file.write(block)
         found = partial.stat().st_size
         if total and found < expected:
             # http.client ends quietly when the connection does.
-            raise ConnectionError(f"the connection ended after {found} of {expected} bytes; the same command goes on there")
+            raise ConnectionError(
+                f"the connection ended after {found} of {expected} bytes; the same command goes on there"
+            )
     try:
         _verify(partial, source)
     except UserError:
@@ -129,5 +139,3 @@ def _verify(path: Path, source: Source) -> None:
                 f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )
-
-

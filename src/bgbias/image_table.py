@@ -42,7 +42,9 @@ class ImageTable:
 
     def __post_init__(self) -> None:
         if tuple(self.frame.columns) != COLUMNS:
-            raise UserError(f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}.")
+            raise UserError(
+                f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
+            )
         strange = set(self.frame["split"]) - set(SPLITS)
         if strange:
             raise UserError(f"Unknown split {sorted(strange)[0]!r}; splits are {', '.join(SPLITS)}.")

@@ -144,7 +144,9 @@ def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
 class Gallery:
     """Decoded pictures of a store at one short side, kept in memory up to a bound: each photo is decoded once."""
 
-    def __init__(self, store: ImageStore, side: int, mode: str = "RGB", memory: int = BYTES_PER_MEMORY) -> None:
+    def __init__(
+        self, store: ImageStore, side: int, mode: str = "RGB", memory: int = BYTES_PER_MEMORY
+    ) -> None:
         self._store, self._side, self._mode, self._memory = store, side, mode, memory
         self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
         self._bytes = 0

@@ -30,7 +30,9 @@ class Dataset(Strict):
     kind: str
     masker: str
     backgrounds: str
-    losses: str | None = Field(None, description="which column of `losses` holds its settings; its kind by default")
+    losses: str | None = Field(
+        None, description="which column of `losses` holds its settings; its kind by default"
+    )
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -75,7 +77,9 @@ class Train(Strict):
     patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
     optimizer: Literal["rmsprop", "adamw"] = "rmsprop"
     lr: float = Field(1e-6, gt=0)
-    embedder_lr: float | None = Field(None, gt=0, description="of the linear embedding layer; `lr` if not given")
+    embedder_lr: float | None = Field(
+        None, gt=0, description="of the linear embedding layer; `lr` if not given"
+    )
     momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
     weight_decay: float = Field(1e-4, ge=0)
     freeze_batch_norm: bool = True
@@ -90,7 +94,9 @@ class MaskPolicy(Strict):
 
     min_area: float = Field(0.01, ge=0, le=1)
     max_area: float = Field(0.95, ge=0, le=1)
-    keep_all: bool = Field(False, description="replace backgrounds behind empty and full masks too (as published)")
+    keep_all: bool = Field(
+        False, description="replace backgrounds behind empty and full masks too (as published)"
+    )
 
 
 class Evaluation(Strict):
@@ -118,7 +124,9 @@ class Block(Strict):
     losses: tuple[str, ...]
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
-    pretrained: bool = Field(False, description="add the backbone's own features, without any training, as a row")
+    pretrained: bool = Field(
+        False, description="add the backbone's own features, without any training, as a row"
+    )
 
 
 class Grid(Strict):

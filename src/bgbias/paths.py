@@ -29,7 +29,12 @@ class Paths:
             pattern = PATTERNS[name]
         except KeyError:
             raise AttributeError(name) from None
-        roots = {"RAW": self.raw, "WORK": self.work, "RUNS": f"{self.runs}/{self.grid}", "REPORT": f"{self.report}/{self.grid}"}
+        roots = {
+            "RAW": self.raw,
+            "WORK": self.work,
+            "RUNS": f"{self.runs}/{self.grid}",
+            "REPORT": f"{self.report}/{self.grid}",
+        }
         root, _, rest = pattern.partition("/")
         return f"{roots[root]}/{rest}"
 

@@ -49,7 +49,13 @@ class Cell:
     @property
     def wildcards(self) -> dict[str, Any]:
         """The cell as the wildcards of its paths."""
-        return {"dataset": self.dataset, "backbone": self.backbone, "loss": self.loss, "method": self.method, "seed": self.seed}
+        return {
+            "dataset": self.dataset,
+            "backbone": self.backbone,
+            "loss": self.loss,
+            "method": self.method,
+            "seed": self.seed,
+        }
 
     @property
     def name(self) -> str:
@@ -108,7 +114,9 @@ def pair(study: Study) -> tuple[Cell, Cell] | None:
 def check_cell(study: Study, cell: Cell) -> None:
     """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
     if cell.backbone not in study.backbones:
-        raise UserError(f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}.")
+        raise UserError(
+            f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
+        )
     options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
     if trains(cell):
         plugins.load("losses", cell.loss)
@@ -154,7 +162,11 @@ def _fetch(study: Study, dataset: str) -> dict[str, Any]:
 
 def _index(study: Study, dataset: str) -> dict[str, Any]:
     described = study.datasets[dataset]
-    return {"kind": described.kind, "options": described.options, "fetch": digest(study, "fetch", dataset=dataset)}
+    return {
+        "kind": described.kind,
+        "options": described.options,
+        "fetch": digest(study, "fetch", dataset=dataset),
+    }
 
 
 def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
@@ -276,7 +288,13 @@ def listing(place: str) -> str:
     if "://" in place:
         return ""
     root = paths.source(place)
-    files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root] if root.exists() else []
+    files = (
+        sorted(p for p in root.rglob("*") if p.is_file())
+        if root.is_dir()
+        else [root]
+        if root.exists()
+        else []
+    )
     text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -309,7 +327,9 @@ def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
     return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)}
 
 
-def _corruption_inputs(study: Study, dataset: str, needed: frozenset[str] | set[str], role: tuple[str, ...]) -> dict[str, Path]:
+def _corruption_inputs(
+    study: Study, dataset: str, needed: frozenset[str] | set[str], role: tuple[str, ...]
+) -> dict[str, Path]:
     described = study.datasets[dataset]
     read: dict[str, Path] = {}
     if "masks" in needed:
@@ -323,7 +343,9 @@ def _corruption_inputs(study: Study, dataset: str, needed: frozenset[str] | set[
 
 def _train_inputs(study: Study, cell: Cell) -> dict[str, Path]:
     needed = needs(study, cell)
-    return _photo_inputs(study, cell.dataset) | _corruption_inputs(study, cell.dataset, needed, ("train", "val"))
+    return _photo_inputs(study, cell.dataset) | _corruption_inputs(
+        study, cell.dataset, needed, ("train", "val")
+    )
 
 
 def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
@@ -369,7 +391,9 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
     if name in ("drop", "calibration"):
         return {"table1": study.files.at("report_table", table="table1", format="csv")}
     dataset = shown_dataset(study)
-    read = _photo_inputs(study, dataset) | _corruption_inputs(study, dataset, {"masks", "backgrounds"}, ("test",))
+    read = _photo_inputs(study, dataset) | _corruption_inputs(
+        study, dataset, {"masks", "backgrounds"}, ("test",)
+    )
     of_cell = {"retrieval": ("embeddings",), "attribution": ("maps", "attribution")}.get(name, ())
     for cell in pair(study) or ():
         read |= {f"{n} {cell.name}": study.files.at(n, **cell.wildcards) for n in of_cell}

@@ -29,7 +29,16 @@ from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
 
-PACKAGES = ("torch", "torchvision", "numpy", "pillow", "pytorch-metric-learning", "faiss-gpu", "pandas", "safetensors")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "pytorch-metric-learning",
+    "faiss-gpu",
+    "pandas",
+    "safetensors",
+)
 
 
 @dataclass
@@ -52,7 +61,9 @@ def read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise UserError(f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it.") from error
+        raise UserError(
+            f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it."
+        ) from error
 
 
 @contextmanager
@@ -64,11 +75,15 @@ def node(
     ``subject`` is what ``plan.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
     that another process is already working on are errors that say what to do.
     """
-    label = label or next((v.name if isinstance(v, plan.Cell) else str(v) for v in subject.values()), study.grid)
+    label = label or next(
+        (v.name if isinstance(v, plan.Cell) else str(v) for v in subject.values()), study.grid
+    )
     inputs = plan.inputs(study, name, **subject)
     for role, path in inputs.items():
         if not path.exists():
-            raise UserError(f"{name} {label} needs {path} ({role}), which is missing; `snakemake --cores all` makes it.")
+            raise UserError(
+                f"{name} {label} needs {path} ({role}), which is missing; `snakemake --cores all` makes it."
+            )
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
@@ -120,7 +135,9 @@ def node(
             running.unlink(missing_ok=True)
         except BaseException as error:
             failed = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-            _try_write(running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")})
+            _try_write(
+                running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+            )
             raise
 
 
@@ -169,7 +186,9 @@ def _try_write(path: Path, value: dict[str, Any]) -> None:
 @cache
 def _git_commit() -> str | None:
     try:
-        run = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+        run = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
     except OSError:
         return None
     return run.stdout.strip() or None if run.returncode == 0 else None

@@ -36,7 +36,9 @@ class ImageStore:
             with zipfile.ZipFile(path) as archive:
                 self._members = {i.filename: (i.header_offset, i.file_size) for i in archive.infolist()}
         except zipfile.BadZipFile as error:
-            raise UserError(f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again.") from error
+            raise UserError(
+                f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+            ) from error
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._members
@@ -52,7 +54,9 @@ class ImageStore:
     def read(self, image_id: str) -> bytes:
         """The encoded picture; an unknown id is an error that names it."""
         if image_id not in self._members:
-            raise UserError(f"{self.path} has no image '{image_id}'; rebuild it with `snakemake --cores all`.")
+            raise UserError(
+                f"{self.path} has no image '{image_id}'; rebuild it with `snakemake --cores all`."
+            )
         offset, size = self._members[image_id]
         descriptor = self._descriptor()
         # Name and extra field lie between the local header and the data; only the local header knows their lengths.

@@ -87,7 +87,10 @@ def fit(
         if scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores[monitor], epoch
             state.best_weights = deepcopy(model.state_dict())
-        seconds = {"train_seconds": round(trained - begun, 2), "validate_seconds": round(time.perf_counter() - trained, 2)}
+        seconds = {
+            "train_seconds": round(trained - begun, 2),
+            "validate_seconds": round(time.perf_counter() - trained, 2),
+        }
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
         _write_history(history, state.history)
@@ -110,11 +113,18 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
     groups += method.own_parameters()
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
-    return torch.optim.RMSprop(groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay)
+    return torch.optim.RMSprop(
+        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+    )
 
 
 def _train_epoch(
-    method: BaseMethod, batches: Iterator[Batch], optimizer: torch.optim.Optimizer, settings: Train, device: str, epoch: int
+    method: BaseMethod,
+    batches: Iterator[Batch],
+    optimizer: torch.optim.Optimizer,
+    settings: Train,
+    device: str,
+    epoch: int,
 ) -> dict[str, float]:
     for module in method.modules().values():
         module.train()
@@ -137,7 +147,9 @@ def _train_epoch(
     return {name: total / settings.iterations_per_epoch for name, total in sums.items()}
 
 
-def _save(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer, state: State) -> None:
+def _save(
+    path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer, state: State
+) -> None:
     saved = {
         "modules": {name: module.state_dict() for name, module in method.modules().items()},
         "optimizer": optimizer.state_dict(),

@@ -30,9 +30,13 @@ def read(path: Path, whose: str) -> dict[str, Tensor]:
         state = _unpickled(path)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise UserError(f"{path} cannot be read as weights of {whose} ({said}); fetch or copy it again.") from error
+        raise UserError(
+            f"{path} cannot be read as weights of {whose} ({said}); fetch or copy it again."
+        ) from error
     if not isinstance(state, dict):
-        raise UserError(f"{path} does not hold weights of {whose}: it holds a {type(state).__name__}, not a state dict.")
+        raise UserError(
+            f"{path} does not hold weights of {whose}: it holds a {type(state).__name__}, not a state dict."
+        )
     foreign = [name for name, tensor in state.items() if not hasattr(tensor, "storage")]
     if foreign:
         raise UserError(f"{path} does not hold weights of {whose}: '{foreign[0]}' is no tensor.")
@@ -52,6 +56,8 @@ def _convert(state: dict[str, Tensor], target: Path) -> None:
     try:
         with replacing(target) as temporary:
             # Shared storages, which safetensors refuses, become separate ones.
-            save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary)
+            save_file(
+                {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary
+            )
     except OSError:
         return  # a read-only folder: the .pth is read again next time

@@ -25,7 +25,9 @@ def load(
             f"\nor set {key.removeprefix('params.yaml: ')} to null to start from random weights."
         )
     state = {
-        k.removeprefix(prefix): v for k, v in weights.read(path, key).items() if not (head and k.startswith(head))
+        k.removeprefix(prefix): v
+        for k, v in weights.read(path, key).items()
+        if not (head and k.startswith(head))
     }
     wanted = trunk.state_dict()
     # Counters of batches seen: not weights, and older files lack them.

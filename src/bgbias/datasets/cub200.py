@@ -21,7 +21,8 @@ from bgbias.strict import Strict
 
 KEY = "cub200"
 OFFICIAL = Source(
-    place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz", md5="97eceeb196236b17998738112f37df78"
+    place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+    md5="97eceeb196236b17998738112f37df78",
 )
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES = 11_788, 200
@@ -31,7 +32,9 @@ LISTS = ("images.txt", "image_class_labels.txt")
 class Params(Strict):
     """Where the archive is, and which part of it to use."""
 
-    source: str | None = Field(None, description="a file or URL of the official archive; the official host if null")
+    source: str | None = Field(
+        None, description="a file or URL of the official archive; the official host if null"
+    )
     sha256: str | None = None
     classes: int = Field(CLASSES, ge=3, le=CLASSES, description="only the first so many classes")
     split: dict[str, tuple[int, int]] = Field(
@@ -91,17 +94,23 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
             data=data,
         )
     if wanted:
-        raise UserError(f"{archive} lacks {len(wanted)} of the photos it lists, e.g. '{sorted(wanted)[0]}'; fetch it again.")
+        raise UserError(
+            f"{archive} lacks {len(wanted)} of the photos it lists, e.g. '{sorted(wanted)[0]}'; fetch it again."
+        )
 
 
 def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
     """The class, counted from 0, of each path of ``images.txt``, in its order."""
     try:
-        number_of = dict(line.split() for line in listed["image_class_labels.txt"].splitlines() if line.strip())
+        number_of = dict(
+            line.split() for line in listed["image_class_labels.txt"].splitlines() if line.strip()
+        )
         rows = [line.split() for line in listed["images.txt"].splitlines() if line.strip()]
         return {path: int(number_of[number]) - 1 for number, path in rows}
     except (KeyError, ValueError) as error:
-        raise UserError(f"{archive}: images.txt and image_class_labels.txt do not fit together ({error}).") from error
+        raise UserError(
+            f"{archive}: images.txt and image_class_labels.txt do not fit together ({error})."
+        ) from error
 
 
 def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:

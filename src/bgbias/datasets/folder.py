@@ -25,7 +25,9 @@ class Params(Strict):
     sha256: str | None = None
     train_classes: int | None = Field(None, ge=2, description="half of the classes if null")
     val_classes: int | None = Field(None, ge=1, description="a tenth of the classes if null")
-    shuffle: int | None = Field(0, description="seed of the order of classes before splitting; null keeps sorted order")
+    shuffle: int | None = Field(
+        0, description="seed of the order of classes before splitting; null keeps sorted order"
+    )
 
 
 def sources(params: Params) -> tuple[Source, ...]:
@@ -41,7 +43,9 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
     names = [member for member, _ in members(archive, is_picture)]
     loose = [n for n in names if len(PurePosixPath(n).parts) < 2]
     if loose:
-        raise UserError(f"{name}: '{loose[0]}' lies in no folder; put each class's pictures into a folder of its own.")
+        raise UserError(
+            f"{name}: '{loose[0]}' lies in no folder; put each class's pictures into a folder of its own."
+        )
     classes = sorted({_class(n) for n in names})
     label_of = {c: number for number, c in enumerate(classes)}
     split_of = _split(classes, params, name)

@@ -28,7 +28,9 @@ def fetch(study: Study, dataset: str) -> None:
     """Bring a dataset's archive to data/raw and verify it."""
     sources = plan.dataset_sources(study, dataset)
     if not sources:
-        raise UserError(f"{dataset} has nothing to fetch: it is rendered by `python -m bgbias index {dataset}`.")
+        raise UserError(
+            f"{dataset} has nothing to fetch: it is rendered by `python -m bgbias index {dataset}`."
+        )
     archive = study.files.at("archive", dataset=dataset)
     record = study.files.at("fetch_record", dataset=dataset)
     with records.node(study, "fetch", {"archive": archive}, record, dataset=dataset) as made:
@@ -42,9 +44,13 @@ def index(study: Study, dataset: str) -> None:
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
     params = options(study, "datasets", described.kind, described.options)
-    outputs = {name: study.files.at(name, dataset=dataset) for name in ("table", "photos", "truth", "excluded")}
+    outputs = {
+        name: study.files.at(name, dataset=dataset) for name in ("table", "photos", "truth", "excluded")
+    }
     archive = study.files.at("archive", dataset=dataset)
-    with records.node(study, "index", outputs, study.files.at("index_record", dataset=dataset), dataset=dataset) as made:
+    with records.node(
+        study, "index", outputs, study.files.at("index_record", dataset=dataset), dataset=dataset
+    ) as made:
         rows: list[dict[str, object]] = []
         broken: list[dict[str, str]] = []
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
@@ -60,14 +66,22 @@ def index(study: Study, dataset: str) -> None:
                     truth.add(item.image_id, item.truth)
             # Inside the block, so that no store appears without its table.
             if not rows:
-                raise UserError(f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above.")
+                raise UserError(
+                    f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above."
+                )
             # Archives list files in any order; all that follows goes by class, then by name.
-            frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["label", "image_id"], kind="stable")
+            frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(
+                ["label", "image_id"], kind="stable"
+            )
             table = ImageTable(frame.reset_index(drop=True))
         table.write(outputs["table"])
         with replacing(outputs["excluded"]) as temporary:
             pd.DataFrame(broken, columns=["image_id", "reason"]).to_csv(temporary, index=False)
-        made.metrics |= {"photos": len(table), "classes": int(frame["label"].nunique()), "excluded": len(broken)}
+        made.metrics |= {
+            "photos": len(table),
+            "classes": int(frame["label"].nunique()),
+            "excluded": len(broken),
+        }
         for split, part in frame.groupby("split"):
             made.metrics[f"photos_{split}"] = len(part)
             made.metrics[f"classes_{split}"] = int(part["label"].nunique())
@@ -91,7 +105,9 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         work.mkdir(parents=True, exist_ok=True)
         make = _masker(study, masker, truth, device)
         chunks = [table.ids[i : i + PHOTOS_PER_CHUNK] for i in range(0, len(table), PHOTOS_PER_CHUNK)]
-        for number, ids in enumerate(progress.track(chunks, len(chunks), f"masks {dataset} ({PHOTOS_PER_CHUNK} photos each)")):
+        for number, ids in enumerate(
+            progress.track(chunks, len(chunks), f"masks {dataset} ({PHOTOS_PER_CHUNK} photos each)")
+        ):
             part = work / f"{number:05d}.zip"
             if part.with_suffix(".json").exists():
                 continue
@@ -101,7 +117,10 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
                     if mask is not None:
                         store.add(image_id, images.encode_png(mask.alpha))
             rows = [
-                {"image_id": i, **measure(m.alpha, m.confidence, truth.array(i, "L") if i in truth else None, i)}
+                {
+                    "image_id": i,
+                    **measure(m.alpha, m.confidence, truth.array(i, "L") if i in truth else None, i),
+                }
                 for i, m in zip(ids, made_here, strict=True)
                 if m is not None
             ]
@@ -124,19 +143,28 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             "mean_confidence": float(quality["confidence"].mean()),
         }
         if quality["iou"].notna().any():
-            made.metrics |= {"mean_iou": float(quality["iou"].mean()), "mean_overlap": float(quality["overlap"].mean())}
-    for unfinished in record.parent.glob(".unfinished-*"):  # this run's, and those of settings that were given up
+            made.metrics |= {
+                "mean_iou": float(quality["iou"].mean()),
+                "mean_overlap": float(quality["overlap"].mean()),
+            }
+    for unfinished in record.parent.glob(
+        ".unfinished-*"
+    ):  # this run's, and those of settings that were given up
         shutil.rmtree(unfinished)
 
 
 def backgrounds(study: Study, pool: str) -> None:
     """Make the three pools of a background set, and refuse photos that stand in two of them."""
     if pool not in study.backgrounds:
-        raise UserError(f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}.")
+        raise UserError(
+            f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}."
+        )
     described = study.backgrounds[pool]
     outputs = {role: study.files.at("pool", pool=pool, role=role) for role in pools.ROLES}
     outputs["table"] = study.files.at("pool_table", pool=pool)
-    with records.node(study, "backgrounds", outputs, study.files.at("backgrounds_record", pool=pool), pool=pool) as made:
+    with records.node(
+        study, "backgrounds", outputs, study.files.at("backgrounds_record", pool=pool), pool=pool
+    ) as made:
         rows = []
         role_of: dict[str, str] = {}
         for role in pools.ROLES:
@@ -185,7 +213,9 @@ def _masker(study: Study, name: str, truth: ImageStore, device: str) -> _Masker:
     module = plugins.load("maskers", described.kind)
     params = options(study, "maskers", described.kind, described.options)
     if module.NEEDS_TRUTH:
-        return _Masker("cpu", lambda photos, ids: [Mask(truth.array(i, "L"), 1.0) if i in truth else None for i in ids])
+        return _Masker(
+            "cpu", lambda photos, ids: [Mask(truth.array(i, "L"), 1.0) if i in truth else None for i in ids]
+        )
     from bgbias.device import pick
 
     masker = module.build(params, pick(device))

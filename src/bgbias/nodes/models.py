@@ -42,7 +42,9 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.device = describe(device)
         backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
         start = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
-        model = build_model(cell.backbone, backbone_options, settings.embedding_dim, start, settings.freeze_batch_norm)
+        model = build_model(
+            cell.backbone, backbone_options, settings.embedding_dim, start, settings.freeze_batch_norm
+        )
 
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.training(plugins.load("methods", cell.method).NEEDS)
@@ -68,7 +70,11 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
 
         def validate(trained: EmbeddingModel) -> dict[str, float]:
             # One fixed draw for corrupted validation: redrawing it each epoch would favour lucky epochs.
-            views = validation.views(range(1), clean=False) if condition == "corrupted" else validation.views(range(0))
+            views = (
+                validation.views(range(1), clean=False)
+                if condition == "corrupted"
+                else validation.views(range(0))
+            )
             found = embed_views(trained, views, device, settings.precision, study.evaluation.batch_size)
             scores = _means(found, validation.table.labels)
             suffix = "" if condition == "clean" else "_corrupted"
@@ -81,11 +87,21 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             method, epoch_batches, validate, monitor, settings, partial, history, digest, device,
             getattr(loss_settings, "lr", None),
         )  # fmt: skip
-        save(model, outputs["model"], {"cell": cell.wildcards, "digest": digest, "best_epoch": state.best_epoch})
+        save(
+            model,
+            outputs["model"],
+            {"cell": cell.wildcards, "digest": digest, "best_epoch": state.best_epoch},
+        )
         with replacing(outputs["history"]) as temporary:
             shutil.copyfile(history, temporary)
-        made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch, f"best_{monitor}": state.best_score}
-        made.metrics["images_per_second"] = _rate(state.history, settings.batch_size * settings.iterations_per_epoch)
+        made.metrics |= {
+            "best_epoch": state.best_epoch,
+            "epochs": state.epoch,
+            f"best_{monitor}": state.best_score,
+        }
+        made.metrics["images_per_second"] = _rate(
+            state.history, settings.batch_size * settings.iterations_per_epoch
+        )
         made.notes["deterministic"] = device == "cpu"
         made.notes["photos_without_trusted_mask"] = photos.without_trusted_mask
         if device.startswith("cuda"):
@@ -108,7 +124,13 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         settings = study.evaluation
         found = embedding.embed(
-            model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled=not plan.trains(cell)
+            model,
+            photos,
+            settings.draws,
+            device,
+            settings.precision,
+            settings.batch_size,
+            pooled=not plan.trains(cell),
         )
         found.write(outputs["embeddings"])
         made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
@@ -126,7 +148,9 @@ def score(study: Study, cell: Cell) -> None:
 
         def add(setting: str, condition: str, draw: int, queries: np.ndarray, gallery: np.ndarray) -> None:
             ranked = neighbours(queries, found.labels, gallery, found.labels)
-            values = {name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")}
+            values = {
+                name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")
+            }
             parts.append(
                 pd.DataFrame(
                     {
@@ -163,7 +187,9 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
     files, settings = study.files, study.attribution
     outputs = {name: files.at(name, **cell.wildcards) for name in ("attribution", "maps")}
-    with records.node(study, "attribute", outputs, files.at("attribute_record", **cell.wildcards), cell=cell) as made:
+    with records.node(
+        study, "attribute", outputs, files.at("attribute_record", **cell.wildcards), cell=cell
+    ) as made:
         device = pick(device)
         made.device = describe(device)
         model = _model(study, cell).to(device)
@@ -209,13 +235,19 @@ def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     chosen = ("map_at_r", "precision_at_1")
     values = {name: plugins.load("metrics", name).per_query(ranked) for name in chosen}
     if np.isnan(values["map_at_r"]).all():
-        raise UserError("No validation photo has another one of its class; give the validation split more photos a class.")
+        raise UserError(
+            "No validation photo has another one of its class; give the validation split more photos a class."
+        )
     return {name: float(np.nanmean(v)) for name, v in values.items()}
 
 
 def _summary(queries: pd.DataFrame) -> dict[str, float]:
     means = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean().to_dict()
-    clean, corrupted, query = ("symmetric", "clean"), ("symmetric", "random_background"), ("query", "random_background")
+    clean, corrupted, query = (
+        ("symmetric", "clean"),
+        ("symmetric", "random_background"),
+        ("query", "random_background"),
+    )
     return {
         "map_at_r_clean": means["map_at_r"][clean],
         "map_at_r_corrupted": means["map_at_r"][corrupted],

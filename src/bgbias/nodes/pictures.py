@@ -54,7 +54,10 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     for method, e in found.items():
         for condition, queries in (("own", e.clean), ("other", e.corrupted[0])):
             near = neighbours(queries, labels, e.clean, labels)
-            ranked[method, condition], hits[method, condition] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
+            ranked[method, condition], hits[method, condition] = (
+                near.indices[:, :NEIGHBOURS],
+                near.same_label[:, :NEIGHBOURS],
+            )
     query = chosen_query({k: h.sum(1) for k, h in hits.items()}, found["plain"].usable)
     view = shown.clean(shown.table.ids[query])
     mask, key = shown.mask(shown.table.ids[query]), shown.table.keys[query]
@@ -121,7 +124,9 @@ def _calibration(study: Study):  # type: ignore[no-untyped-def]
     from bgbias.figure_calibration import figure_calibration
 
     described = {name: d for name, d in study.datasets.items() if d.kind == "toy"}
-    return figure_calibration(_table1(study), {n: float(d.options["test_correlation"]) for n, d in described.items()})
+    return figure_calibration(
+        _table1(study), {n: float(d.options["test_correlation"]) for n, d in described.items()}
+    )
 
 
 _DRAWN: dict[str, Callable] = {

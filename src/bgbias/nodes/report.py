@@ -25,9 +25,9 @@ def collect(study: Study) -> None:
         scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
         queries = [pd.read_parquet(files.at("queries", **c.wildcards)) for c in cells]
         attribution = [
-            pd.read_csv(files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}).assign(
-                **c.wildcards
-            )
+            pd.read_csv(
+                files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
+            ).assign(**c.wildcards)
             for c in cells
             if plan.trains(c)
         ]
@@ -74,8 +74,12 @@ def show(study: Study) -> None:
     for name in TABLES:
         path = files.at("report_table", table=name, format="csv")
         if not path.exists():
-            raise UserError(f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}")
-        print(f"\n{name.capitalize().replace('e1', 'e 1').replace('e2', 'e 2')} ({path.with_suffix('.md')})\n")
+            raise UserError(
+                f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}"
+            )
+        print(
+            f"\n{name.capitalize().replace('e1', 'e 1').replace('e2', 'e 2')} ({path.with_suffix('.md')})\n"
+        )
         print(typesetting.show(pd.read_csv(path, keep_default_na=False, na_values=[""])))
     folder = files.at("figures", figure="x", format="png").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
@@ -86,7 +90,12 @@ def track(study: Study, uri: str | None, follow: int | None) -> None:
     """Mirror the grid's records into MLflow, once or for as long as process ``follow`` lives."""
     from bgbias import tracking
 
-    folders = [Path(study.paths.work), Path(study.paths.runs), Path(study.paths.report), Path(study.paths.raw)]
+    folders = [
+        Path(study.paths.work),
+        Path(study.paths.runs),
+        Path(study.paths.report),
+        Path(study.paths.raw),
+    ]
     target = uri or tracking.default_uri(Path.cwd())
     if follow is None:
         print(tracking.sync(folders, target, study.grid))

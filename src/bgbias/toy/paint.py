@@ -99,7 +99,9 @@ class Paint:
 
 def wardrobe(rng: np.random.Generator) -> tuple[Paint, ...]:
     """The paints of a class's four slots: the first always patterned, the second sometimes, from one palette."""
-    palette = np.array(PALETTES[rng.integers(len(PALETTES))], np.float32) ** 2  # gamma 2, close enough to light
+    palette = (
+        np.array(PALETTES[rng.integers(len(PALETTES))], np.float32) ** 2
+    )  # gamma 2, close enough to light
     order = rng.permutation(len(palette))
     names = [n for n in PATTERNS if n != "plain"]
     paints = []

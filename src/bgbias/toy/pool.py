@@ -24,5 +24,7 @@ def pool(role: str, count: int, size: int, seed: int = 0) -> Iterator[tuple[str,
     if role not in ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(ROLES)}")
     for n in range(count):
-        picture = scenes.photograph(scenes.scene(f"{role} pool", n, seed), scenes.glance("pool", seed, role, n), size, _EXTENT)
+        picture = scenes.photograph(
+            scenes.scene(f"{role} pool", n, seed), scenes.glance("pool", seed, role, n), size, _EXTENT
+        )
         yield f"toy_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)

@@ -1,6 +1,6 @@
 """The camera: objects of a class in random pose and light, cast onto a picture by rays, with exact soft masks.
 
-Everything of a photo but its scene is a ``Shot``; ``expose`` lays a shot over an empty scene, so that the same object, pose, light
+Everything of a photo but its scene is a ``Shot``; ``expose`` lays it over an empty scene, so that the same object, pose, light
 and mask can stand before any scene.
 """
 
@@ -79,11 +79,11 @@ def pose(*identity: object) -> Pose:
         elevation=float(rng.uniform(12, 38)),
         roll=float(rng.normal(0, 9)),
         squash=float(np.exp(rng.uniform(-0.1, 0.1))),
-        area=float(rng.uniform(*eval(__import__('os').environ.get('AR','(.26,.46)')))),
+        area=float(rng.uniform(0.26, 0.46)),
         place=(float(rng.random()), float(rng.random())),
         light=(light / np.linalg.norm(light)).astype(np.float32),
         warmth=float(rng.normal(0, 0.035)),
-        shadow=float(rng.uniform(0.35, 0.55))*float(__import__('os').environ.get('SH','1')),
+        shadow=float(rng.uniform(0.35, 0.55)),
     )
 
 
@@ -117,7 +117,9 @@ def specimens(count: int, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
     photos, masks = np.empty((count, size, size, 3), np.uint8), np.empty((count, size, size), np.uint8)
     for n in range(count):
         shot = shoot(toy("specimen", seed, n), pose("specimen", seed, n), size)
-        backdrop = scenes.photograph(scenes.scene("specimen", n, seed), scenes.glance("specimen", seed, n), size)
+        backdrop = scenes.photograph(
+            scenes.scene("specimen", n, seed), scenes.glance("specimen", seed, n), size
+        )
         photos[n], masks[n] = expose(shot, backdrop), mask_pixels(shot)
     return photos, masks
 
@@ -128,7 +130,9 @@ def _rays(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return origin, np.stack([x, y, np.full_like(x, -_DISTANCE)]).astype(np.float32)
 
 
-def _nearest(parts: list[Primitive], origin: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(
+    parts: list[Primitive], origin: np.ndarray, direction: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """``t`` of the nearest hit of each ray, and which part it hit."""
     count = max(origin.shape[1], direction.shape[1])
     best, which = np.full(count, MISS, np.float32), np.zeros(count, np.int8)
@@ -145,7 +149,10 @@ def _frame(parts: list[Primitive], pose: Pose, grid: int = 40) -> tuple[float, f
     x, y = (a.ravel() for a in np.meshgrid(line, line))
     seen = _nearest(parts, *_rays(x, y))[0] < MISS
     step = 2 * 1.15 / grid
-    low, high = np.array([x[seen].min(), y[seen].min()]) - step / 2, np.array([x[seen].max(), y[seen].max()]) + step / 2
+    low, high = (
+        np.array([x[seen].min(), y[seen].min()]) - step / 2,
+        np.array([x[seen].max(), y[seen].max()]) + step / 2,
+    )
     area = seen.mean() * 1.15**2
     zoom = min(np.sqrt(pose.area / area), 1.88 / float((high - low).max()))
     room = 1.92 - zoom * (high - low)
@@ -203,7 +210,9 @@ def _shade(parts: list[Primitive], which: np.ndarray, points: np.ndarray, toy: T
     return np.sqrt(np.clip(albedo * light + shine + rim, 0, 1))
 
 
-def _shadow(parts: list[Primitive], pose: Pose, tilt: np.ndarray, window: tuple[float, float, float], size: int) -> np.ndarray:
+def _shadow(
+    parts: list[Primitive], pose: Pose, tilt: np.ndarray, window: tuple[float, float, float], size: int
+) -> np.ndarray:
     """How much light reaches each pixel of the ground the object stands on: float32 [size, size], 1 in the open."""
     zoom, left, up_shift = window
     line = ((np.arange(_SHADOW) + 0.5) / _SHADOW * 2 - 1).astype(np.float32)

@@ -45,7 +45,10 @@ def scene(role: str, number: int, seed: int = 0) -> Scene:
     rng = seeds.generator("toy", seed, "scene", role, number)
     texture = str(order[number % len(order)])
     cloth = Cloth(
-        _colours(rng, hue), float(rng.uniform(3.5, 7)), rng.random((64, 64), dtype=np.float32), float(rng.random())
+        _colours(rng, hue),
+        float(rng.uniform(3.5, 7)),
+        rng.random((64, 64), dtype=np.float32),
+        float(rng.random()),
     )
     return Scene(texture, cloth, float(rng.uniform(-0.6, 0.6)), float(rng.uniform(0, 0.3)))
 
@@ -79,33 +82,33 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
     u = (np.cos(turn) * p - np.sin(turn) * q).astype(np.float32) + np.float32(glance.shift[0])
     v = (np.sin(turn) * p + np.cos(turn) * q).astype(np.float32) + np.float32(glance.shift[1])
     colour = TEXTURES[scene.texture](scene.cloth, u, v)
-    picture = ndimage.gaussian_filter(pixels(colour, size), (0, glance.blur * size, glance.blur * size), truncate=3)
+    picture = ndimage.gaussian_filter(
+        pixels(colour, size), (0, glance.blur * size, glance.blur * size), truncate=3
+    )
     picture = picture.transpose(1, 2, 0)
     step = (np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1
     far = (step[None, :] - glance.fall[0]) ** 2 + (step[:, None] - glance.fall[1]) ** 2
     light = np.float32(glance.brightness) * (1.06 - 0.1 * far)
     noise = np.random.default_rng(glance.grain).standard_normal((size, size, 1), dtype=np.float32)
-    return np.clip(picture * light[..., None] + float(__import__('os').environ.get('GR','0.012')) * noise, 0, 1).astype(np.float32)
+    return np.clip(picture * light[..., None] + 0.012 * noise, 0, 1).astype(np.float32)
 
 
 def pixels(samples: np.ndarray, size: int) -> np.ndarray:
     """Means over the samples of each pixel: [C, (size * SAMPLES)^2] to [C, size, size]."""
     grid = samples.reshape(-1, size, SAMPLES, size, SAMPLES)
-    return sum(grid[:, :, i, :, j] for i in range(SAMPLES) for j in range(SAMPLES)) / np.float32(SAMPLES**2)
+    return np.asarray(grid.mean(axis=(2, 4), dtype=np.float32))
 
 
 def _colours(rng: np.random.Generator, hue: float) -> np.ndarray:
     """Four colours that go together, [4, 3]: two of one hue, a neighbour or opposite, and a dark or light line."""
-    import os
-    L0,L1,C0,C1,D0,D1=eval(os.environ.get("SC","(.5,.78,.035,.1,.1,.17)"))
-    low, chroma = rng.uniform(L0,L1), rng.uniform(C0,C1)
+    low, chroma = rng.uniform(0.5, 0.78), rng.uniform(0.035, 0.1)
     away = rng.choice([0.08, -0.08, 0.12, 0.5])
-    light = low + rng.choice([-1, 1]) * rng.uniform(D0,D1)
+    light = low + rng.choice([-1, 1]) * rng.uniform(0.1, 0.17)
     rows = (
         (low, chroma, hue),
         (light, chroma * 0.9, hue + rng.uniform(-0.06, 0.06)),
-        (rng.uniform(L0+.05, min(L1+.12,.95)), chroma, hue + away),
-        (rng.choice([max(L0-.15,.35), 0.93]), 0.03, hue),
+        (rng.uniform(0.55, 0.9), chroma, hue + away),
+        (rng.choice([0.35, 0.93]), 0.03, hue),
     )
     return np.stack([_oklch(*r) for r in rows])
 
@@ -125,4 +128,6 @@ def _oklch(lightness: float, chroma: float, hue: float) -> np.ndarray:
             -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s,
         ]
     ).clip(0, 1)
-    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055).astype(np.float32)
+    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055).astype(
+        np.float32
+    )

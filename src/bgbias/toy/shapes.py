@@ -90,7 +90,9 @@ class Primitive:
                 return _polyhedron(o, d, self.faces)
             return _ring(o, d, self.shape)
 
-    def surface(self, points: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def surface(
+        self, points: np.ndarray, bevel: float, cell: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What lies at world points [3, N] on the surface.
 
         Comes back as (unit normals [3, N], pattern coordinates [2, N] in cells, 1 where a pattern may be painted and 0 on end
@@ -135,7 +137,9 @@ class Primitive:
         return normal, np.stack([angle * around, height]), np.where(end, 0, painted)
 
     def _facets(self, p: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
-        normals = self.inverse.T @ self.faces[:, :3].T  # [3, K], as long as the local slack is short in the world
+        normals = (
+            self.inverse.T @ self.faces[:, :3].T
+        )  # [3, K], as long as the local slack is short in the world
         length = np.linalg.norm(normals, axis=0)
         slack = (self.faces[:, 3:] - self.faces[:, :3] @ p) / length[:, None]
         near = np.clip(1 - slack / bevel, 0, 1)
@@ -159,7 +163,9 @@ def _even(count: float) -> int:
 def _first(*candidates: np.ndarray) -> np.ndarray:
     best = np.full(np.broadcast_shapes(*(c.shape for c in candidates)), MISS, np.float32)
     for t in candidates:
-        best = np.where((t > 1e-4) & (t < best), t, best)  # comparisons with NaN are false: a miss stays a miss
+        best = np.where(
+            (t > 1e-4) & (t < best), t, best
+        )  # comparisons with NaN are false: a miss stays a miss
     return best
 
 
@@ -225,7 +231,14 @@ def _ring(o: np.ndarray, d: np.ndarray, tube: float) -> np.ndarray:
         moving = (gap > 2e-3) & (t < end)
         done = gap <= 2e-3
         result[live[done & (t > 1e-4)]] = t[done & (t > 1e-4)]
-        live, t, end, speed, o, d = live[moving], t[moving], end[moving], speed[moving], o[:, moving], d[:, moving]
+        live, t, end, speed, o, d = (
+            live[moving],
+            t[moving],
+            end[moving],
+            speed[moving],
+            o[:, moving],
+            d[:, moving],
+        )
         if not live.size:
             break
     return result

@@ -74,13 +74,19 @@ def _wave(x: np.ndarray) -> np.ndarray:
 @_texture
 def _gradient(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     slow = c.smooth(u * 0.8 + 3, v * 0.8)
-    return c.over(c.mix(0, 1, np.clip(0.5 + 0.5 * v + 0.5 * (slow - 0.5), 0, 1)), 2, 0.7 * c.smooth(u * 1.3, v * 1.3 + 9) ** 2)
+    return c.over(
+        c.mix(0, 1, np.clip(0.5 + 0.5 * v + 0.5 * (slow - 0.5), 0, 1)),
+        2,
+        0.7 * c.smooth(u * 1.3, v * 1.3 + 9) ** 2,
+    )
 
 
 @_texture
 def _stripes(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = u * c.scale
-    return c.over(c.mix(0, 1, _edge(_wave(s))), 2, _edge(0.1 - np.abs(_wave(s + 0.125)), 0.06) * (c.knob > 0.4))
+    return c.over(
+        c.mix(0, 1, _edge(_wave(s))), 2, _edge(0.1 - np.abs(_wave(s + 0.125)), 0.06) * (c.knob > 0.4)
+    )
 
 
 @_texture
@@ -89,7 +95,11 @@ def _tiles(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     i, j = np.floor(s), np.floor(t)
     a, b = s - i, t - j
     grout = np.minimum(np.minimum(a, 1 - a), np.minimum(b, 1 - b))
-    ring = np.abs(np.hypot(a - 0.5, b - 0.5) - 0.28) if c.knob < 0.5 else np.abs(np.abs(a - 0.5) + np.abs(b - 0.5) - 0.34)
+    ring = (
+        np.abs(np.hypot(a - 0.5, b - 0.5) - 0.28)
+        if c.knob < 0.5
+        else np.abs(np.abs(a - 0.5) + np.abs(b - 0.5) - 0.34)
+    )
     tile = c.mix(0, 1, 0.6 * c.cell(i, j))
     return c.over(c.over(tile, 2, _edge(0.08 - ring)), 3, _edge(0.06 - grout))
 
@@ -160,7 +170,9 @@ def _voronoi(c: Cloth, s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.nda
 def _terrazzo(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     first, second, mine = _voronoi(c, u * c.scale, v * c.scale)
     chip = _edge(second - first - 0.25 - 0.35 * mine)
-    chips = c.over(c.mix(1, 2, (mine * 7 % 1 > 0.5).astype(np.float32)), 3, (mine * 5 % 1 > 0.75).astype(np.float32))
+    chips = c.over(
+        c.mix(1, 2, (mine * 7 % 1 > 0.5).astype(np.float32)), 3, (mine * 5 % 1 > 0.75).astype(np.float32)
+    )
     return c.colours[0][:, None] + (chips - c.colours[0][:, None]) * chip
 
 
@@ -201,7 +213,9 @@ def _cloth(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 def _waves(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale + (0.3 + 0.5 * c.knob) * np.sin(u * 2 * np.pi * (1 + round(3 * c.knob)))
     band = np.floor(s) % 3
-    return c.over(c.mix(0, 1, _edge(_wave(s / 2))), 2, 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5))
+    return c.over(
+        c.mix(0, 1, _edge(_wave(s / 2))), 2, 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5)
+    )
 
 
 @_texture
@@ -228,7 +242,9 @@ def _hexagons(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     near = (s - np.round(s)) ** 2 + 3 * (t - np.round(t)) ** 2
     s2, t2 = s - 0.5, t - 0.5
     other = (s2 - np.round(s2)) ** 2 + 3 * (t2 - np.round(t2)) ** 2
-    mine = np.where(near < other, c.cell(np.round(s), np.round(t)), c.cell(np.round(s2) + 20, np.round(t2) + 9))
+    mine = np.where(
+        near < other, c.cell(np.round(s), np.round(t)), c.cell(np.round(s2) + 20, np.round(t2) + 9)
+    )
     tile = c.mix(0, 1, mine * (mine < 0.75)) + (c.mix(2, 2, mine) - c.mix(0, 0, mine)) * (mine >= 0.75)
     return c.over(tile, 3, _edge(0.06 - np.abs(near - other)))
 
@@ -274,5 +290,7 @@ def _confetti(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         turn = 6.28 * c.cell(i + k, j)
         x, y = s - i - 0.5, t - j - 0.5
         p, q = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)
-        picture = c.over(picture, k, _edge(0.1 - np.abs(q)) * _edge(0.3 - np.abs(p)) * (c.cell(i, j + 3 * k) > 0.35))
+        picture = c.over(
+            picture, k, _edge(0.1 - np.abs(q)) * _edge(0.3 - np.abs(p)) * (c.cell(i, j + 3 * k) > 0.35)
+        )
     return picture
