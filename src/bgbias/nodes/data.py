@@ -175,7 +175,7 @@ def backgrounds(study: Study, pool: str) -> None:
                     for identity in (name, sha256):
                         if role_of.setdefault(identity, role) != role:
                             raise UserError(
-                                f"The background '{name}' stands in the pools {role_of[identity]} and {role} of {pool}; pools must"
+                                f"The background '{name}' stands in the pools {role_of[identity]} and {role} of {pool}; they must"
                                 " be disjoint. Change `source` or `part` under `backgrounds` in params.yaml."
                             )
                     store.add(name, data)
