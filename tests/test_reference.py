@@ -24,10 +24,9 @@ SECONDS = 3000.0
 def means(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> pd.DataFrame:
     """Mean over queries and draws by setting and condition."""
     made: Project = project.fresh(tmp_path_factory.mktemp("birds") / "project")
-    # The reference was measured in float32, on every photo.
-    made.edit(
-        "evaluation: {precision: bf16}", "evaluation: {precision: fp32}\n    mask_policy: {keep_all: true}"
-    )
+    # The reference was measured on every photo, whatever its mask.
+    before = "attribution: {images: 256, precision: bf16}"
+    made.edit(before, f"{before}\n    mask_policy: {{keep_all: true}}")
     files = params.load(made.folder / "params.yaml", "cub50").files
     made.run(
         *("snakemake", "--cores", "2", str(files.at("scores", **CELL.wildcards)), "--config", "grid=cub50"),
