@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import project
 import pytest
+import stand_in_conda
 from pretended import run as pretend
 from project import SMOKE, Project, wait_for
 
@@ -164,6 +166,17 @@ def test_conda_is_asked_for_only_by_those_who_want_it(smoke: Project) -> None:
         pytest.skip("conda is installed here")
     said = smoke.snakemake("-n", "--use-conda", *RUN_SMOKE, check=False)
     assert "Is conda installed and accessible?" in said
+
+
+def test_with_conda_a_rule_runs_in_the_environment_of_the_lock(smoke: Project) -> None:
+    tools = stand_in_conda.install(smoke.folder / "conda")
+    (smoke.folder / "data/report/smoke/table2.json").unlink()
+    path = os.pathsep.join([str(tools), smoke.environment()["PATH"]])
+    smoke.snakemake("--use-conda", "--conda-prefix", "environments", *RUN_SMOKE, "--", "table2", PATH=path)
+    (made,) = (smoke.folder / "environments").glob("*/described.yaml")
+    assert made.read_bytes() == (smoke.folder / "workflow/envs/bgbias.yaml").read_bytes()
+    assert "-m bgbias table table2 --grid smoke" in (made.parent / "ran").read_text(encoding="utf-8")
+    assert (smoke.folder / "data/report/smoke/table2.json").exists()
 
 
 def test_mlflow_holds_one_run_for_every_node(smoke_run: Project, monkeypatch: pytest.MonkeyPatch) -> None:
