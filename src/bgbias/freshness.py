@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from bgbias.params import Study
 # Nanoseconds since 1970: nothing else is as old. (Snakemake takes 0 for no time at all.)
 STALE = 1_000_000_000
 MARKER = 2_000_000_000
+DIGEST = re.compile("[0-9a-f]{16}")
 MOST_TOLD = 3  # changed settings named for one node
 
 
@@ -99,7 +101,7 @@ def _differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
         for name in sorted(before.keys() | now.keys()):
             yield from _differences(before.get(name), now.get(name), f"{key}.{name}" if key else name)
     elif before != now:
-        yield f"{key}: {before} -> {now}"
+        yield f"{key} has changed" if DIGEST.fullmatch(str(now)) else f"{key}: {before} -> {now}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Train(Strict):
     patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
     optimizer: Literal["rmsprop", "adamw"] = "rmsprop"
     lr: float = Field(1e-6, gt=0)
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="of all learning rates over max_epochs; cosine ends near 0"
+    )
     embedder_lr: float | None = Field(
         None, gt=0, description="of the linear embedding layer; `lr` if not given"
     )

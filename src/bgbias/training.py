@@ -67,6 +67,7 @@ def fit(
         module.to(device)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # unknown to torch's stubs
     optimizer = make_optimizer(method, settings, loss_lr)
+    peaks = [float(group["lr"]) for group in optimizer.param_groups]
     state = _restore(checkpoint, digest, method, optimizer) or State()
     if state.epoch:
         progress.say(f"goes on after epoch {state.epoch}")
@@ -74,6 +75,7 @@ def fit(
     while not state.finished(settings):
         begun = time.perf_counter()
         epoch = state.epoch + 1
+        set_rates(optimizer, peaks, settings, epoch)
         losses = _train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch)
         trained = time.perf_counter()
         model.eval()
@@ -99,6 +101,14 @@ def fit(
     model.load_state_dict(state.best_weights)
     model.eval()
     return state
+
+
+def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Train, epoch: int) -> None:
+    """The learning rates of an epoch (from 1), from those at the peak: a function of its number, so that a resumed run agrees."""
+    done = (epoch - 1) / settings.max_epochs
+    share = 0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1.0
+    for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+        group["lr"] = peak * share
 
 
 def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
