@@ -90,7 +90,7 @@ def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:
     [
         (
             "same photo under another name",
-            r"'z\.png' stands in the pools train and test of noise; pools must",
+            r"'z\.png' stands in the pools train and test of noise; they must",
         ),
         ("same name", r"'train1\.png' stands in the pools train and test of noise"),
         ("overlapping parts", r"'train3\.png' stands in the pools train and val of noise"),
