@@ -1,6 +1,7 @@
 """The finding itself: plain training's drop grows with the bias that the toys were given, BGAugment's does not.
 
-Four models are trained as the demo trains them, through Snakemake, from photos to scores. The queries at both correlations are the
+Four models are trained as the demo trains them, through Snakemake, from photos to scores. The queries at both
+correlations are the
 same objects, so that the growth of a drop has paired-bootstrap bounds.
 """
 
