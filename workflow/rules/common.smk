@@ -47,7 +47,7 @@ CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"
 
-if workflow.is_main_process:
+if workflow.is_main_process and "--lint" not in sys.argv:
     out_of_date = str(planned(freshness.settle, STUDY))
     if out_of_date:
         say(out_of_date)
