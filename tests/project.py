@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,8 @@ class Project:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            # Whoever runs the tests in the background ignores Ctrl-C, and so would all that they start.
+            preexec_fn=_hear_interrupts,
         )
 
     def planned(self, *words: str) -> list[str]:
@@ -97,6 +100,10 @@ class Project:
             k: v for k, v in os.environ.items() if not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
         }
         return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def fresh(folder: Path) -> Project:
