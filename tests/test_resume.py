@@ -22,13 +22,13 @@ PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
     "train: {max_epochs: 2, iterations_per_epoch: 4,",
-    "train: {max_epochs: 24, patience: 24, iterations_per_epoch: 12,",
+    "train: {max_epochs: 48, patience: 48, iterations_per_epoch: 12,",
 )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model and its scores after a training of 24 epochs that nothing disturbs."""
+    """A model and its scores after a training of 48 epochs that nothing disturbs."""
     run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
     run.edit(*LONGER)
     run.snakemake(*TARGET)
@@ -61,6 +61,7 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     snakemake.kill()
     snakemake.wait()
     (orphan,) = _training(run)
+    orphan.suspend()  # or it might be done before the second has begun
     second = run.bgbias("train", *PLAIN, "--grid", "smoke", check=False)
     assert second.returncode == 2
     assert f"is being made by process {orphan.pid}" in second.stdout

@@ -55,6 +55,7 @@ def end(processes: list[psutil.Process]) -> None:
         say(f"ends leftover process {process.pid}")
         try:
             process.terminate()
+            process.resume()  # one that was suspended hears nothing before
         except psutil.NoSuchProcess:
             continue
     _, alive = psutil.wait_procs(processes, GRACE_SECONDS)

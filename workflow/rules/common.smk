@@ -1,6 +1,7 @@
 # What all rules share: the study, how a node's command ends, and what it reads.
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,13 +10,16 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 # The package is found without being installed, and `python` is the one that runs Snakemake, activated or not. With
-# --use-conda a rule's own environment comes before it.
+# --use-conda a rule's own environment comes before it, and Snakemake takes PYTHONPATH away from the job: its shell
+# sets it again.
 SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
 os.environ.update(
     PYTHONPATH=os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")])),
     PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
 )
+FOUND_IN = shlex.quote(os.environ["PYTHONPATH"]).replace("{", "{{").replace("}", "}}")
+shell.prefix(f"set -euo pipefail; export PYTHONPATH={FOUND_IN}; ")
 # Jobs that outlive a killed Snakemake are known by this (see resuming.py).
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
