@@ -14,12 +14,13 @@ from snakemake.exceptions import WorkflowError
 # sets it again.
 SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
+SEARCHED = os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")]))
 os.environ.update(
-    PYTHONPATH=os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")])),
+    PYTHONPATH=SEARCHED,
     PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
 )
-FOUND_IN = shlex.quote(os.environ["PYTHONPATH"]).replace("{", "{{").replace("}", "}}")
-shell.prefix(f"set -euo pipefail; export PYTHONPATH={FOUND_IN}; ")
+quoted = shlex.quote(SEARCHED).replace("{", "{{").replace("}", "}}")
+shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 # Jobs that outlive a killed Snakemake are known by this (see resuming.py).
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
