@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bgbias import lineage, plan, records
+from bgbias import lineage, plan, reading, records
 from bgbias.atomic import write_json
 from bgbias.lineage import Node
 from bgbias.params import Study
@@ -42,7 +42,7 @@ def make(study: Study, node: Node, content: str = "") -> None:
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{path} {content}")
-    read = plan.inputs(study, node.name, **node.keywords).values()
+    read = reading.inputs(study, node.name, **node.keywords).values()
     record = {
         "node": node.name,
         "status": "done",

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias import freshness, lineage, params, plan
+from bgbias import freshness, lineage, params, reading
 from bgbias.params import Study
 
 STALE, MARKER = freshness.STALE, freshness.MARKER
@@ -58,7 +58,7 @@ def test_every_input_is_made_by_a_node_that_is_read_from(study: Study, grid: str
     study = params.load(Path("params.yaml"), grid)
     for node in lineage.in_order(study):
         made = {p for n in lineage.reads_from(study, node) for p in pretended.outputs(study, n)}
-        read = set(plan.inputs(study, node.name, **node.keywords).values())
+        read = set(reading.inputs(study, node.name, **node.keywords).values())
         assert read <= made, node.label
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
 def _assert_in_order(study: Study) -> None:
     for node in lineage.in_order(study):
         oldest = min(_time(p) for p in (*pretended.outputs(study, node), node.record(study)))
-        read = plan.inputs(study, node.name, **node.keywords).values()
+        read = reading.inputs(study, node.name, **node.keywords).values()
         assert all(MARKER <= _time(p) <= oldest for p in read), node.label
 
 

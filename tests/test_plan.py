@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import params, plan
+from bgbias import params, plan, reading
 from bgbias.errors import UserError
 from bgbias.params import Study
 from bgbias.plan import Cell
@@ -151,11 +151,11 @@ def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str,
 
 def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
-    assert set(plan.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
+    assert set(reading.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
     cured = {"table", "photos", "masks", "mask_table", "train_pool", "val_pool"}
-    assert set(plan.inputs(study, "train", cell=CURED[0])) == cured
+    assert set(reading.inputs(study, "train", cell=CURED[0])) == cured
     embedding = {"model", "table", "photos", "masks", "mask_table", "test_pool"}
-    assert set(plan.inputs(study, "embed", cell=PLAIN[0])) == embedding
+    assert set(reading.inputs(study, "embed", cell=PLAIN[0])) == embedding
 
 
 def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any])
         raw["train"]["selection"] = selection
         study = load(tmp_path, raw)
         for chosen in ALL:
-            assert not any("test" in role for role in plan.inputs(study, "train", cell=chosen))
+            assert not any("test" in role for role in reading.inputs(study, "train", cell=chosen))
 
 
 def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:

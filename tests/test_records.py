@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import plan, records
+from bgbias import plan, reading, records
 from bgbias.errors import UserError
 from bgbias.params import Study
 
@@ -74,7 +74,7 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
 
 def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
     cell = plan.Cell("squares", "pixels", "contrastive", "plain", 0)
-    inputs = plan.inputs(study, "train", cell=cell)
+    inputs = reading.inputs(study, "train", cell=cell)
     for path in inputs.values():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(path.name.encode())

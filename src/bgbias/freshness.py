@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bgbias import lineage, plan, records
+from bgbias import lineage, plan, reading, records
 from bgbias.errors import UserError
 from bgbias.lineage import Node
 from bgbias.params import Study
@@ -58,7 +58,7 @@ def settle(study: Study) -> Report:
         record = _read(path)
         upstream = lineage.reads_from(study, node)
         outputs = [path, *map(Path, record.get("outputs", {}))]
-        inputs = list(plan.inputs(study, node.name, **node.keywords).values())
+        inputs = list(reading.inputs(study, node.name, **node.keywords).values())
         follows = not stale.isdisjoint(upstream)
         why = "" if follows else _mismatch(study, node, record, inputs)
         if follows or why:

@@ -23,7 +23,7 @@ class Node:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The subject as keyword arguments of ``plan.spec``, ``plan.digest`` and ``plan.inputs``."""
+        """The subject as keyword arguments of ``plan.spec``, ``plan.digest`` and ``reading.inputs``."""
         return dict(self.subject)
 
     @property

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from bgbias import plan
+from bgbias import plan, reading
 from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
@@ -78,7 +78,7 @@ def node(
     label = label or next(
         (v.name if isinstance(v, plan.Cell) else str(v) for v in subject.values()), study.grid
     )
-    inputs = plan.inputs(study, name, **subject)
+    inputs = reading.inputs(study, name, **subject)
     for role, path in inputs.items():
         if not path.exists():
             raise UserError(

@@ -25,7 +25,7 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias import freshness, lineage, paths, plan
+from bgbias import freshness, lineage, paths, plan, reading
 from bgbias.errors import UserError
 from bgbias.params import load
 from bgbias.plan import Cell
@@ -90,7 +90,7 @@ def reads(name):
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = planned(lineage.reads_from, STUDY, reader)
-        needed = planned(plan.inputs, STUDY, name, **reader.keywords)
+        needed = planned(reading.inputs, STUDY, name, **reader.keywords)
         return [*map(str, needed.values()), *(str(n.record(STUDY)) for n in upstream), PATHS.changed_plan]
 
     return files

@@ -1,0 +1,123 @@
+"""The files that each node reads, by role; apart from ``plan``, which knows what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bgbias import plan
+from bgbias.errors import UserError
+from bgbias.params import Study
+from bgbias.plan import Cell
+
+
+def inputs(study: Study, node: str, **subject: Any) -> dict[str, Path]:
+    """The files a node reads, by role."""
+    return _INPUTS[node](study, **subject)
+
+
+def _index_inputs(study: Study, dataset: str) -> dict[str, Path]:
+    return (
+        {"archive": study.files.at("archive", dataset=dataset)}
+        if plan.dataset_sources(study, dataset)
+        else {}
+    )
+
+
+def _photo_inputs(study: Study, dataset: str) -> dict[str, Path]:
+    return {name: study.files.at(name, dataset=dataset) for name in ("table", "photos")}
+
+
+def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
+    return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)}
+
+
+def _corruption_inputs(
+    study: Study, dataset: str, needed: frozenset[str] | set[str], role: tuple[str, ...]
+) -> dict[str, Path]:
+    described = study.datasets[dataset]
+    read: dict[str, Path] = {}
+    if "masks" in needed:
+        for name in ("masks", "mask_table"):
+            read[name] = study.files.at(name, dataset=dataset, masker=described.masker)
+    if "backgrounds" in needed:
+        for r in role:
+            read[f"{r}_pool"] = study.files.at("pool", pool=described.backgrounds, role=r)
+    return read
+
+
+def _train_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    needed = plan.needs(study, cell)
+    return _photo_inputs(study, cell.dataset) | _corruption_inputs(
+        study, cell.dataset, needed, ("train", "val")
+    )
+
+
+def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    return {"model": study.files.at("model", **cell.wildcards)} if plan.trains(cell) else {}
+
+
+def _embed_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    corruption = _corruption_inputs(study, cell.dataset, {"masks", "backgrounds"}, ("test",))
+    return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
+
+
+def _score_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    return {"embeddings": study.files.at("embeddings", **cell.wildcards)}
+
+
+def _attribute_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    corruption = _corruption_inputs(study, cell.dataset, {"masks"}, ())
+    return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
+
+
+def _collect_inputs(study: Study) -> dict[str, Path]:
+    read: dict[str, Path] = {}
+    for cell in plan.cells(study):
+        for name in ("scores", "queries"):
+            read[f"{name} {cell.name}"] = study.files.at(name, **cell.wildcards)
+        if plan.trains(cell):
+            read[f"attribution {cell.name}"] = study.files.at("attribution", **cell.wildcards)
+    for dataset in dict.fromkeys(c.dataset for c in plan.cells(study)):
+        masker = study.datasets[dataset].masker
+        read[f"mask_table {dataset}"] = study.files.at("mask_table", dataset=dataset, masker=masker)
+        for name in ("table", "excluded"):
+            read[f"{name} {dataset}"] = study.files.at(name, dataset=dataset)
+    return read
+
+
+def _table_inputs(study: Study, name: str) -> dict[str, Path]:
+    return {n: study.files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+
+
+def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
+    if name not in plan.figures(study):
+        raise UserError(
+            f"Grid '{study.grid}' has no figure '{name}'; it has: {', '.join(plan.figures(study))}."
+        )
+    if name in ("drop", "calibration"):
+        return {"table1": study.files.at("report_table", table="table1", format="csv")}
+    dataset = plan.shown_dataset(study)
+    read = _photo_inputs(study, dataset) | _corruption_inputs(
+        study, dataset, {"masks", "backgrounds"}, ("test",)
+    )
+    of_cell = {"retrieval": ("embeddings",), "attribution": ("maps", "attribution")}.get(name, ())
+    for cell in plan.pair(study) or ():
+        read |= {f"{n} {cell.name}": study.files.at(n, **cell.wildcards) for n in of_cell}
+    return read
+
+
+_INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
+    "fetch": lambda study, dataset: {},
+    "index": _index_inputs,
+    "masks": _masks_inputs,
+    "backgrounds": lambda study, pool: {},
+    "train": _train_inputs,
+    "embed": _embed_inputs,
+    "score": _score_inputs,
+    "attribute": _attribute_inputs,
+    "collect": _collect_inputs,
+    "table": _table_inputs,
+    "figure": _figure_inputs,
+}
