@@ -12,6 +12,8 @@ from bgbias.params import Study
 
 OUTPUTS = {
     "fetch": ("archive",),
+    "gather": ("gathered",),
+    "propose": ("proposal", "proposal_sheet"),
     "index": ("table", "photos", "truth", "excluded"),
     "masks": ("masks", "mask_table"),
     "train": ("model", "history"),

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from bgbias import images, params, records, seeds
-from bgbias.nodes import data, models
+from bgbias.nodes import backgrounds, data, models
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -80,7 +80,7 @@ def data_nodes(study: Study) -> None:
     """Run all that training reads from."""
     data.index(study, "squares")
     data.masks(study, "squares")
-    data.backgrounds(study, "noise")
+    backgrounds.backgrounds(study, "noise")
 
 
 def run(study: Study, cell: Cell, *nodes: str) -> None:

@@ -13,7 +13,7 @@ from small_study import described, load
 
 from bgbias import records
 from bgbias.errors import UserError
-from bgbias.nodes import data
+from bgbias.nodes import backgrounds
 from bgbias.params import Study
 from bgbias.store import ImageStore
 
@@ -32,7 +32,7 @@ def pool_names(study: Study, role: str) -> list[str]:
 def test_pools_are_sorted_and_certified(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backgrounds"]["noise"]["train"] |= {"part": [1, 4], "licence": "CC0"}
     study = load(tmp_path, raw)
-    data.backgrounds(study, "noise")
+    backgrounds.backgrounds(study, "noise")
     assert pool_names(study, "train") == ["train1.png", "train2.png", "train3.png"]
     assert pool_names(study, "test") == [f"test{n}.png" for n in range(4)]
     table = pd.read_csv(study.files.at("pool_table", pool="noise"))
@@ -45,7 +45,7 @@ def test_pools_are_sorted_and_certified(tmp_path: Path, raw: dict[str, Any]) -> 
 
 def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
-    data.backgrounds(study, "noise")
+    backgrounds.backgrounds(study, "noise")
     first = {r: study.files.at("pool", pool="noise", role=r).read_bytes() for r in ("train", "val", "test")}
     (tmp_path / "list.txt").write_text("".join(f"train/train{n}.png\n" for n in (3, 1, 0, 4, 2)))
     with zipfile.ZipFile(tmp_path / "val.zip", "w") as archive:
@@ -55,7 +55,7 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     raw["backgrounds"]["noise"]["train"]["source"] = str(tmp_path / "list.txt")
     raw["backgrounds"]["noise"]["val"]["source"] = str(tmp_path / "val.zip")
     study = load(tmp_path, raw)
-    data.backgrounds(study, "noise")
+    backgrounds.backgrounds(study, "noise")
     assert first == {r: study.files.at("pool", pool="noise", role=r).read_bytes() for r in first}
 
 
@@ -108,10 +108,10 @@ def test_pools_that_cannot_be_meant_are_refused(
     change_pool(tmp_path, raw, change)
     study = load(tmp_path, raw)
     with pytest.raises(UserError, match=words):
-        data.backgrounds(study, "noise")
+        backgrounds.backgrounds(study, "noise")
     assert not study.files.at("backgrounds_record", pool="noise").exists()
 
 
 def test_unknown_pool_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="no backgrounds 'noisy'; there are: noise"):
-        data.backgrounds(load(tmp_path, raw), "noisy")
+        backgrounds.backgrounds(load(tmp_path, raw), "noisy")

@@ -77,7 +77,7 @@ def test_unknown_key_is_refused_at_every_level(
         ("datasets.squares.options.photos", "many", "valid integer"),
         ("losses.arcface.default.margin", 200, "less than 180"),
         ("losses.arcface.default.lr", None, "valid number"),
-        ("backgrounds.noise.train.toy_scenes", 5, "either `source` or `toy_scenes`"),
+        ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
         ("grids.small.train.batch_size", 1, "greater than or equal to 2"),
         ("grids.small.cells", [], "at least 1 item"),
         ("train", 5, "valid dictionary"),

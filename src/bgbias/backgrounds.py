@@ -7,30 +7,36 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from bgbias import images, paths
+from bgbias import images, listed, paths, seeds
 from bgbias.archives import members
 from bgbias.errors import UserError
 from bgbias.fetching import is_picture
-from bgbias.params import PoolSource
+from bgbias.params import PoolSource, Proposal
 from bgbias.store import ImageStore
 
 ROLES = ("train", "val", "test")
 
 
-def photos(source: PoolSource, role: str) -> Iterator[tuple[str, bytes]]:
+def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Iterator[tuple[str, bytes]]:
     """(name, encoded picture) of a pool in pool order: sorted names, cut to ``part`` where it is given.
 
-    A source is a zip or tar, a folder, or a text file that lists one picture a line; or scenes drawn by the toy renderer. A
-    source that is missing or empty is an error.
+    A source is a zip or tar, a folder, a text file with one path a line, a CSV whose photos lie in the store ``gathered``, or
+    pictures that are drawn. A source that is missing or empty is an error.
     """
-    if source.toy_scenes is not None:
-        from bgbias.toy.pool import pool
+    if source.drawn is not None:
+        from bgbias import procedural
 
-        for name, scene in pool(role, source.toy_scenes, source.size):
-            yield f"{name}.png", images.encode_png(scene)
+        for name, picture in procedural.pictures(*source.drawn, role, source.size):
+            yield f"{name}.png", images.encode_png(picture)
         return
-    assert source.source is not None  # PoolSource has one of the two
-    found = sorted(_files(paths.source(source.source)), key=lambda pair: pair[0])
+    assert source.source is not None  # PoolSource is either drawn or has a source
+    if source.listed:
+        assert gathered is not None  # made by the node `gather`
+        store = ImageStore(gathered)
+        found = [(row.name, store.read(row.name)) for row in listed.read(Path(source.source), source.group)]
+    else:
+        found = list(files(source.source))
+    found = sorted(found, key=lambda pair: pair[0])
     if source.part is not None:
         found = found[source.part[0] : source.part[1]]
     if not found:
@@ -38,6 +44,22 @@ def photos(source: PoolSource, role: str) -> Iterator[tuple[str, bytes]]:
             f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml."
         )
     yield from found
+
+
+def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
+    """Proposed photos by pool, in sorted order, shuffled by the proposal's seed; too few for three pools are an error."""
+    order = sorted(names)
+    seeds.generator("background pools", proposal.seed).shuffle(order)
+    train, val, _ = proposal.shares
+    cuts = [round(len(order) * train), round(len(order) * (train + val))]
+    pools = dict(zip(ROLES, (order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :]), strict=True))
+    empty = [role for role, pool in pools.items() if not pool]
+    if empty:
+        raise UserError(
+            f"{proposal.source} has {len(order)} photos without an obvious foreground, too few for three pools ({empty[0]} stays"
+            " empty). Add photos, or name some under `keep` of the proposal in params.yaml."
+        )
+    return {role: sorted(pool) for role, pool in pools.items()}
 
 
 def decoded(path: Path, side: int) -> list[np.ndarray]:
@@ -52,18 +74,21 @@ def sizes(path: Path) -> list[tuple[int, int]]:
     return [images.size(store.read(name), name) for name in store.ids]
 
 
-def _files(origin: Path) -> list[tuple[str, bytes]]:
+def files(place: str) -> Iterator[tuple[str, bytes]]:
+    """(name, encoded picture) of a folder, of a zip or tar, or of a text file that lists one path a line."""
+    origin = paths.source(place)
     if not origin.exists():
         raise UserError(
             f"The background source {origin} is missing. Put it there, set BGBIAS_SHARED_DATA to the folder that has it, or name"
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.is_dir():
-        return [(p.name, p.read_bytes()) for p in origin.iterdir() if is_picture(p.name)]
-    if origin.suffix in (".txt", ".lst"):
-        listed = [origin.parent / line.strip() for line in origin.read_text().splitlines() if line.strip()]
-        absent = [p for p in listed if not p.exists()]
+        yield from ((p.name, p.read_bytes()) for p in sorted(origin.iterdir()) if is_picture(p.name))
+    elif origin.suffix in (".txt", ".lst"):
+        written = [origin.parent / line.strip() for line in origin.read_text().splitlines() if line.strip()]
+        absent = [p for p in written if not p.exists()]
         if absent:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")
-        return [(p.name, p.read_bytes()) for p in listed]
-    return [(PurePosixPath(name).name, data) for name, data in members(origin, is_picture)]
+        yield from ((p.name, p.read_bytes()) for p in written)
+    else:
+        yield from ((PurePosixPath(name).name, data) for name, data in members(origin, is_picture))

@@ -37,6 +37,7 @@ Device = Annotated[
     str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
 ]
 Dataset = Annotated[str, typer.Argument(help="Name under `datasets` in params.yaml.")]
+Pool = Annotated[str, typer.Argument(help="Name under `backgrounds` in params.yaml.")]
 Backbone = Annotated[str, typer.Argument(help="Name under `backbones` in params.yaml.")]
 Loss = Annotated[
     str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")
@@ -84,16 +85,29 @@ def masks(
 
 
 @app.command()
-def backgrounds(
-    pool: Annotated[str, typer.Argument(help="Name under `backgrounds` in params.yaml.")],
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    expect: Expect = None,
-) -> None:
-    """Make three disjoint pools of background photos."""
-    from bgbias.nodes import data
+def gather(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Bring the photos that a background set's lists name."""
+    from bgbias.nodes import backgrounds as nodes
 
-    data.backgrounds(_study(params, grid, "backgrounds", expect, pool=pool), pool)
+    nodes.gather(_study(params, grid, "gather", expect, pool=pool), pool)
+
+
+@app.command()
+def propose(
+    pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None, device: Device = "auto"
+) -> None:
+    """Look which photos of a folder have no obvious foreground and would make backgrounds."""
+    from bgbias.nodes import backgrounds as nodes
+
+    nodes.propose(_study(params, grid, "propose", expect, pool=pool), pool, device)
+
+
+@app.command()
+def backgrounds(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Make three disjoint pools of background photos."""
+    from bgbias.nodes import backgrounds as nodes
+
+    nodes.backgrounds(_study(params, grid, "backgrounds", expect, pool=pool), pool)
 
 
 @app.command()

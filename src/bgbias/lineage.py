@@ -49,8 +49,13 @@ def node(name: str, /, **subject: Any) -> Node:
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads."""
     keywords = reader.keywords
-    if reader.name in ("fetch", "backgrounds"):
+    if reader.name in ("fetch", "gather", "propose"):
         return []
+    if reader.name == "backgrounds":
+        pool = keywords["pool"]
+        if study.backgrounds[pool].propose:
+            return [node("propose", pool=pool)]
+        return [node("gather", pool=pool)] if plan.gathers(study, pool) else []
     if reader.name == "index":
         return [node("fetch", **keywords)] if plan.dataset_sources(study, keywords["dataset"]) else []
     if reader.name == "masks":

@@ -43,28 +43,89 @@ class Masker(Strict):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+PROCEDURAL = ("colours", "gradients", "textures", "toy_scenes")
+
+
 class PoolSource(Strict):
-    """Where one pool of backgrounds comes from: a zip, a folder or a list of files; or procedural toy scenes."""
+    """Where one pool of backgrounds comes from: a zip, a folder or a list of files; or pictures that are drawn.
+
+    A list is a text file with one path a line, or a CSV with the columns name, url, licence and sha256 (and others), whose photos
+    are taken from ``copies`` or fetched.
+    """
 
     source: str | None = None
-    toy_scenes: int | None = Field(None, ge=1, description="draw so many procedural scenes instead")
+    copies: tuple[str, ...] = Field((), description="zips or folders that may hold the photos a CSV lists")
+    group: str | None = Field(None, description="only the rows of a CSV with this value in its column `pool`")
+    colours: int | None = Field(None, ge=1, description="draw so many plain colours")
+    gradients: int | None = Field(None, ge=1, description="draw so many gradients of two or three colours")
+    textures: int | None = Field(None, ge=1, description="draw so many textured walls")
+    toy_scenes: int | None = Field(None, ge=1, description="draw so many scenes as the toys stand before")
     part: tuple[int, int] | None = Field(None, description="only these of the sorted names: [from, to)")
-    size: int = Field(64, ge=8, description="pixels of a procedural scene")
+    size: int = Field(64, ge=8, description="side of a drawn picture in pixels")
     licence: str = "unknown"
 
     @model_validator(mode="after")
     def _one_source(self) -> PoolSource:
-        if (self.source is None) == (self.toy_scenes is None):
-            raise ValueError("a pool needs either `source` or `toy_scenes`")
+        given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
+        if len(given) != 1:
+            raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
+        if not self.listed and (self.copies or self.group is not None):
+            raise ValueError("`copies` and `group` go with a `source` that is a CSV")
+        return self
+
+    @property
+    def listed(self) -> bool:
+        """Whether the photos are those that a CSV lists."""
+        return self.source is not None and self.source.endswith(".csv")
+
+    @property
+    def drawn(self) -> tuple[str, int] | None:
+        """What to draw and how many, if the pool is drawn."""
+        return next(((k, n) for k in PROCEDURAL if (n := getattr(self, k)) is not None), None)
+
+
+class Proposal(Strict):
+    """Pools from any folder of photos: those without an obvious foreground, shared out at random."""
+
+    source: str = Field(description="folder, zip or list of photos")
+    masker: str = Field(description="whose saliency tells a foreground")
+    shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
+    seed: int = 0
+    keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
+    drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
+    licence: str = "unknown"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Proposal:
+        if any(s <= 0 for s in self.shares) or abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError("shares must be positive and add up to 1")
+        both = sorted(set(self.keep) & set(self.drop))
+        if both:
+            raise ValueError(f"'{both[0]}' is both kept and dropped")
         return self
 
 
 class Backgrounds(Strict):
-    """Three disjoint pools; `test` is never seen in training or selection."""
+    """Three disjoint pools, named one by one or proposed from one folder; `test` is never seen in training or selection."""
 
-    train: PoolSource
-    val: PoolSource
-    test: PoolSource
+    train: PoolSource | None = None
+    val: PoolSource | None = None
+    test: PoolSource | None = None
+    propose: Proposal | None = None
+
+    @model_validator(mode="after")
+    def _three(self) -> Backgrounds:
+        given = [name for name, pool in self.pools.items() if pool is not None]
+        if self.propose and given:
+            raise ValueError(f"`propose` makes all three pools; remove {', '.join(given)}")
+        if not self.propose and len(given) < 3:
+            raise ValueError("train, val and test are all needed, or `propose`")
+        return self
+
+    @property
+    def pools(self) -> dict[str, PoolSource | None]:
+        """The pools by role."""
+        return {"train": self.train, "val": self.val, "test": self.test}
 
 
 class Train(Strict):
@@ -251,7 +312,11 @@ def _check_names(study: Study, path: Path) -> None:
             check(field, name, known)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
-        check(f"datasets.{name}.backgrounds", study.datasets[name].backgrounds, study.backgrounds)
+        pools = study.datasets[name].backgrounds
+        check(f"datasets.{name}.backgrounds", pools, study.backgrounds)
+        proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None
+        if proposal:
+            check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)

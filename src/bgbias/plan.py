@@ -23,6 +23,8 @@ VERSIONS = {
     "fetch": 1,
     "index": 1,
     "masks": 1,
+    "gather": 1,
+    "propose": 1,
     "backgrounds": 1,
     "train": 1,
     "embed": 1,
@@ -145,6 +147,15 @@ def needs(study: Study, cell: Cell) -> frozenset[str]:
     return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
 
 
+def gathers(study: Study, pool: str) -> bool:
+    """Whether the pools of a background set hold photos that a list names one by one."""
+    return bool(_listed(study, pool))
+
+
+def _listed(study: Study, pool: str) -> dict[str, Any]:
+    return {r: p for r, p in study.backgrounds[pool].pools.items() if p and p.listed}
+
+
 def digest(study: Study, node: str, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
     text = json.dumps(spec(study, node, **subject), sort_keys=True, default=str)
@@ -176,9 +187,36 @@ def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
     return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {})
 
 
+def _gather(study: Study, pool: str) -> dict[str, Any]:
+    lists = _listed(study, pool)
+    return {
+        "lists": {role: {"group": p.group, "sha256": _sha256(Path(p.source))} for role, p in lists.items()}
+    }
+
+
+def _propose(study: Study, pool: str) -> dict[str, Any]:
+    proposal = study.backgrounds[pool].propose
+    assert proposal is not None  # lineage asks for no other
+    described = study.maskers[proposal.masker]
+    return {
+        "source": proposal.source,
+        "listing": listing(proposal.source),
+        "masker": described.model_dump(),
+        "weights": own_weights(described.options),
+    }
+
+
 def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
-    pools = study.backgrounds[pool].model_dump()
-    return {"pools": pools, "listing": {r: listing(p["source"]) for r, p in pools.items() if p["source"]}}
+    described = study.backgrounds[pool]
+    if described.propose:
+        return {"propose": described.propose.model_dump(), "proposal": digest(study, "propose", pool=pool)}
+    # Only what is set, so that a new kind of source leaves the other pools as they are.
+    pools = {
+        r: p.model_dump(exclude_defaults=True, exclude={"copies"}) for r, p in described.pools.items() if p
+    }
+    found = {r: listing(p.source) for r, p in described.pools.items() if p and p.source and not p.listed}
+    gathered = {"gather": digest(study, "gather", pool=pool)} if gathers(study, pool) else {}
+    return {"pools": pools, "listing": found, **gathered}
 
 
 def _train(study: Study, cell: Cell) -> dict[str, Any]:
@@ -257,6 +295,8 @@ _SPECS: dict[str, Callable[..., dict[str, Any]]] = {
     "fetch": _fetch,
     "index": _index,
     "masks": _masks,
+    "gather": _gather,
+    "propose": _propose,
     "backgrounds": _backgrounds,
     "train": _train,
     "embed": _embed,
@@ -307,4 +347,8 @@ def own_weights(values: dict[str, Any]) -> str:
     path = Path(str(values.get("weights", "")))
     if path.parent != OWN_WEIGHTS or not path.exists():
         return ""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return _sha256(path)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""

@@ -33,6 +33,12 @@ def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
     return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)}
 
 
+def _backgrounds_inputs(study: Study, pool: str) -> dict[str, Path]:
+    if study.backgrounds[pool].propose:
+        return {"proposal": study.files.at("proposal", pool=pool)}
+    return {"gathered": study.files.at("gathered", pool=pool)} if plan.gathers(study, pool) else {}
+
+
 def _corruption_inputs(
     study: Study, dataset: str, needed: frozenset[str] | set[str], role: tuple[str, ...]
 ) -> dict[str, Path]:
@@ -112,7 +118,9 @@ _INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
     "fetch": lambda study, dataset: {},
     "index": _index_inputs,
     "masks": _masks_inputs,
-    "backgrounds": lambda study, pool: {},
+    "gather": lambda study, pool: {},
+    "propose": lambda study, pool: {},
+    "backgrounds": _backgrounds_inputs,
     "train": _train_inputs,
     "embed": _embed_inputs,
     "score": _score_inputs,

@@ -36,6 +36,42 @@ rule index:
         "python -m bgbias index {wildcards.dataset} {params.options} > {log} 2>&1"
 
 
+rule gather:
+    input:
+        reads("gather"),
+    output:
+        photos=PATHS.gathered,
+        record=PATHS.gather_record,
+    params:
+        options=options("gather"),
+    log:
+        f"{LOGS}/gather/{{pool}}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    shell:
+        "python -m bgbias gather {wildcards.pool} {params.options} > {log} 2>&1"
+
+
+rule propose:
+    input:
+        reads("propose"),
+    output:
+        proposal=PATHS.proposal,
+        sheet=PATHS.proposal_sheet,
+        record=PATHS.propose_record,
+    params:
+        options=options("propose"),
+    log:
+        f"{LOGS}/propose/{{pool}}.log",
+    threads: 4
+    resources:
+        gpu=HAS_GPU,
+    conda:
+        "../envs/bgbias.yaml"
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias propose {wildcards.pool} {params.options} > {log} 2>&1"
+
+
 rule backgrounds:
     input:
         reads("backgrounds"),

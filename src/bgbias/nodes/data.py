@@ -1,8 +1,7 @@
-"""Data nodes: archive -> table and photos -> masks; background pools."""
+"""Data nodes: archive -> table and photos -> masks."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias import backgrounds as pools
 from bgbias import fetching, images, plan, plugins, progress, records
 from bgbias.atomic import replacing, write_json
 from bgbias.errors import UserError
@@ -151,40 +149,6 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         ".unfinished-*"
     ):  # this run's, and those of settings that were given up
         shutil.rmtree(unfinished)
-
-
-def backgrounds(study: Study, pool: str) -> None:
-    """Make the three pools of a background set, and refuse photos that stand in two of them."""
-    if pool not in study.backgrounds:
-        raise UserError(
-            f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}."
-        )
-    described = study.backgrounds[pool]
-    outputs = {role: study.files.at("pool", pool=pool, role=role) for role in pools.ROLES}
-    outputs["table"] = study.files.at("pool_table", pool=pool)
-    with records.node(
-        study, "backgrounds", outputs, study.files.at("backgrounds_record", pool=pool), pool=pool
-    ) as made:
-        rows = []
-        role_of: dict[str, str] = {}
-        for role in pools.ROLES:
-            with writing(outputs[role]) as store:
-                for name, data in pools.photos(getattr(described, role), role):
-                    height, width = images.decode(data, name).shape[:2]
-                    sha256 = hashlib.sha256(data).hexdigest()
-                    for identity in (name, sha256):
-                        if role_of.setdefault(identity, role) != role:
-                            raise UserError(
-                                f"The background '{name}' stands in the pools {role_of[identity]} and {role} of {pool}; they must"
-                                " be disjoint. Change `source` or `part` under `backgrounds` in params.yaml."
-                            )
-                    store.add(name, data)
-                    licence = getattr(described, role).licence
-                    rows.append([role, name, width, height, licence, sha256])
-        with replacing(outputs["table"]) as temporary:
-            columns = ["pool", "name", "width", "height", "licence", "sha256"]
-            pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False)
-        made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 
 def _fault(item: Item) -> str | None:
