@@ -23,6 +23,7 @@ PARTS = (
         ".dvc/.gitignore",
         ".dvcignore",
         ".gitignore",
+        "data/backgrounds",
         "data/published",
         "data/weights",
     ),

@@ -83,6 +83,7 @@ def test_results_stay_out_of_git(repository: Repository) -> None:
     kept = repository.git("ls-files", "data", ".dvc", "dvc.lock").split()
     assert "dvc.lock" in kept
     assert {Path(name).parts[:2] for name in kept if name.startswith("data")} == {
+        ("data", "backgrounds"),
         ("data", "published"),
         ("data", "weights"),
     }
