@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run resume ui test test-all check lock toy-masker clean
+.PHONY: help setup demo run resume restore status ui test test-all check lock toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,13 @@ run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=c
 
 resume: $(READY)  ## go on after anything was killed (the same grid, or GRID=cub50)
 	@python -m bgbias resume $(CHOICE)
+
+restore: $(READY)  ## after git clone: fetch what DVC keeps, and verify it against the plan
+	dvc pull
+	@python -m bgbias restore $(CHOICE)
+
+status: $(READY)  ## what is current, what is stale and why
+	@python -m bgbias status $(CHOICE)
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000

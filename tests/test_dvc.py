@@ -105,14 +105,38 @@ def test_params_of_one_version_with_files_of_another_give_the_right_table(reposi
 
 
 def test_clone_pulls_and_has_nothing_to_do(repository: Repository, tmp_path: Path) -> None:
-    repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
-    clone = Repository(tmp_path / "clone")
-    clone.git("checkout", "--quiet", "one-draw")
-    remote = repository.folder.parent / "remote"
-    clone.dvc("remote", "add", "--quiet", "--local", "--default", "beside", str(remote))
+    clone = _cloned(repository, tmp_path / "clone")
     clone.dvc("pull", "--quiet", "table1", "table2", "scores")
     assert "up to date" in clone.dvc("status", "table1", "table2")
     assert clone.planned("table1", "table2") == []
+
+
+def test_a_table_can_be_pulled_alone(repository: Repository, tmp_path: Path) -> None:
+    """What it was made from is elsewhere, and is not made again for its own sake."""
+    clone = _cloned(repository, tmp_path / "clone")
+    clone.dvc("pull", "--quiet", "table1")
+    assert clone.planned("table1") == []
+    assert "stale: " not in clone.bgbias("status").stdout
+    clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
+    assert {job.split()[0] for job in clone.planned("table1")} >= {
+        "index",
+        "train",
+        "embed",
+        "collect",
+        "table",
+    }
+
+
+def test_a_file_that_a_cache_spoilt_is_found_by_restore(repository: Repository, tmp_path: Path) -> None:
+    """However old it looks: `restore` reads every file."""
+    clone = _cloned(repository, tmp_path / "clone")
+    clone.dvc("pull", "--quiet", "data", "masks", "models", "scores", "table1", "table2")
+    spoilt = next(clone.folder.glob("data/runs/smoke/models/**/model.safetensors"))
+    spoilt.write_bytes(spoilt.read_bytes()[:-1] + b"x")
+    os.utime(spoilt, (1_500_000_000, 1_500_000_000))
+    said = clone.bgbias("restore").stdout
+    assert "model.safetensors has changed" in said
+    assert "train toy_smoke/tiny/contrastive/plain/0" in clone.planned("table1", "table2")
 
 
 def test_another_grid_leaves_the_first_one_alone(repository: Repository) -> None:
@@ -123,3 +147,12 @@ def test_another_grid_leaves_the_first_one_alone(repository: Repository) -> None
         assert repository.table() == before
     finally:
         repository.git("checkout", "--quiet", "params.yaml")
+
+
+def _cloned(repository: Repository, folder: Path) -> Repository:
+    repository.git("clone", "--quiet", ".", str(folder))
+    clone = Repository(folder)
+    clone.git("checkout", "--quiet", "one-draw")
+    remote = repository.folder.parent / "remote"
+    clone.dvc("remote", "add", "--quiet", "--local", "--default", "beside", str(remote))
+    return clone

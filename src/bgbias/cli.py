@@ -245,6 +245,31 @@ def track(
 
 
 @app.command()
+def status(
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    verify: Annotated[
+        bool, typer.Option(help="Read every file, not only those younger than its record.")
+    ] = False,
+) -> None:
+    """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
+    from bgbias import status as standing
+
+    print(standing.told(load(params, grid), verify))
+
+
+@app.command()
+def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
+    from bgbias import freshness
+    from bgbias import status as standing
+
+    study = load(params, grid)
+    freshness.settle(study, thorough=True)
+    print(standing.told(study))
+
+
+@app.command()
 def toy_masker(
     out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
         "data/weights/u2netp_toy.safetensors"

@@ -33,40 +33,74 @@ DIGEST = re.compile("[0-9a-f]{16}")
 MOST_TOLD = 3  # changed settings named for one node
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A node and how its products stand to the plan.
+
+    ``state``: ``current``; ``missing`` (never made, or not brought along); ``stale`` (of another plan, or changed since: ``why``
+    says which setting or file); ``behind`` (reads from one of the former two that has to be made anew).
+    """
+
+    node: Node
+    state: str
+    why: str = ""
+
+
 @dataclass
 class Report:
-    """Nodes out of date, with reasons; how many read from them; how many were touched."""
+    """Nodes out of date, with reasons; how many read from them; how many were touched; those that are current."""
 
     stale: dict[str, str] = field(default_factory=dict)
     followers: int = 0
     touched: int = 0
+    current: frozenset[Node] = frozenset()
 
     def __str__(self) -> str:
         lines = [f"out of date: {label} ({why})" for label, why in self.stale.items()]
         return "\n".join(lines + ([f"and {self.followers} that read from them"] if self.followers else []))
 
 
-def settle(study: Study) -> Report:
-    """Make modification times say what is up to date in the study's grid."""
-    report = Report()
-    marker = _marker(study)
-    stale: set[Node] = set()
+def examine(study: Study, thorough: bool = False) -> list[Finding]:
+    """Every node of the study's grid, each after those it reads from; nothing is changed.
+
+    A product is read again only where it is younger than its record; with ``thorough``, all are: what a remote or a cache brought
+    is taken for right only if it is what the record certifies.
+    """
+    found: list[Finding] = []
+    old: set[Node] = set()
     for node in lineage.in_order(study):
         path = node.record(study)
         if not path.exists():
+            found.append(Finding(node, "missing"))
             continue
-        record = _read(path)
-        upstream = lineage.reads_from(study, node)
-        outputs = [path, *map(Path, record.get("outputs", {}))]
-        inputs = list(reading.inputs(study, node.name, **node.keywords).values())
-        follows = not stale.isdisjoint(upstream)
-        why = "" if follows else _mismatch(study, node, record, inputs)
-        if follows or why:
-            stale.add(node)
-            report.followers += follows
-            report.stale |= {} if follows else {node.label: why}
+        if not old.isdisjoint(lineage.reads_from(study, node)):
+            old.add(node)
+            found.append(Finding(node, "behind"))
+            continue
+        why = _mismatch(study, node, _read(path), thorough)
+        if why:
+            old.add(node)
+        found.append(Finding(node, "stale" if why else "current", why))
+    return found
+
+
+def settle(study: Study, thorough: bool = False) -> Report:
+    """Make modification times say what is up to date in the study's grid."""
+    marker = _marker(study)
+    findings = examine(study, thorough)
+    report = Report(current=frozenset(f.node for f in findings if f.state == "current"))
+    for finding in findings:
+        node, path = finding.node, finding.node.record(study)
+        if finding.state == "missing":
+            continue
+        outputs = [path, *map(Path, _read(path).get("outputs", {}))]
+        if finding.state != "current":
+            report.followers += finding.state == "behind"
+            report.stale |= {node.label: finding.why} if finding.why else {}
             _set_time(outputs, STALE)
-        elif _oldest(outputs) < _newest([marker, *inputs, *(n.record(study) for n in upstream)]):
+            continue
+        made_from = [*_inputs(study, node), *(n.record(study) for n in lineage.reads_from(study, node))]
+        if _oldest(outputs) < _newest([marker, *made_from]):
             report.touched += 1
             _set_time(outputs, time.time_ns())
     return report
@@ -80,8 +114,9 @@ def _marker(study: Study) -> Path:
     return folder
 
 
-def _mismatch(study: Study, node: Node, record: dict[str, Any], inputs: list[Path]) -> str:
+def _mismatch(study: Study, node: Node, record: dict[str, Any], thorough: bool) -> str:
     """Why a record does not belong to the plan or to the files; empty if it does."""
+    inputs = _inputs(study, node)
     if not record:
         return "its record is damaged"
     if record["digest"] != plan.digest(study, node.name, **node.keywords):
@@ -90,10 +125,19 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], inputs: list[Pat
     path = node.record(study)
     outputs = list(map(Path, record["outputs"]))
     # A record is written last, and after its inputs: only a younger file can have changed and needs reading.
-    suspects = [(p, record["outputs"]) for p in outputs if _newest([p]) > _newest([path])]
-    suspects += [(p, record["inputs"]) for p in inputs if _newest([p]) > _oldest([path, *outputs])]
-    changed = [p for p, certified in suspects if records.sha256(p) != certified.get(str(p))]
+    suspects = [(p, record["outputs"]) for p in outputs if thorough or _newest([p]) > _newest([path])]
+    suspects += [
+        (p, record["inputs"]) for p in inputs if thorough or _newest([p]) > _oldest([path, *outputs])
+    ]
+    lost = [p for p in outputs if not p.exists()]
+    if lost:
+        return f"{lost[0]} is missing"
+    changed = [p for p, certified in suspects if p.exists() and records.sha256(p) != certified.get(str(p))]
     return f"{changed[0]} has changed" if changed else ""
+
+
+def _inputs(study: Study, node: Node) -> list[Path]:
+    return list(reading.inputs(study, node.name, **node.keywords).values())
 
 
 def _differences(before: Any, now: Any, key: str = "") -> Iterator[str]:

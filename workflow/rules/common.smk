@@ -52,10 +52,16 @@ CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"
 
-if workflow.is_main_process and "--lint" not in sys.argv:
-    out_of_date = str(planned(freshness.settle, STUDY))
-    if out_of_date:
-        say(out_of_date)
+CURRENT = frozenset()
+if "--lint" not in sys.argv:
+    if workflow.is_main_process:
+        settled = planned(freshness.settle, STUDY)
+        CURRENT = settled.current
+        if str(settled):
+            say(str(settled))
+    else:
+        # A job on another machine sees the same, and changes nothing.
+        CURRENT = frozenset(f.node for f in planned(freshness.examine, STUDY) if f.state == "current")
 
 # One GPU job at a time unless --resources gpu=N says otherwise; none of it matters on a machine without a GPU.
 HAS_GPU = int(shutil.which("nvidia-smi") is not None)
@@ -85,13 +91,19 @@ def node(name, wildcards):
 
 
 def reads(name):
-    """Input function of a node's rule: what it reads, the records of the nodes that made it, and freshness's marker."""
+    """Input function of a node's rule: what it reads, the records of the nodes that made it, and freshness's marker.
+
+    What a node that is current was made from may be elsewhere (archives are not kept, tables can be pulled alone): it is not
+    made again for its own sake.
+    """
 
     def files(wildcards):
         reader = node(name, wildcards)
-        upstream = planned(lineage.reads_from, STUDY, reader)
-        needed = planned(reading.inputs, STUDY, name, **reader.keywords)
-        return [*map(str, needed.values()), *(str(n.record(STUDY)) for n in upstream), PATHS.changed_plan]
+        upstream = [n.record(STUDY) for n in planned(lineage.reads_from, STUDY, reader)]
+        needed = [*planned(reading.inputs, STUDY, name, **reader.keywords).values(), *upstream]
+        if reader in CURRENT:
+            needed = [path for path in needed if path.exists()]
+        return [*map(str, needed), PATHS.changed_plan]
 
     return files
 
