@@ -129,6 +129,8 @@ def test_a_damaged_output_is_made_again(study: Study) -> None:
     study.files.at("photos", dataset="toy_050").write_text("damaged")
     report = freshness.settle(study)
     assert report.stale == {"index toy_050": "data/work/datasets/toy_050/photos.zip has changed"}
+    # And is so until it is made again, however often somebody looks.
+    assert freshness.settle(study).stale == report.stale
 
 
 def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:

@@ -125,9 +125,11 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], thorough: bool) 
     path = node.record(study)
     outputs = list(map(Path, record["outputs"]))
     # A record is written last, and after its inputs: only a younger file can have changed and needs reading.
-    suspects = [(p, record["outputs"]) for p in outputs if thorough or _newest([p]) > _newest([path])]
+    # One that was found stale before looks old altogether, and tells nothing by its age.
+    doubtful = thorough or _newest([path]) == STALE
+    suspects = [(p, record["outputs"]) for p in outputs if doubtful or _newest([p]) > _newest([path])]
     suspects += [
-        (p, record["inputs"]) for p in inputs if thorough or _newest([p]) > _oldest([path, *outputs])
+        (p, record["inputs"]) for p in inputs if doubtful or _newest([p]) > _oldest([path, *outputs])
     ]
     lost = [p for p in outputs if not p.exists()]
     if lost:
