@@ -13,6 +13,7 @@ from bgbias.params import Study
 OUTPUTS = {
     "fetch": ("archive",),
     "index": ("table", "photos", "truth", "excluded"),
+    "weights": ("weights",),
     "masks": ("masks", "mask_table"),
     "train": ("model", "history"),
     "embed": ("embeddings",),

@@ -70,6 +70,7 @@ wildcard_constraints:
     method="[^/]+",
     seed="[0-9]+",
     masker="[^/]+",
+    owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",
     figure="[^/]+",
 

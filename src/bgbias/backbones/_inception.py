@@ -1,0 +1,92 @@
+"""Paths of convolutions and pools that are computed side by side, with flat names as Caffe has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from bgbias.backbones.bn_inception import Module
+
+Path = list[str]  # layers by name, one after the other
+
+
+class Inception(nn.Module):
+    """Stages one after the other; each gives the concatenated channels of its paths."""
+
+    def __init__(self, modules: Mapping[str, Module], max_pooled: Collection[str]) -> None:
+        super().__init__()
+        self._convolve("conv1_7x7_s2", 3, 64, 7, stride=2)
+        self._max_pool("pool1_3x3_s2", stride=2)
+        self._convolve("conv2_3x3_reduce", 64, 64, 1)
+        self._convolve("conv2_3x3", 64, 192, 3)
+        self._max_pool("pool2_3x3_s2", stride=2)
+        self.stages: list[list[Path]] = [[list(self._layers())]]
+        channels = 192
+        for name, widths in modules.items():
+            paths, channels = self._inception(f"inception_{name}", channels, widths, name in max_pooled)
+            self.stages.append(paths)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The feature map of normalised photos [B, 3, H, W]."""
+        for paths in self.stages:
+            x = torch.cat([self._follow(path, x) for path in paths], dim=1)
+        return x
+
+    def _follow(self, path: Path, x: Tensor) -> Tensor:
+        for name in path:
+            layer = getattr(self, name)
+            x = layer(x)
+            if isinstance(layer, nn.Conv2d):
+                x = F.relu(getattr(self, f"{name}_bn")(x))
+        return x
+
+    def _inception(
+        self, name: str, channels: int, widths: Module, max_pooled: bool
+    ) -> tuple[list[Path], int]:
+        """Register a module's layers; its paths and the channels they give together."""
+        stride = 1 if widths.single else 2
+        (narrow, wide), (narrow_double, wide_double) = widths.triple, widths.double
+        paths = []
+        if widths.single:
+            paths.append([self._convolve(f"{name}_1x1", channels, widths.single, 1)])
+        paths.append(
+            [
+                self._convolve(f"{name}_3x3_reduce", channels, narrow, 1),
+                self._convolve(f"{name}_3x3", narrow, wide, 3, stride),
+            ]
+        )
+        paths.append(
+            [
+                self._convolve(f"{name}_double_3x3_reduce", channels, narrow_double, 1),
+                self._convolve(f"{name}_double_3x3_1", narrow_double, wide_double, 3),
+                self._convolve(f"{name}_double_3x3_2", wide_double, wide_double, 3, stride),
+            ]
+        )
+        pool = self._max_pool if max_pooled else self._mean_pool
+        paths.append([pool(f"{name}_pool", stride)])
+        if widths.pooled:
+            paths[-1].append(self._convolve(f"{name}_pool_proj", channels, widths.pooled, 1))
+        return paths, widths.single + wide + wide_double + (widths.pooled or channels)
+
+    def _convolve(self, name: str, channels_in: int, channels: int, kernel: int, stride: int = 1) -> str:
+        # The norm stands right behind its convolution, so that it can be folded into it.
+        self.add_module(name, nn.Conv2d(channels_in, channels, kernel, stride, padding=kernel // 2))
+        self.add_module(f"{name}_bn", nn.BatchNorm2d(channels))
+        return name
+
+    def _max_pool(self, name: str, stride: int) -> str:
+        padding = 1 if stride == 1 else 0
+        self.add_module(name, nn.MaxPool2d(3, stride, padding, ceil_mode=True))
+        return name
+
+    def _mean_pool(self, name: str, stride: int) -> str:
+        self.add_module(name, nn.AvgPool2d(3, stride, padding=1, ceil_mode=True, count_include_pad=True))
+        return name
+
+    def _layers(self) -> Path:
+        return [name for name, _ in self.named_children() if not name.endswith("_bn")]
