@@ -85,7 +85,8 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
 def _network(variant: str, img_size: int | None, **options: Any) -> Any:
     import timm
 
-    if img_size is not None and _config(variant).fixed_input_size:
+    config = _config(variant)
+    if img_size is not None and config.fixed_input_size:
         options["img_size"] = img_size
     try:
         return timm.create_model(variant, num_classes=0, **options)
@@ -110,11 +111,13 @@ def _config(variant: str) -> Any:
             f"timm has no model '{name}'{'; near it are: ' + ', '.join(near) if near else ''}."
             ' All of them: python -c "import timm; print(*timm.list_models())"'
         )
-    config = get_pretrained_cfg(variant)
-    if config is None:
+    try:
+        return get_pretrained_cfg(variant, allow_unregistered=False)
+    except RuntimeError as error:
         there = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
-        raise UserError(f"timm has no weights '{tag}' of {name}; there are: {', '.join(there) or 'none'}.")
-    return config
+        raise UserError(
+            f"timm has no weights '{tag}' of {name}; there are: {', '.join(there) or 'none'}."
+        ) from error
 
 
 @cache
