@@ -1,24 +1,48 @@
-"""Paths of convolutions and pools that are computed side by side, with flat names as Caffe has them."""
+"""The layers of BN-Inception: paths of convolutions and pools side by side, with flat names as Caffe has them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from bgbias.backbones.bn_inception import Module
-
 Path = list[str]  # layers by name, one after the other
 
 
-class Inception(nn.Module):
+class Widths(NamedTuple):
+    """Channels of an inception module's paths, each narrowed before it is convolved.
+
+    ``single``: 1x1; ``triple``: 1x1, 3x3; ``double``: 1x1, 3x3, 3x3 of the same width; ``pooled``: 3x3 pool, 1x1. Without
+    ``single`` and ``pooled`` the module halves the map, and its pool passes all channels on.
+    """
+
+    single: int
+    triple: tuple[int, int]
+    double: tuple[int, int]
+    pooled: int
+
+
+MODULES = {
+    "3a": Widths(64, (64, 64), (64, 96), 32),
+    "3b": Widths(64, (64, 96), (64, 96), 64),
+    "3c": Widths(0, (128, 160), (64, 96), 0),
+    "4a": Widths(224, (64, 96), (96, 128), 128),
+    "4b": Widths(192, (96, 128), (96, 128), 128),
+    "4c": Widths(160, (128, 160), (128, 160), 128),
+    "4d": Widths(96, (128, 192), (160, 192), 128),
+    "4e": Widths(0, (128, 192), (192, 256), 0),
+    "5a": Widths(352, (192, 320), (160, 224), 128),
+    "5b": Widths(352, (192, 320), (192, 224), 128),
+}
+MAX_POOLED = ("3c", "4e", "5b")  # all others average, zeros beyond the border counted
+
+
+class BNInception(nn.Module):
     """Stages one after the other; each gives the concatenated channels of its paths."""
 
-    def __init__(self, modules: Mapping[str, Module], max_pooled: Collection[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._convolve("conv1_7x7_s2", 3, 64, 7, stride=2)
         self._max_pool("pool1_3x3_s2", stride=2)
@@ -27,8 +51,8 @@ class Inception(nn.Module):
         self._max_pool("pool2_3x3_s2", stride=2)
         self.stages: list[list[Path]] = [[list(self._layers())]]
         channels = 192
-        for name, widths in modules.items():
-            paths, channels = self._inception(f"inception_{name}", channels, widths, name in max_pooled)
+        for name, widths in MODULES.items():
+            paths, channels = self._inception(f"inception_{name}", channels, widths, name in MAX_POOLED)
             self.stages.append(paths)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,7 +70,7 @@ class Inception(nn.Module):
         return x
 
     def _inception(
-        self, name: str, channels: int, widths: Module, max_pooled: bool
+        self, name: str, channels: int, widths: Widths, max_pooled: bool
     ) -> tuple[list[Path], int]:
         """Register a module's layers; its paths and the channels they give together."""
         stride = 1 if widths.single else 2
