@@ -131,6 +131,11 @@ def test_published_weights_fit_another_size_of_photos(name: str, size: int, tmp_
     assert len(same) > 50
 
 
+def test_model_without_published_weights_says_so() -> None:
+    with pytest.raises(UserError, match="timm has no weights of mixer_s16_224"):
+        plugin.published("mixer_s16_224", plugin.Params(weights="published"))
+
+
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     save_file(make("timm:mobilenetv3_small_050").trunk.net.state_dict(), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"other.safetensors does not hold weights of timm:vit_tiny"):

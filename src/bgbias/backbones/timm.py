@@ -70,6 +70,8 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     import timm
 
     config = _config(variant)
+    if not config.has_weights:
+        raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
     try:
         # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
         network = timm.create_model(variant, pretrained=True)
