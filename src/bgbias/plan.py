@@ -219,8 +219,11 @@ def _corruption(study: Study, dataset: str, needed: frozenset[str] | set[str]) -
 
 
 def _backbone(study: Study, cell: Cell) -> dict[str, Any]:
+    chosen = study.backbones[cell.backbone]
     fetched = _fetched_weights(study, pretrained.owner("backbones", cell.backbone))
-    return {"backbone": study.backbones[cell.backbone]} | fetched
+    if fetched:  # the same file from another mirror is no other backbone
+        chosen = {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}
+    return {"backbone": chosen} | fetched
 
 
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
