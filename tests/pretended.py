@@ -15,6 +15,7 @@ OUTPUTS = {
     "gather": ("gathered",),
     "propose": ("proposal", "proposal_sheet"),
     "index": ("table", "photos", "truth", "excluded"),
+    "weights": ("weights",),
     "masks": ("masks", "mask_table"),
     "train": ("model", "history"),
     "embed": ("embeddings",),

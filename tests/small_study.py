@@ -70,6 +70,14 @@ def load(folder: Path, raw: dict[str, Any], grid: str | None = None) -> Study:
     return params.load(path, grid)
 
 
+def with_weights(folder: Path, **weights: Any) -> Study:
+    """The study with MobileNetV2 in place of its backbone, trained and not; ``weights``: that one's options."""
+    raw = described(folder)
+    raw["backbones"]["mobilenet_v2"] = weights
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "pretrained": True}
+    return load(folder, raw)
+
+
 def options(raw: dict[str, Any], **values: Any) -> dict[str, Any]:
     """The same mapping, with these options of the dataset."""
     raw["datasets"]["squares"]["options"] = values

@@ -290,7 +290,7 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
     mask = np.zeros((64, 64), np.uint8)
     mask[20:44, 20:44] = 255
     masks = Pictures({"a": mask, "b": np.zeros_like(mask), "c": mask})
-    photos = EvaluationPhotos(table, pictures, backbone.INPUT_SIZE, masks, frozenset({"a", "b"}))  # type: ignore[arg-type]
+    photos = EvaluationPhotos(table, pictures, backbone.FACTS.input_size, masks, frozenset({"a", "b"}))  # type: ignore[arg-type]
     frame, maps = attribution.attribute_photos(model, photos, "l2", QUICK, keep=8)
     assert frame["image_id"].tolist() == [i for i in ids for _ in range(2)]
     assert frame["variant"].tolist() == ["ref", "robust"] * 4

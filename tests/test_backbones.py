@@ -1,4 +1,4 @@
-"""Backbones: the contract of the family, padding, weights files, and what they can learn."""
+"""What every backbone must do, one test a property; and the padding and the learning of our own ones."""
 
 from __future__ import annotations
 
@@ -9,49 +9,133 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from backbone_models import make, photos, random_options, unsettle
+import torch.nn.functional as F
+from backbone_models import BACKBONES, make, params, photos, unsettle
 from pydantic import ValidationError
-from safetensors.torch import save_file
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from bgbias import plugins, seeds
+from bgbias import backbones, plugins, seeds
+from bgbias import model as models
 from bgbias.backbones._same_padding import SamePaddedConv2d
-from bgbias.errors import UserError
 from bgbias.model import build_model, for_inference
 
-FAMILY = plugins.names("backbones")
-CONVOLUTIONAL = tuple(n for n in FAMILY if "weights" in plugins.load("backbones", n).Params.model_fields)
+every_backbone = pytest.mark.parametrize("name", BACKBONES)
 
 
-# The contract, for every file in backbones/.
-
-
-@pytest.mark.parametrize("name", FAMILY)
-def test_shapes_and_unit_length(name: str) -> None:
-    module, model = plugins.load("backbones", name), make(name).eval()
-    x = photos(name)
+@every_backbone
+def test_embeddings_have_unit_length(name: str) -> None:
+    model = make(name).eval()
     with torch.no_grad():
-        features, pooled, embeddings = model.features(x), model.pooled(x), model(x)
-    assert features.shape[:2] == (2, module.CHANNELS)
-    assert pooled.shape == (2, module.CHANNELS)
-    assert embeddings.shape == (2, 8)
+        pooled, embeddings = model.pooled(photos(name)), model(photos(name))
+    assert (pooled.shape, embeddings.shape) == ((2, backbones.facts(name, params(name)).channels), (2, 8))
     for vectors in (pooled, embeddings):
         torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2))
-    assert module.RESIZE >= module.INPUT_SIZE
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@every_backbone
+def test_feature_map_has_the_declared_channels_and_passes_gradients_both_ways(name: str) -> None:
+    """Attribution wants the gradient at the photo, activation maps that at the feature map."""
+    model, facts = make(name).eval(), backbones.facts(name, params(name))
+    assert facts.resize >= facts.input_size
+    x = photos(name).requires_grad_()
+    features = model.features(x)
+    assert features.shape[:2] == (2, facts.channels)
+    assert features.ndim == 4
+    assert min(features.shape[2:]) > 1
+    embeddings = F.normalize(model.embedder(features.mean(dim=(2, 3))), dim=1)
+    torch.testing.assert_close(embeddings, model(x))
+    at_photo, at_map = torch.autograd.grad(embeddings[:, 0].sum(), (x, features))
+    for gradient in (at_photo, at_map):
+        assert gradient.isfinite().all()
+        assert (gradient.flatten(1).abs().sum(dim=1) > 0).all()
+
+
+@every_backbone
 def test_photos_do_not_influence_each_other(name: str) -> None:
     model, x = make(name).eval(), photos(name, 3)
     with torch.no_grad():
         torch.testing.assert_close(model(x)[1:2], model(x[1:2]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@every_backbone
+def test_model_comes_from_the_generator_alone(name: str) -> None:
+    before = torch.get_rng_state()
+    first, second, other = make(name, 1).state_dict(), make(name, 1).state_dict(), make(name, 2).state_dict()
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    kernels = [k for k in first if first[k].ndim in (2, 4) and first[k].is_floating_point()]
+    assert kernels
+    assert not any(torch.equal(first[k], other[k]) for k in kernels)
+
+
+@every_backbone
+def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_gain_and_offset(name: str) -> None:
+    """A network without batch norm simply trains."""
+    model = make(name)
+    unsettle(model)
+    model.train()
+    norms = {k: m for k, m in model.named_modules() if isinstance(m, _BatchNorm)}
+    buffers = {k: v.clone() for k, v in model.named_buffers()}
+    before = {k: v.detach().clone() for k, v in model.named_parameters()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(photos(name))[:, 0].sum().backward()
+    optimiser.step()
+    assert all(torch.equal(buffers[k], v) for k, v in model.named_buffers())
+    for norm in norms.values():
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
+    moved = {k for k, v in model.named_parameters() if not torch.equal(before[k], v)}
+    assert "embedder.weight" in moved
+    assert any(k.startswith("trunk.") and before[k].ndim > 1 for k in moved)
+    assert not norms or any(f"{k}.{part}" in moved for k in norms for part in ("weight", "bias"))
+    assert model.trunk.training
+    assert not any(m.training for m in norms.values())
+
+
+@every_backbone
+def test_inference_copy_gives_the_same_embeddings_without_batch_norm(name: str) -> None:
+    model = make(name).eval()
+    unsettle(model)
+    x = photos(name)
+    fast = for_inference(model)
+    assert not any(isinstance(m, _BatchNorm) for m in fast.modules())
+    assert not any(p.requires_grad for p in fast.parameters())
+    with torch.no_grad():
+        plain = model(x)
+        torch.testing.assert_close(fast(x), plain, rtol=0, atol=1e-4)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = fast(x)
+    assert rounded.dtype == torch.float32
+    assert torch.cosine_similarity(rounded, plain).min() > 0.99
+    view = x.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        total = fast(view)[:, 0].sum()
+    assert torch.autograd.grad(total, view)[0].isfinite().all()
+
+
+@every_backbone
+def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_path: Path) -> None:
+    weights = tmp_path / "published.safetensors"
+    chosen = (
+        params(name, weights=str(weights)) if "weights" in type(params(name)).model_fields else params(name)
+    )
+    model = make(name, dim=5, freeze_batch_norm=False).eval()
+    model.params = chosen
+    unsettle(model)
+    models.save(model, tmp_path / "model.safetensors", {"epoch": 3})
+    loaded = models.load(tmp_path / "model.safetensors")
+    assert (loaded.backbone, loaded.params, loaded.dim) == (name, chosen, 5)
+    assert not loaded.freeze_batch_norm
+    assert not loaded.training
+    assert models.metadata(tmp_path / "model.safetensors") == {"epoch": 3}
+    with torch.no_grad():
+        assert torch.equal(loaded(photos(name)), model(photos(name)))
+
+
+@every_backbone
 def test_unknown_option_is_refused(name: str) -> None:
-    module = plugins.load("backbones", name)
     with pytest.raises(ValidationError, match="extra_forbidden"):
-        module.Params(**random_options(module), weight="x")
+        params(name, weight="x")
 
 
 # TensorFlow's padding.
@@ -67,66 +151,12 @@ def test_same_padding_is_right_and_below() -> None:
 
 
 def test_only_strided_convolutions_are_padded_as_tensorflow_does() -> None:
-    trunk = plugins.load("backbones", "mobilenet_v2_tf").build(
-        plugins.load("backbones", "mobilenet_v2_tf").Params(weights=None)
-    )
+    trunk = backbones.build("mobilenet_v2_tf", params("mobilenet_v2_tf"))
     convolutions = [m for m in trunk.modules() if isinstance(m, nn.Conv2d)]
     strided = [m for m in convolutions if m.stride == (2, 2)]
     assert len(strided) == 5  # 224 to 7
     assert all(isinstance(m, SamePaddedConv2d) and m.padding == (0, 0) for m in strided)
     assert not any(isinstance(m, SamePaddedConv2d) for m in convolutions if m.stride == (1, 1))
-
-
-# Weights files.
-
-
-@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
-def test_published_weights_fill_the_trunk_and_leave_the_classifier(
-    name: str, suffix: str, tmp_path: Path
-) -> None:
-    module, source = plugins.load("backbones", name), make(name, seed=5)
-    unsettle(source)
-    prefix, head = ("", "fc") if name == "resnet18" else ("features.", "classifier.1")
-    state = {prefix + k: v for k, v in source.trunk.state_dict().items() if "num_batches" not in k}
-    state |= {f"{head}.weight": torch.zeros(7, module.CHANNELS), f"{head}.bias": torch.zeros(7)}
-    file = tmp_path / f"published{suffix}"
-    if suffix == ".pth":
-        torch.save(state, file)
-    else:
-        save_file({k: v.contiguous() for k, v in state.items()}, file)
-    model = build_model(name, module.Params(weights=str(file)), 8, seeds.torch_generator("test"))
-    loaded = model.trunk.state_dict()
-    assert all(
-        torch.equal(loaded[k], v) for k, v in source.trunk.state_dict().items() if "num_batches" not in k
-    )
-
-
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
-def test_missing_weights_file_is_named_with_the_next_command(name: str, tmp_path: Path) -> None:
-    file = str(tmp_path / "none.pth")
-    with pytest.raises(UserError, match=f"backbones.{name}.weights") as told:
-        plugins.load("backbones", name).build(plugins.load("backbones", name).Params(weights=file))
-    assert file in str(told.value)
-    assert ("curl" in str(told.value)) or ("cp " in str(told.value))
-
-
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "other.safetensors"
-    save_file(make("resnet18").trunk.state_dict(), file)
-    with pytest.raises(UserError, match="does not hold weights of mobilenet_v2 "):
-        plugins.load("backbones", "mobilenet_v2").build(
-            plugins.load("backbones", "mobilenet_v2").Params(weights=str(file))
-        )
-
-
-@pytest.mark.parametrize("name", ["damaged.pth", "damaged.safetensors"])
-def test_damaged_weights_are_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"not a state dict")
-    with pytest.raises(UserError, match="damaged"):
-        plugins.load("backbones", "resnet18").build(
-            plugins.load("backbones", "resnet18").Params(weights=str(tmp_path / name))
-        )
 
 
 # Learning.
@@ -157,9 +187,11 @@ def test_shared_weights_retrieve_groceries(shared_data: Path) -> None:
     """Pooled ImageNet features of 16 groceries, 4 photos each: the nearest photo mostly shows the same."""
     from PIL import Image
 
-    module = plugins.load("backbones", "mobilenet_v2_tf")
-    params = module.Params(weights=str(shared_data / "weights" / "mobilenet_v2_imagenet.safetensors"))
-    model = for_inference(build_model("mobilenet_v2_tf", params, 8, seeds.torch_generator("test")))
+    file = shared_data / "weights" / "mobilenet_v2_imagenet.safetensors"
+    chosen = plugins.load("backbones", "mobilenet_v2_tf").Params(weights=str(file))
+    model = for_inference(
+        build_model("mobilenet_v2_tf", chosen, 8, seeds.torch_generator("test"), weights=file)
+    )
     rows, labels = [], []
     with zipfile.ZipFile(shared_data / "grocery_store.zip") as archive:
         by_class: dict[str, list[str]] = {}

@@ -222,10 +222,12 @@ from bgbias import cli, plan
 from bgbias.params import load
 for grid in ("smoke", "demo", "cub50"):
     study = load(Path("params.yaml"), grid)
+    for name in study.backbones:
+        plan.digest(study, "embed", cell=plan.Cell("cub50", name, "none", "pretrained", 0))
     for cell in plan.checked_cells(study):
         plan.digest(study, "score", cell=cell)
     plan.digest(study, "collect")
-print(*sorted({"torch", "torchvision", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
+print(*sorted({"torch", "torchvision", "timm", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
 """
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -55,6 +55,17 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
     }
 
 
+def test_weights_are_fetched_once_for_all_models_of_a_backbone(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    made.edit(
+        "[toy_smoke], backbones: [tiny]", "[toy_smoke], backbones: [timm:vit_tiny_patch16_224, resnet18]"
+    )
+    planned = made.planned(*RUN_SMOKE)
+    fetched = ["weights backbones/resnet18", "weights backbones/timm:vit_tiny_patch16_224"]
+    assert [job for job in planned if job.startswith("weights")] == fetched
+    assert rules(planned)["train"] == 4
+
+
 def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
     planned = made.planned("--config", "grid=cub50")
@@ -65,7 +76,7 @@ def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
 
 def test_dry_run_of_the_paper_says_what_is_missing(tmp_path: Path) -> None:
     said = project.fresh(tmp_path / "project").snakemake("-n", "--config", "grid=paper", check=False)
-    for missing in ("'cars196'", "'sop'", "'bn_inception'"):
+    for missing in ("'cars196'", "'sop'"):
         assert missing in said
     assert "Traceback" not in said
 

@@ -64,6 +64,23 @@ def index(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect:
 
 
 @app.command()
+def weights(
+    owner: Annotated[
+        str,
+        typer.Argument(help="A backbone of params.yaml, or maskers/<name>; its weights: published or a URL."),
+    ],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Fetch the weights that a backbone or a masker starts from, and verify their checksum."""
+    from bgbias.nodes import weights
+
+    owner = owner if "/" in owner else f"backbones/{owner}"
+    weights.weights(_study(params, grid, "weights", expect, owner=owner), owner)
+
+
+@app.command()
 def masks(
     dataset: Dataset,
     masker: Annotated[

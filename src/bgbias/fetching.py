@@ -20,6 +20,7 @@ from bgbias.strict import Strict
 
 CHUNK = 2**20
 TIMEOUT_SECONDS = 60
+DOWNLOADS = Path("data/downloads")  # what somebody put here under its official name is taken first
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -33,15 +34,15 @@ class Source(Strict):
     """One place an archive can come from, with the checksum it must have."""
 
     place: str = Field(description="a URL, a file, a folder, or shared:<file>")
-    sha256: str | None = None
+    sha256: str | None = Field(None, description="all of it, or its beginning")
     md5: str | None = None
 
 
-def fetch(sources: tuple[Source, ...], target: Path, name: str) -> Source:
+def fetch(sources: tuple[Source, ...], target: Path, name: str, cure: str | None = None) -> Source:
     """Put the first source that can be had at ``target``; the one that was used comes back.
 
     A checksum that does not match is an error, never a fallback to an unverified file. If no source works, the error lists what
-    was tried and how to put the file there by hand.
+    was tried and how to put the file there by hand (``cure``, where it is no dataset's archive).
     """
     tried = []
     for source in sources:
@@ -55,12 +56,11 @@ def fetch(sources: tuple[Source, ...], target: Path, name: str) -> Source:
     sums = next(
         (f" (md5 {s.md5})" if s.md5 else f" (sha256 {s.sha256})" for s in sources if s.md5 or s.sha256), ""
     )
-    raise UserError(
-        f"{name}: the archive could not be fetched.\n"
-        + "\n".join(tried)
-        + f"\nGet the file{sums} by other means and name it in"
-        f" params.yaml: datasets.{name}.options.source: /path/to/file; then run: python -m bgbias fetch {name}"
+    cure = cure or (
+        f"Get the file{sums} by other means and name it in params.yaml: datasets.{name}.options.source: /path/to/file;"
+        f" then run: python -m bgbias fetch {name}"
     )
+    raise UserError(f"{name} could not be fetched.\n" + "\n".join(tried) + f"\n{cure}")
 
 
 def _take(source: Source, target: Path) -> None:
@@ -134,7 +134,8 @@ def _verify(path: Path, source: Source) -> None:
             continue
         with path.open("rb") as file:
             found = hashlib.file_digest(file, algorithm).hexdigest()
-        if found != wanted:
+        # Published file names hold the beginning of their sha256.
+        if not (found.startswith(wanted) if algorithm == "sha256" else found == wanted):
             raise UserError(
                 f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bgbias import plan
+from bgbias import plan, pretrained
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -16,7 +16,7 @@ TABLES = ("table1", "table2")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and what it works on: a cell, a dataset, a dataset and a masker, a pool or a name."""
+    """A node and what it works on: a cell, a dataset, a dataset and a masker, a pool, an owner of weights or a name."""
 
     name: str
     subject: tuple[tuple[str, Any], ...] = ()
@@ -49,7 +49,7 @@ def node(name: str, /, **subject: Any) -> Node:
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads."""
     keywords = reader.keywords
-    if reader.name in ("fetch", "gather", "propose"):
+    if reader.name in ("fetch", "gather", "propose", "weights"):
         return []
     if reader.name == "backgrounds":
         pool = keywords["pool"]
@@ -59,7 +59,8 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
     if reader.name == "index":
         return [node("fetch", **keywords)] if plan.dataset_sources(study, keywords["dataset"]) else []
     if reader.name == "masks":
-        return [node("index", dataset=keywords["dataset"])]
+        masker = pretrained.owner("maskers", keywords["masker"])
+        return [node("index", dataset=keywords["dataset"]), *_weights(study, masker)]
     if reader.name in ("train", "embed", "score", "attribute"):
         return _read_by_cell(study, reader.name, keywords["cell"])
     if reader.name == "collect":
@@ -92,8 +93,12 @@ def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
     evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}}
     found = _photos(study, cell.dataset, evaluated.get(name) or plan.needs(study, cell))
     if name != "train" and plan.trains(cell):
-        found.append(node("train", cell=cell))
-    return found
+        return [*found, node("train", cell=cell)]
+    return found + _weights(study, pretrained.owner("backbones", cell.backbone))
+
+
+def _weights(study: Study, owner: str) -> list[Node]:
+    return [node("weights", owner=owner)] if pretrained.fetched(study, owner) else []
 
 
 def _photos(study: Study, dataset: str, needed: Collection[str]) -> list[Node]:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from bgbias import plugins, seeds
+from bgbias import backbones, plugins, seeds
 from bgbias.atomic import replacing
+from bgbias.backbones._weights import load as load_weights
 from bgbias.errors import UserError
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
@@ -36,11 +37,10 @@ class EmbeddingModel(nn.Module):
         self, backbone: str, params: Strict, trunk: nn.Module, embedder: nn.Linear, freeze_batch_norm: bool
     ) -> None:
         super().__init__()
-        facts = plugins.load("backbones", backbone)
+        facts = backbones.facts(backbone, params)
         self.backbone, self.params = backbone, params
-        self.preprocess: Preprocess = facts.PREPROCESS
-        self.input_size: int = facts.INPUT_SIZE
-        self.resize: int = facts.RESIZE
+        self.preprocess: Preprocess = facts.preprocess
+        self.input_size, self.resize = facts.input_size, facts.resize
         self.freeze_batch_norm = freeze_batch_norm
         self.trunk, self.embedder = trunk, embedder
 
@@ -78,16 +78,23 @@ class EmbeddingModel(nn.Module):
 
 
 def build_model(
-    backbone: str, params: Strict, dim: int, generator: torch.Generator, freeze_batch_norm: bool = True
+    backbone: str,
+    params: Strict,
+    dim: int,
+    generator: torch.Generator,
+    freeze_batch_norm: bool = True,
+    weights: Path | None = None,
 ) -> EmbeddingModel:
-    """A fresh model: trunk from its weights file (or random), embedding layer random.
+    """A fresh model: trunk with the state dict in the file ``weights`` (random without), embedding layer random.
 
     All that is random comes from ``generator`` (a CPU generator): the same one gives the same model, whatever
     ran before.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
     trunk = _trunk(backbone, params, seed)
-    channels: int = plugins.load("backbones", backbone).CHANNELS
+    if weights is not None:
+        load_weights(trunk, weights, backbone)
+    channels = backbones.facts(backbone, params).channels
     embedder = torch.nn.utils.skip_init(nn.Linear, channels, dim)
     bound = channels**-0.5  # PyTorch's own rule for a linear layer
     for tensor in (embedder.weight, embedder.bias):
@@ -117,15 +124,12 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
     """
     header = _header(path)
     try:
-        facts = plugins.load("backbones", header["backbone"])
-        params = facts.Params.model_validate_json(header["params"])
+        name = header["backbone"]
+        params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
         dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
-        # The file's weights follow; what the trunk starts from does not matter.
-        if "weights" in facts.Params.model_fields:
-            params = params.model_copy(update={"weights": None})
-        trunk = _trunk(header["backbone"], params, seed=0)
-        embedder = torch.nn.utils.skip_init(nn.Linear, facts.CHANNELS, dim)
-        model = EmbeddingModel(header["backbone"], params, trunk, embedder, frozen)
+        trunk = _trunk(name, params, seed=0)
+        embedder = torch.nn.utils.skip_init(nn.Linear, backbones.facts(name, params).channels, dim)
+        model = EmbeddingModel(name, params, trunk, embedder, frozen)
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
         raise UserError(
@@ -164,7 +168,8 @@ def _fold_batch_norms(module: nn.Module) -> None:
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d) and previous is not None and isinstance(previous[1], nn.Conv2d):
             setattr(module, previous[0], fuse_conv_bn_eval(previous[1], child))
-            setattr(module, name, nn.Identity())
+            # Some batch norms hold an activation, which stays.
+            setattr(module, name, nn.Sequential(*child.children()))
         else:
             _fold_batch_norms(child)
         previous = (name, child)
@@ -174,7 +179,7 @@ def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
     """The backbone's trunk; building draws from the global generator, which is lent a seed and put back."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return plugins.load("backbones", backbone).build(params)
+        return backbones.build(backbone, params)
 
 
 def _header(path: Path) -> dict[str, str]:

@@ -292,7 +292,7 @@ def _check_options(study: Study, path: Path) -> None:
     for loss, columns in study.losses.items():
         found += [("losses", loss, f"losses.{loss}.{column}", values) for column, values in columns.items()]
     for family, kind, key, values in found:
-        if kind in plugins.names(family):
+        if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
 
 

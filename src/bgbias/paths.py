@@ -47,6 +47,9 @@ PATTERNS = {
     # fetch, index
     "archive": "RAW/{dataset}/archive",
     "fetch_record": "RAW/{dataset}/fetch.json",
+    # weights of a network (backbones/<name>, maskers/<name>)
+    "weights": "RAW/weights/{owner}.safetensors",
+    "weights_record": "RAW/weights/{owner}.json",
     "table": "WORK/datasets/{dataset}/images.csv",
     "photos": "WORK/datasets/{dataset}/photos.zip",
     "truth": "WORK/datasets/{dataset}/truth.zip",

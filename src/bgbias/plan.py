@@ -15,13 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bgbias import paths, plugins
+from bgbias import paths, plugins, pretrained
 from bgbias.errors import UserError
 from bgbias.params import Study, loss_options, options
 
 VERSIONS = {
     "fetch": 1,
     "index": 1,
+    "weights": 1,
     "masks": 1,
     "gather": 1,
     "propose": 1,
@@ -180,11 +181,23 @@ def _index(study: Study, dataset: str) -> dict[str, Any]:
     }
 
 
+def _weights(study: Study, owner: str) -> dict[str, Any]:
+    return pretrained.published(study, owner).identity
+
+
+def _fetched_weights(study: Study, owner: str) -> dict[str, Any]:
+    """What a node that reads fetched weights adds to its digest: nothing where they are random or a file of one's own."""
+    return (
+        {"fetched_weights": digest(study, "weights", owner=owner)} if pretrained.fetched(study, owner) else {}
+    )
+
+
 def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
     described = study.maskers[masker]
     index = digest(study, "index", dataset=dataset)
     weights = own_weights(described.options)
-    return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {})
+    fetched = _fetched_weights(study, pretrained.owner("maskers", masker))
+    return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {}) | fetched
 
 
 def _gather(study: Study, pool: str) -> dict[str, Any]:
@@ -225,7 +238,7 @@ def _train(study: Study, cell: Cell) -> dict[str, Any]:
     read: dict[str, Any] = {
         "train": study.train.model_dump(exclude={"selection"}),
         "selection": selection_condition(study, cell),
-        "backbone": study.backbones[cell.backbone],
+        **_backbone(study, cell),
         "loss": loss_options(study, cell.dataset, cell.loss),
         "index": digest(study, "index", dataset=cell.dataset),
     }
@@ -243,10 +256,18 @@ def _corruption(study: Study, dataset: str, needed: frozenset[str] | set[str]) -
     return read
 
 
+def _backbone(study: Study, cell: Cell) -> dict[str, Any]:
+    chosen = study.backbones[cell.backbone]
+    fetched = _fetched_weights(study, pretrained.owner("backbones", cell.backbone))
+    if fetched:  # the same file from another mirror is no other backbone
+        chosen = {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}
+    return {"backbone": chosen} | fetched
+
+
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
     if trains(cell):
         return {"model": digest(study, "train", cell=cell)}
-    return {"backbone": study.backbones[cell.backbone], "index": digest(study, "index", dataset=cell.dataset)}
+    return _backbone(study, cell) | {"index": digest(study, "index", dataset=cell.dataset)}
 
 
 def _embed(study: Study, cell: Cell) -> dict[str, Any]:
@@ -294,6 +315,7 @@ def _figure(study: Study, name: str) -> dict[str, Any]:
 _SPECS: dict[str, Callable[..., dict[str, Any]]] = {
     "fetch": _fetch,
     "index": _index,
+    "weights": _weights,
     "masks": _masks,
     "gather": _gather,
     "propose": _propose,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bgbias import plan
+from bgbias import plan, pretrained
 from bgbias.errors import UserError
 from bgbias.params import Study
 from bgbias.plan import Cell
@@ -30,7 +30,8 @@ def _photo_inputs(study: Study, dataset: str) -> dict[str, Path]:
 
 
 def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
-    return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)}
+    weights = pretrained.inputs(study, pretrained.owner("maskers", masker))
+    return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)} | weights
 
 
 def _backgrounds_inputs(study: Study, pool: str) -> dict[str, Path]:
@@ -54,14 +55,15 @@ def _corruption_inputs(
 
 
 def _train_inputs(study: Study, cell: Cell) -> dict[str, Path]:
-    needed = plan.needs(study, cell)
-    return _photo_inputs(study, cell.dataset) | _corruption_inputs(
-        study, cell.dataset, needed, ("train", "val")
-    )
+    corruption = _corruption_inputs(study, cell.dataset, plan.needs(study, cell), ("train", "val"))
+    weights = pretrained.inputs(study, pretrained.owner("backbones", cell.backbone))
+    return _photo_inputs(study, cell.dataset) | corruption | weights
 
 
 def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
-    return {"model": study.files.at("model", **cell.wildcards)} if plan.trains(cell) else {}
+    if plan.trains(cell):
+        return {"model": study.files.at("model", **cell.wildcards)}
+    return pretrained.inputs(study, pretrained.owner("backbones", cell.backbone))
 
 
 def _embed_inputs(study: Study, cell: Cell) -> dict[str, Path]:
@@ -117,6 +119,7 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
 _INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
     "fetch": lambda study, dataset: {},
     "index": _index_inputs,
+    "weights": lambda study, owner: {},
     "masks": _masks_inputs,
     "gather": lambda study, pool: {},
     "propose": lambda study, pool: {},

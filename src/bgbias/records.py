@@ -32,6 +32,7 @@ from bgbias.params import Study
 PACKAGES = (
     "torch",
     "torchvision",
+    "timm",
     "numpy",
     "pillow",
     "pytorch-metric-learning",

@@ -50,14 +50,17 @@ def _unpickled(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _convert(state: dict[str, Tensor], target: Path) -> None:
+def write(state: dict[str, Tensor], target: Path) -> None:
+    """Tensors by name as .safetensors, atomically."""
     from safetensors.torch import save_file
 
+    with replacing(target) as temporary:
+        # Shared storages, which safetensors refuses, become separate ones.
+        save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary)
+
+
+def _convert(state: dict[str, Tensor], target: Path) -> None:
     try:
-        with replacing(target) as temporary:
-            # Shared storages, which safetensors refuses, become separate ones.
-            save_file(
-                {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary
-            )
+        write(state, target)
     except OSError:
         return  # a read-only folder: the .pth is read again next time

@@ -76,6 +76,7 @@ wildcard_constraints:
     method="[^/]+",
     seed="[0-9]+",
     masker="[^/]+",
+    owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",
     figure="[^/]+",
 

@@ -1,4 +1,21 @@
-# Table, photos (and, where the method needs them, masks and backgrounds) -> one trained model a cell.
+# Table, photos (and, where the method needs them, masks and backgrounds) -> one trained model a cell; and the weights to start
+# from, where they are fetched.
+
+
+rule weights:
+    input:
+        reads("weights"),
+    output:
+        weights=PATHS.weights,
+        record=PATHS.weights_record,
+    params:
+        options=options("weights"),
+    log:
+        f"{LOGS}/weights/{{owner}}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    shell:
+        "python -m bgbias weights {wildcards.owner} {params.options} > {log} 2>&1"
 
 
 rule train:

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from bgbias.images import Preprocess
-from bgbias.strict import Strict
+from bgbias.backbones import Facts
+from bgbias.backbones._imagenet import INPUT_SIZE, PREPROCESS, RESIZE
+from bgbias.backbones._params import Pretrained as Params
+from bgbias.fetching import Source
 
 if TYPE_CHECKING:
     from torch import nn
 
-INPUT_SIZE = 224
-RESIZE = 256
-PREPROCESS = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "rgb")
-CHANNELS = 1280
+__all__ = ["FACTS", "HEAD", "PREFIX", "PUBLISHED", "Params", "build"]
 
-
-class Params(Strict):
-    """Where the ImageNet weights are."""
-
-    weights: str | None = Field(
-        description="torchvision's state dict, .pth or .safetensors; null: random weights"
-    )
+FACTS = Facts(INPUT_SIZE, RESIZE, PREPROCESS, channels=1280)
+PUBLISHED = (
+    Source(place="https://download.pytorch.org/models/mobilenet_v2-b0353104.pth", sha256="b0353104"),
+)
+PREFIX, HEAD = "features.", "classifier."
 
 
 def build(params: Params) -> nn.Module:
-    """The trunk: float [B, 3, H, W] to [B, 1280, H/32, W/32]; a missing weights file is an error."""
+    """The trunk, random: float [B, 3, H, W] to [B, 1280, H/32, W/32]."""
     from torchvision.models import mobilenet_v2
 
-    from bgbias.backbones import _weights
-
-    trunk = mobilenet_v2().features
-    if params.weights is not None:
-        url = "https://download.pytorch.org/models/mobilenet_v2-b0353104.pth"
-        _weights.load(
-            trunk,
-            params.weights,
-            "mobilenet_v2",
-            f"curl -fL -o {{file}} {url}",
-            prefix="features.",
-            head="classifier.",
-        )
+    trunk: nn.Module = mobilenet_v2().features
     return trunk

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bgbias.backbones import Facts
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
 
 if TYPE_CHECKING:
     from torch import nn
 
-INPUT_SIZE = 56
-RESIZE = 64
-PREPROCESS = Preprocess(1 / 255, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "rgb")
 CHANNELS = 192
+FACTS = Facts(56, 64, Preprocess(1 / 255, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "rgb"), CHANNELS)
 
 
 class Params(Strict):

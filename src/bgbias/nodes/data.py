@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias import fetching, images, plan, plugins, progress, records
+from bgbias import fetching, images, plan, plugins, pretrained, progress, records
 from bgbias.atomic import replacing, write_json
 from bgbias.errors import UserError
 from bgbias.image_table import COLUMNS, ImageTable, Item
@@ -182,6 +182,9 @@ def _masker(study: Study, name: str, truth: ImageStore, device: str) -> _Masker:
         )
     from bgbias.device import pick
 
+    owner = pretrained.owner("maskers", name)
+    if pretrained.fetched(study, owner):
+        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
     masker = module.build(params, pick(device))
     return _Masker(masker.device, lambda photos, ids: masker(photos))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bgbias import embedding, plan, plugins, records, seeds
+from bgbias import embedding, plan, plugins, pretrained, records, seeds
 from bgbias.album import SEEN_ONCE, Album
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
@@ -32,7 +32,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.batches import Batch
     from bgbias.device import describe, pick
     from bgbias.embedding import embed_views
-    from bgbias.model import build_model, save
+    from bgbias.model import save
 
     files, settings = study.files, study.train
     digest = plan.digest(study, "train", cell=cell)
@@ -40,12 +40,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     with records.node(study, "train", outputs, files.at("train_record", **cell.wildcards), cell=cell) as made:
         device = pick(device)
         made.device = describe(device)
-        backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
-        start = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
-        model = build_model(
-            cell.backbone, backbone_options, settings.embedding_dim, start, settings.freeze_batch_norm
-        )
-
+        model = _fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.training(plugins.load("methods", cell.method).NEEDS)
         validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
@@ -219,13 +214,23 @@ def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
 
 
 def _model(study: Study, cell: Cell) -> EmbeddingModel:
-    from bgbias.model import build_model, load
+    from bgbias.model import load
 
-    if plan.trains(cell):
-        return load(study.files.at("model", **cell.wildcards))
-    backbone_options = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
-    generator = seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed)
-    return build_model(cell.backbone, backbone_options, study.train.embedding_dim, generator)
+    return load(study.files.at("model", **cell.wildcards)) if plan.trains(cell) else _fresh_model(study, cell)
+
+
+def _fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
+    """The cell's model before any training: the backbone's weights, if it has any, and a random embedding layer."""
+    from bgbias.model import build_model
+
+    return build_model(
+        cell.backbone,
+        options(study, "backbones", cell.backbone, study.backbones[cell.backbone]),
+        study.train.embedding_dim,
+        seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed),
+        study.train.freeze_batch_norm,
+        pretrained.file(study, pretrained.owner("backbones", cell.backbone)),
+    )
 
 
 def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:

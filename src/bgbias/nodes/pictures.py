@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bgbias import embedding, figures, plan, plugins, records, seeds
+from bgbias import backbones, embedding, figures, plan, records, seeds
 from bgbias.album import Album
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
-from bgbias.params import Study
+from bgbias.params import Study, options
 from bgbias.plan import Cell
 
 NEIGHBOURS = 6  # shown for each query
@@ -151,6 +151,7 @@ def _pair(study: Study) -> tuple[Cell, Cell]:
 
 def _evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
     """The shown dataset's test photos at the size of the grid's first backbone, and what replaces their backgrounds."""
-    facts = plugins.load("backbones", study.cells[0].backbones[0])
-    album = Album(study, plan.shown_dataset(study), facts.RESIZE, facts.INPUT_SIZE)
+    name = study.cells[0].backbones[0]
+    facts = backbones.facts(name, options(study, "backbones", name, study.backbones[name]))
+    album = Album(study, plan.shown_dataset(study), facts.resize, facts.input_size)
     return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
+from bgbias.backbones import Facts
 from bgbias.images import Preprocess
 from bgbias.strict import Strict
 
-INPUT_SIZE = 32
-RESIZE = 36
-PREPROCESS = Preprocess(1 / 127.5, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
 CHANNELS = 8
+FACTS = Facts(32, 36, Preprocess(1 / 127.5, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)), CHANNELS)
 
 
 class Params(Strict):

@@ -1,0 +1,45 @@
+"""The last features of a network of timm as a map, whatever form they come in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor, nn
+
+from bgbias.errors import UserError
+
+
+class FeatureMap(nn.Module):
+    """Photos [B, 3, H, W] to a map [B, C, h, w]: channels go first, tokens go back to their places."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The map before pooling."""
+        found = self.net.forward_features(x)
+        if isinstance(found, Tensor) and found.ndim == 4:
+            last = (
+                getattr(self.net, "output_fmt", "NCHW") == "NHWC" or found.shape[1] != self.net.num_features
+            )
+            return found.permute(0, 3, 1, 2) if last else found
+        if isinstance(found, Tensor) and found.ndim == 3:
+            return self._map(found, x.shape[-2] / x.shape[-1])
+        raise UserError(
+            f"The network {type(self.net).__name__} of timm gives no feature map; choose another one."
+        )
+
+    def _map(self, tokens: Tensor, aspect: float) -> Tensor:
+        """Tokens [B, N, C] as a map [B, C, h, w], without prefix tokens."""
+        if hasattr(self.net, "fc_norm"):
+            tokens = self.net.fc_norm(tokens)
+        tokens = tokens[:, getattr(self.net, "num_prefix_tokens", 0) :]
+        count = tokens.shape[1]
+        height = round(math.sqrt(count * aspect))
+        if height * (count // height) != count:
+            raise UserError(
+                f"{count} tokens of {type(self.net).__name__} are no map of the photo's shape; choose another one."
+            )
+        return tokens.transpose(1, 2).unflatten(2, (height, count // height))

@@ -1,0 +1,66 @@
+"""The node that brings a network's published weights here, verified, as one .safetensors."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bgbias import fetching, plugins, pretrained, records
+from bgbias import weights as files
+from bgbias.errors import UserError
+from bgbias.fetching import DOWNLOADS, Source
+from bgbias.params import Study
+from bgbias.pretrained import Published
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def weights(study: Study, owner: str) -> None:
+    """Fetch a network's weights (or take the copy in data/downloads), verify them, and convert what is a .pth."""
+    wanted = pretrained.published(study, owner)
+    target = study.files.at("weights", owner=owner)
+    record = study.files.at("weights_record", owner=owner)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    with records.node(study, "weights", {"weights": target}, record, owner=owner) as made:
+        state, made.notes["source"] = _state(study, wanted, unfinished)
+        files.write(state, target)
+        made.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by their published names, and where they are from."""
+    here = next((DOWNLOADS / name for name in wanted.files if (DOWNLOADS / name).is_file()), None)
+    command = f"python -m bgbias weights {wanted.owner}"
+    if not wanted.sources:
+        if here is not None:
+            return files.read(here, wanted.owner), {"place": str(here)}
+        module, params = pretrained.described(study, wanted.owner)
+        try:
+            return module.published(plugins.variant(wanted.owner), params), {"library": module.__name__}
+        except UserError as error:
+            names = " or ".join(wanted.files)
+            raise UserError(f"{error}\nPut a copy at {DOWNLOADS}/{names}; then run: {command}") from error
+    sources = wanted.sources
+    here = here or next((unfinished / name for name in wanted.files if (unfinished / name).is_file()), None)
+    if here is not None:
+        named = next(s for s in sources if pretrained.file_name(s) == here.name)
+        sources = (named.model_copy(update={"place": str(here)}),)
+    name = here.name if here is not None else wanted.files[0]
+    cure = (
+        f"Get {name}{_sums(sources[0])} by other means and put it at {DOWNLOADS / name}; then run: {command}"
+    )
+    used = fetching.fetch(sources, unfinished / name, wanted.owner, cure)
+    return files.read(unfinished / name, wanted.owner), used.model_dump(exclude_none=True)
+
+
+def _sums(source: Source) -> str:
+    found = {"sha256": source.sha256, "md5": source.md5}
+    told = [
+        f"{name} {'begins with ' if name == 'sha256' and len(value) < 64 else ''}{value}"
+        for name, value in found.items()
+        if value
+    ]
+    return f" ({', '.join(told)})" if told else ""
