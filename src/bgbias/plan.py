@@ -169,11 +169,21 @@ def _index(study: Study, dataset: str) -> dict[str, Any]:
     }
 
 
-def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+def masker_identity(study: Study, masker: str) -> dict[str, Any]:
+    """What a masker's masks depend on beside the photos: its kind, its options, its own files' fingerprints."""
     described = study.maskers[masker]
-    index = digest(study, "index", dataset=dataset)
+    module = plugins.load("maskers", described.kind)
+    read: dict[str, Any] = {
+        "kind": described.kind,
+        "options": {k: v for k, v in described.options.items() if k not in module.SPEED},
+    }
     weights = own_weights(described.options)
-    return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {})
+    given = {k: listing(str(described.options[k])) for k in module.FILES if described.options.get(k)}
+    return read | ({"weights": weights} if weights else {}) | ({"listing": given} if given else {})
+
+
+def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+    return masker_identity(study, masker) | {"index": digest(study, "index", dataset=dataset)}
 
 
 def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
@@ -199,10 +209,16 @@ def _corruption(study: Study, dataset: str, needed: frozenset[str] | set[str]) -
     read: dict[str, Any] = {}
     if "masks" in needed:
         read["masks"] = digest(study, "masks", dataset=dataset, masker=described.masker)
-        read["mask_policy"] = study.mask_policy.model_dump()
+        read["mask_policy"] = _policy(study)
     if "backgrounds" in needed:
         read["backgrounds"] = digest(study, "backgrounds", pool=described.backgrounds)
     return read
+
+
+def _policy(study: Study) -> dict[str, Any]:
+    # Soft masks are used as they are, and read no threshold.
+    soft = study.mask_policy.kind == "soft"
+    return study.mask_policy.model_dump(exclude={"kind", "threshold"} if soft else None)
 
 
 def _model(study: Study, cell: Cell) -> dict[str, Any]:

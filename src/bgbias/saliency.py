@@ -58,11 +58,16 @@ class SaliencyMasker:
             keep_freed_memory()
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
-        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
+        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order.
+
+        On a CPU, masks do not depend on the batch size or on which photos come together.
+        """
         masks: list[Mask] = []
         for start in range(0, len(photos), self._batch_size):
             batch = photos[start : start + self._batch_size]
-            maps = self._saliency(np.stack([network_input(photo, self._size) for photo in batch]))
+            inputs = [network_input(photo, self._size) for photo in batch]
+            # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
+            maps = self._saliency(np.stack(inputs * 2 if len(inputs) == 1 else inputs))[: len(batch)]
             masks += [
                 mask_from(saliency, *photo.shape[:2]) for saliency, photo in zip(maps, batch, strict=True)
             ]

@@ -9,7 +9,9 @@ from bgbias.maskers._params import SaliencyParams
 if TYPE_CHECKING:
     from bgbias.saliency import SaliencyMasker
 
-NEEDS_TRUTH = False
+PREDICTS = True
+SPEED = ("batch_size",)
+FILES: tuple[str, ...] = ()
 
 
 class Params(SaliencyParams):
