@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from bgbias import weights
+from bgbias import onnx_weights, plugins, weights
 from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
@@ -107,15 +107,18 @@ def available(device: str) -> torch.device:
 
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:
-    """Fill ``net`` from a .safetensors file or an official .pth; UserError says what does not match."""
+    """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
     if not path.is_file():
+        published = plugins.load("maskers", name).PUBLISHED[path.suffix == ".onnx"]
         cure = (
-            "put it there (official ones: github.com/xuebinqin/U-2-Net) or correct 'weights' in params.yaml"
+            f"put it there (published: {published.place}, sha256 {published.sha256})"
+            " or correct 'weights' in params.yaml"
         )
         if path.stem.endswith("_toy"):
             cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
-    state = weights.read(path, f"masker '{name}'")
+    whose = f"masker '{name}'"
+    state = onnx_weights.read(path, net, whose) if path.suffix == ".onnx" else weights.read(path, whose)
     fault = mismatch(net, state)
     if fault:
         raise UserError(
