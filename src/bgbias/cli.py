@@ -194,7 +194,7 @@ def table(
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration or photos.")],
+    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration, photos or masks.")],
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,

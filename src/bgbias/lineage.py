@@ -115,6 +115,9 @@ def _shown(study: Study, figure: str) -> Iterator[Node]:
     if figure in ("drop", "calibration"):
         yield node("table", name="table1")
         return
+    if figure == "masks":
+        yield from _photos(study, plan.shown_dataset(study), {"masks"})
+        return
     yield from _photos(study, plan.shown_dataset(study), {"masks", "backgrounds"})
     of_cell = {"retrieval": "embed", "attribution": "attribute"}.get(figure)
     for cell in plan.pair(study) or ():

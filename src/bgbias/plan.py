@@ -93,7 +93,7 @@ def figures(study: Study) -> tuple[str, ...]:
     """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
     toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
     paired = ("retrieval", "attribution") if pair(study) else ()
-    return ("photos", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
+    return ("photos", "masks", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
 
 
 def shown_dataset(study: Study) -> str:
@@ -263,6 +263,8 @@ def _figure(study: Study, name: str) -> dict[str, Any]:
     shown = pair(study)
     if name in ("drop", "calibration"):
         return {"table1": digest(study, "table", name="table1")}
+    if name == "masks":
+        return _corruption(study, shown_dataset(study), {"masks"})
     if name == "photos" or shown is None:
         return _corruption(study, shown_dataset(study), {"masks", "backgrounds"})
     node = "embed" if name == "retrieval" else "attribute"

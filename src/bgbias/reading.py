@@ -99,6 +99,9 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
     if name in ("drop", "calibration"):
         return {"table1": study.files.at("report_table", table="table1", format="csv")}
     dataset = plan.shown_dataset(study)
+    if name == "masks":
+        masker = study.datasets[dataset].masker
+        return _masks_inputs(study, dataset, masker) | _corruption_inputs(study, dataset, {"masks"}, ())
     read = _photo_inputs(study, dataset) | _corruption_inputs(
         study, dataset, {"masks", "backgrounds"}, ("test",)
     )
