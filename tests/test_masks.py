@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from small_study import described, load, options, record
 
-from bgbias import images, masking, plan, plugins
+from bgbias import freshness, images, masking, plan, plugins
 from bgbias.album import Album
 from bgbias.errors import UserError
 from bgbias.mask_cache import photo_key
@@ -102,6 +102,21 @@ def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(
     make(study)
     assert red.masked == [18, 2, 20]
     assert made(study) == after
+
+
+def test_masks_that_came_without_their_cache_are_kept_before_they_are_replaced(
+    tmp_path: Path, raw: dict[str, Any], red: ModuleType
+) -> None:
+    photos(tmp_path / "mine", FIRST)
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+    study = folder_study(tmp_path, raw)
+    make(study)
+    shutil.rmtree(Path(study.paths.work) / "mask_cache")  # `dvc pull` brings declared outputs only
+    photos(tmp_path / "mine", ["class2/new.png"])
+    study = folder_study(tmp_path, raw)
+    assert "out of date: fetch mine" in str(freshness.settle(study))
+    assert make(study)["metrics"]["reused"] == 18
+    assert red.masked == [18, 1]
 
 
 def test_renamed_moved_and_removed_photos_cost_nothing(

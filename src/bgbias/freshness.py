@@ -65,11 +65,20 @@ def settle(study: Study) -> Report:
             stale.add(node)
             report.followers += follows
             report.stale |= {} if follows else {node.label: why}
+            if node.name == "masks":
+                _keep_masks(study, node, record)
             _set_time(outputs, STALE)
         elif _oldest(outputs) < _newest([marker, *inputs, *(n.record(study) for n in upstream)]):
             report.touched += 1
             _set_time(outputs, time.time_ns())
     return report
+
+
+def _keep_masks(study: Study, node: Node, record: dict[str, Any]) -> None:
+    """Photos that stay in the dataset are not masked again: Snakemake deletes their masks before the node runs."""
+    from bgbias import mask_cache
+
+    mask_cache.adopt(study, **node.keywords, record=record)
 
 
 def _marker(study: Study) -> Path:

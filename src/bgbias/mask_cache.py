@@ -78,18 +78,9 @@ class MaskCache:
 
     def finish(self, masks: Path, table: pd.DataFrame) -> None:
         """Keep a dataset's finished masks under a second name, in place of its chunks and of what other settings made."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        text = table[list(COLUMNS)].to_csv(index=False)
-        # A name for these masks alone: another job may be reading the entry that this one replaces.
-        entry = self._folder / f"all-{hashlib.sha256(text.encode()).hexdigest()[:16]}.zip"
-        with replacing(entry) as temporary:
-            try:
-                os.link(masks, temporary)
-            except OSError:  # a file system without hard links
-                shutil.copyfile(masks, temporary)
-        write_text(entry.with_suffix(".csv"), text)
+        kept = _keep(self._folder, masks, table)
         for older in self._folder.iterdir():
-            if older.stem != entry.stem:
+            if older.stem != kept.stem:
                 older.unlink()
         for other in self._folder.parent.iterdir():
             if other != self._folder:
@@ -107,3 +98,29 @@ class MaskCache:
         for image_id, key, confidence in rows:
             if image_id in store:
                 self._found.setdefault(key, (store, image_id, float(confidence)))
+
+
+def adopt(study: Study, dataset: str, masker: str, record: dict[str, Any]) -> None:
+    """Keep finished masks that came from elsewhere (``dvc pull``), before Snakemake deletes them to make new ones."""
+    key = record.get("notes", {}).get("masker_key")
+    subject = {"dataset": dataset, "masker": masker}
+    masks, table = (study.files.at(name, **subject) for name in ("masks", "mask_table"))
+    if key and masks.exists() and table.exists():
+        folder = study.files.at("mask_cache", **subject, key=key)
+        if not any(folder.glob("*.csv")):
+            _keep(folder, masks, pd.read_csv(table, dtype={"image_id": str, "sha256": str}))
+
+
+def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:
+    """A new entry of the cache: the store under a second name, and its table, which is given back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = table[list(COLUMNS)].to_csv(index=False)
+    # A name for these masks alone: another job may be reading the entry that this one replaces.
+    entry = folder / f"all-{hashlib.sha256(text.encode()).hexdigest()[:16]}.zip"
+    with replacing(entry) as temporary:
+        try:
+            os.link(masks, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(masks, temporary)
+    write_text(entry.with_suffix(".csv"), text)
+    return entry.with_suffix(".csv")

@@ -13,7 +13,7 @@ from bgbias import images, plugins, progress, records
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
-from bgbias.mask_cache import MaskCache, photo_key
+from bgbias.mask_cache import MaskCache, masker_key, photo_key
 from bgbias.mask_quality import measure
 from bgbias.masking import COLUMNS
 from bgbias.params import Study, options
@@ -42,6 +42,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         described = study.maskers[masker]
         if plugins.load("maskers", described.kind).PREDICTS:
             cache = MaskCache(study, dataset, masker)
+            made.notes["masker_key"] = masker_key(study, masker)
             new = {key: i for i, key in reversed(keys.items()) if key not in cache}
             made.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
             made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
