@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from bgbias import images, params, records, seeds
-from bgbias.nodes import backgrounds, data, models
+from bgbias.nodes import backgrounds, data, masks, models
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -87,7 +87,7 @@ def options(raw: dict[str, Any], **values: Any) -> dict[str, Any]:
 def data_nodes(study: Study) -> None:
     """Run all that training reads from."""
     data.index(study, "squares")
-    data.masks(study, "squares")
+    masks.masks(study, "squares")
     backgrounds.backgrounds(study, "noise")
 
 

@@ -41,6 +41,18 @@ def test_without_true_object_overlap_is_undefined_and_iou_is_not() -> None:
     assert mask_quality.iou(mask("#..."), nothing) == 0
 
 
+def test_mass_off_the_object_is_that_of_the_soft_mask() -> None:
+    soft = np.array([[200, 100, 0, 0], [60, 40, 0, 0]], np.uint8)
+    assert mask_quality.off_object(soft, TRUTH) == (60 + 40) / 400
+    assert mask_quality.off_object(soft, mask("....", "....")) == 1
+    assert mask_quality.off_object(mask("....", "...."), TRUTH) is None
+
+
+def test_half_transparent_pixels_lie_between_a_tenth_and_nine_tenths() -> None:
+    # 10 % of 255 is 25.5, 90 % is 229.5.
+    assert mask_quality.half_transparent(np.array([[0, 25, 26, 229, 230, 255]], np.uint8)) == 2 / 6
+
+
 @pytest.mark.parametrize(
     ("share", "empty", "full"),
     [(0, True, False), (0.01, False, False), (0.95, False, False), (0.96, False, True)],
@@ -53,9 +65,11 @@ def test_flags_masks_that_found_nothing_or_everything(share: float, empty: bool,
 
 
 def test_compares_only_where_the_truth_is_known() -> None:
-    row = {"area": 3 / 8, "confidence": 0.5, "empty": False, "full": False}
-    assert mask_quality.measure(HALF_RIGHT, 0.5) == row | {"overlap": None, "iou": None}
-    assert mask_quality.measure(HALF_RIGHT, 0.5, TRUTH) == row | {"overlap": 2 / 4, "iou": 2 / 5}
+    row = {"area": 3 / 8, "confidence": 0.5, "half": 0, "empty": False, "full": False}
+    unknown = {"overlap": None, "iou": None, "off_object": None}
+    known = {"overlap": 2 / 4, "iou": 2 / 5, "off_object": 1 / 3}
+    assert mask_quality.measure(HALF_RIGHT, 0.5) == row | unknown
+    assert mask_quality.measure(HALF_RIGHT, 0.5, TRUTH) == row | known
 
 
 def test_truth_of_another_size_is_refused_by_name() -> None:

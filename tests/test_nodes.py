@@ -55,11 +55,6 @@ def test_folder_is_fetched_and_indexed_to_the_same_bytes(tmp_path: Path, raw: di
     assert seen[0] == seen[1]
     found = record(study, "index_record", dataset="mine")["metrics"]
     assert (found["photos"], found["classes"], found["excluded"]) == (12, 6, 0)
-    # Photos that bring no masks need a masker that makes some.
-    with pytest.raises(
-        UserError, match=r"mine brings no true masks; name another masker at datasets\.mine\.masker"
-    ):
-        data.masks(study, "mine")
 
 
 def test_index_is_sorted_by_class_and_name_and_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -97,45 +92,3 @@ def test_dataset_without_a_readable_photo_is_an_error_that_leaves_nothing(
     with pytest.raises(UserError, match=r"squares has no readable photo \(3 were left out\)"):
         data.index(study, "squares")
     assert outputs(study) == {}
-
-
-def test_photo_without_mask_and_empty_mask_are_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, without_mask=["12/0.png", "12/1.png"], empty_mask=["13/2.png"]))
-    data.index(study, "squares")
-    data.masks(study, "squares")
-    found = record(study, "masks_record", dataset="squares", masker="ground_truth")["metrics"]
-    assert (found["photos"], found["without_mask"], found["empty"], found["full"]) == (80, 2, 1, 0)
-    assert (found["outside_policy"], found["mean_iou"]) == (1, 1)
-    table = pd.read_csv(study.files.at("mask_table", dataset="squares", masker="ground_truth"))
-    assert len(table) == 78
-    assert table.loc[table["image_id"] == "13/2.png", "area"].item() == 0
-
-
-def test_interrupted_masks_go_on_where_they_stopped(
-    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data, "PHOTOS_PER_CHUNK", 30)
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    expected, asked = outputs(study), list[str]()
-    mask = data._Masker.__call__
-
-    def counted(self: Any, photos: list[np.ndarray], ids: list[str]) -> list[Any]:
-        asked.extend(ids)
-        if len(asked) == 60 and len(set(asked)) == 60:
-            raise KeyboardInterrupt
-        return mask(self, photos, ids)
-
-    shutil.rmtree(study.files.at("masks", dataset="squares", masker="ground_truth").parent)
-    monkeypatch.setattr(data._Masker, "__call__", counted)
-    with pytest.raises(KeyboardInterrupt):
-        data.masks(study, "squares")
-    asked.clear()
-    data.masks(study, "squares")
-    assert len(asked) == 50  # the first 30 were done
-    assert outputs(study) == expected
-
-
-def test_masker_that_is_not_there_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="no masker 'u2ned'; there are: ground_truth, other"):
-        data.masks(load(tmp_path, raw), "squares", "u2ned")

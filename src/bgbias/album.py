@@ -62,9 +62,13 @@ class Album:
     def _masks(self) -> tuple[images.Gallery, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
         where = {"dataset": self._dataset, "masker": masker}
-        usable = masking.usable(masking.read(files.at("mask_table", **where)), self._study.mask_policy)
+        policy = self._study.mask_policy
+        usable = masking.usable(masking.read(files.at("mask_table", **where)), policy)
         store = ImageStore(files.at("masks", **where))
-        return images.Gallery(store, self._side, "L", self._memory), usable & frozenset(store.ids)
+        shown = images.Gallery(
+            store, self._side, "L", self._memory, lambda alpha: masking.as_used(alpha, policy)
+        )
+        return shown, usable & frozenset(store.ids)
 
     def _pool(self, role: str) -> list[np.ndarray]:
         return pools.decoded(self._pool_path(role), self._side)

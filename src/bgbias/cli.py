@@ -92,13 +92,13 @@ def masks(
     device: Device = "auto",
 ) -> None:
     """Make the masks of a dataset and a table of their quality."""
-    from bgbias.nodes import data
+    from bgbias.nodes import masks as node
 
     study = load(params, grid)
     name = masker or study.datasets[_known(study, dataset)].masker
     if name not in study.maskers:
         raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
-    data.masks(_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device)
+    node.masks(_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device)
 
 
 @app.command()
@@ -225,7 +225,7 @@ def table(
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration or photos.")],
+    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration, photos or masks.")],
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
@@ -295,9 +295,44 @@ def toy_masker(
     seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
 ) -> None:
     """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
-    from bgbias import masker_training
+    from bgbias import toy_masker as training
 
-    print(f"{out}: mean IoU {masker_training.train(out, steps=steps, seed=seed):.3f} on other specimens")
+    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
+
+
+@app.command()
+def train_masker(
+    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
+    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
+        "data/weights/u2netp_mine.safetensors"
+    ),
+    start: Annotated[str, typer.Option(help="Weights to start from.")] = "shared:weights/u2netp.safetensors",
+    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Write no weights; cross-validate with so many folds.", show_default=False),
+    ] = None,
+    report: Annotated[Path, typer.Option(help="Where the folds' table and picture go.")] = Path(
+        "data/report/masker"
+    ),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 100,
+    blend: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the new weights; the rest is the start's.")
+    ] = 0.2,
+    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
+    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Fine-tune a U²-Net masker on a handful of hand-drawn masks."""
+    from bgbias.device import pick
+    from bgbias.masker_finetuning import Recipe
+    from bgbias.nodes import train_masker as node
+
+    recipe = Recipe(steps=steps, blend=blend, input_size=input_size, seed=seed)
+    if folds is None:
+        node.fine_tune(place, out, start, kind, recipe, pick(device))
+    else:
+        node.judge(place, report, start, kind, folds, recipe, pick(device))
 
 
 @app.command()

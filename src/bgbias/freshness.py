@@ -97,6 +97,8 @@ def settle(study: Study, thorough: bool = False) -> Report:
         if finding.state != "current":
             report.followers += finding.state == "behind"
             report.stale |= {node.label: finding.why} if finding.why else {}
+            if node.name == "masks":
+                _keep_masks(study, node, _read(path))
             _set_time(outputs, STALE)
             continue
         made_from = [*_inputs(study, node), *(n.record(study) for n in lineage.reads_from(study, node))]
@@ -104,6 +106,13 @@ def settle(study: Study, thorough: bool = False) -> Report:
             report.touched += 1
             _set_time(outputs, time.time_ns())
     return report
+
+
+def _keep_masks(study: Study, node: Node, record: dict[str, Any]) -> None:
+    """Photos that stay in the dataset are not masked again: Snakemake deletes their masks before the node runs."""
+    from bgbias import mask_cache
+
+    mask_cache.adopt(study, **node.keywords, record=record)
 
 
 def _marker(study: Study) -> Path:

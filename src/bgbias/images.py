@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -142,12 +143,21 @@ def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
 
 
 class Gallery:
-    """Decoded pictures of a store at one short side, kept in memory up to a bound: each photo is decoded once."""
+    """Decoded pictures of a store at one short side, kept in memory up to a bound: each photo is decoded once.
+
+    ``change``, if given, is applied to the decoded picture before it is resized.
+    """
 
     def __init__(
-        self, store: ImageStore, side: int, mode: str = "RGB", memory: int = BYTES_PER_MEMORY
+        self,
+        store: ImageStore,
+        side: int,
+        mode: str = "RGB",
+        memory: int = BYTES_PER_MEMORY,
+        change: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
         self._store, self._side, self._mode, self._memory = store, side, mode, memory
+        self._change = change
         self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
         self._bytes = 0
 
@@ -158,7 +168,8 @@ class Gallery:
         """The picture with short side ``side``: uint8 [H, W, 3] or [H, W]."""
         kept = self._kept.get(image_id)
         if kept is None:
-            kept = resize_short(self._store.array(image_id, self._mode), self._side)
+            picture = self._store.array(image_id, self._mode)
+            kept = resize_short(self._change(picture) if self._change else picture, self._side)
             self._kept[image_id] = kept
             self._bytes += kept.nbytes
             while self._bytes > self._memory:

@@ -49,8 +49,11 @@ def node(name: str, /, **subject: Any) -> Node:
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads."""
     keywords = reader.keywords
-    if reader.name in ("fetch", "gather", "propose", "weights"):
+    if reader.name in ("fetch", "gather", "weights"):
         return []
+    if reader.name == "propose":
+        proposal = study.backgrounds[keywords["pool"]].propose
+        return _weights(study, pretrained.owner("maskers", proposal.masker)) if proposal else []
     if reader.name == "backgrounds":
         pool = keywords["pool"]
         if study.backgrounds[pool].propose:
@@ -124,6 +127,9 @@ def _collected(study: Study) -> Iterator[Node]:
 def _shown(study: Study, figure: str) -> Iterator[Node]:
     if figure in ("drop", "calibration"):
         yield node("table", name="table1")
+        return
+    if figure == "masks":
+        yield from _photos(study, plan.shown_dataset(study), {"masks"})
         return
     yield from _photos(study, plan.shown_dataset(study), {"masks", "backgrounds"})
     of_cell = {"retrieval": "embed", "attribution": "attribute"}.get(figure)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from bgbias.errors import UserError
 from bgbias.params import MaskPolicy
 
-COLUMNS = ("image_id", "area", "confidence", "empty", "full", "overlap", "iou")
+# Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``mask_quality``'s.
+QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")
+COLUMNS = ("image_id", "sha256", *QUALITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ def read(path: Path) -> pd.DataFrame:
     """The mask table that ``masks`` wrote: one row a photo with the columns of ``COLUMNS``."""
     if not path.exists():
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
-    return pd.read_csv(path, dtype={"image_id": str})
+    table = pd.read_csv(path, dtype={"image_id": str, "sha256": str})
+    return table.reindex(columns=list(COLUMNS))  # earlier tables know fewer measures
 
 
 def usable(table: pd.DataFrame, policy: MaskPolicy) -> frozenset[str]:
@@ -36,3 +39,10 @@ def usable(table: pd.DataFrame, policy: MaskPolicy) -> frozenset[str]:
         return frozenset(table["image_id"])
     trusted = table["area"].between(policy.min_area, policy.max_area)
     return frozenset(table["image_id"][trusted])
+
+
+def as_used(alpha: NDArray[np.uint8], policy: MaskPolicy) -> NDArray[np.uint8]:
+    """A mask as it blends photo and background: as it is, or 255 from the policy's threshold on and 0 below."""
+    if policy.kind == "soft":
+        return alpha
+    return np.where(alpha >= policy.threshold, np.uint8(255), np.uint8(0))

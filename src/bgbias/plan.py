@@ -96,7 +96,7 @@ def figures(study: Study) -> tuple[str, ...]:
     """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
     toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
     paired = ("retrieval", "attribution") if pair(study) else ()
-    return ("photos", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
+    return ("photos", "masks", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
 
 
 def shown_dataset(study: Study) -> str:
@@ -192,12 +192,22 @@ def _fetched_weights(study: Study, owner: str) -> dict[str, Any]:
     )
 
 
-def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+def masker_identity(study: Study, masker: str) -> dict[str, Any]:
+    """What a masker's masks depend on beside the photos: its kind, its options, its own files' fingerprints."""
     described = study.maskers[masker]
-    index = digest(study, "index", dataset=dataset)
+    module = plugins.load("maskers", described.kind)
+    read: dict[str, Any] = {
+        "kind": described.kind,
+        "options": {k: v for k, v in described.options.items() if k not in module.SPEED},
+    }
     weights = own_weights(described.options)
-    fetched = _fetched_weights(study, pretrained.owner("maskers", masker))
-    return described.model_dump() | {"index": index} | ({"weights": weights} if weights else {}) | fetched
+    given = {k: listing(str(described.options[k])) for k in module.FILES if described.options.get(k)}
+    read |= _fetched_weights(study, pretrained.owner("maskers", masker))
+    return read | ({"weights": weights} if weights else {}) | ({"listing": given} if given else {})
+
+
+def _masks(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+    return masker_identity(study, masker) | {"index": digest(study, "index", dataset=dataset)}
 
 
 def _gather(study: Study, pool: str) -> dict[str, Any]:
@@ -210,12 +220,11 @@ def _gather(study: Study, pool: str) -> dict[str, Any]:
 def _propose(study: Study, pool: str) -> dict[str, Any]:
     proposal = study.backgrounds[pool].propose
     assert proposal is not None  # lineage asks for no other
-    described = study.maskers[proposal.masker]
     return {
         "source": proposal.source,
         "listing": listing(proposal.source),
-        "masker": described.model_dump(),
-        "weights": own_weights(described.options),
+        "names": {"keep": proposal.keep, "drop": proposal.drop},
+        "masker": masker_identity(study, proposal.masker),
     }
 
 
@@ -250,7 +259,7 @@ def _corruption(study: Study, dataset: str, needed: frozenset[str] | set[str]) -
     read: dict[str, Any] = {}
     if "masks" in needed:
         read["masks"] = digest(study, "masks", dataset=dataset, masker=described.masker)
-        read["mask_policy"] = study.mask_policy.model_dump()
+        read["mask_policy"] = _policy(study)
     if "backgrounds" in needed:
         read["backgrounds"] = digest(study, "backgrounds", pool=described.backgrounds)
     return read
@@ -262,6 +271,12 @@ def _backbone(study: Study, cell: Cell) -> dict[str, Any]:
     if fetched:  # the same file from another mirror is no other backbone
         chosen = {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}
     return {"backbone": chosen} | fetched
+
+
+def _policy(study: Study) -> dict[str, Any]:
+    # Soft masks are used as they are, and read no threshold.
+    soft = study.mask_policy.kind == "soft"
+    return study.mask_policy.model_dump(exclude={"kind", "threshold"} if soft else None)
 
 
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
@@ -306,6 +321,8 @@ def _figure(study: Study, name: str) -> dict[str, Any]:
     shown = pair(study)
     if name in ("drop", "calibration"):
         return {"table1": digest(study, "table", name="table1")}
+    if name == "masks":
+        return _corruption(study, shown_dataset(study), {"masks"})
     if name == "photos" or shown is None:
         return _corruption(study, shown_dataset(study), {"masks", "backgrounds"})
     node = "embed" if name == "retrieval" else "attribute"

@@ -34,6 +34,11 @@ def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
     return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)} | weights
 
 
+def _propose_inputs(study: Study, pool: str) -> dict[str, Path]:
+    proposal = study.backgrounds[pool].propose
+    return pretrained.inputs(study, pretrained.owner("maskers", proposal.masker)) if proposal else {}
+
+
 def _backgrounds_inputs(study: Study, pool: str) -> dict[str, Path]:
     if study.backgrounds[pool].propose:
         return {"proposal": study.files.at("proposal", pool=pool)}
@@ -107,6 +112,9 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
     if name in ("drop", "calibration"):
         return {"table1": study.files.at("report_table", table="table1", format="csv")}
     dataset = plan.shown_dataset(study)
+    if name == "masks":
+        masker = study.datasets[dataset].masker
+        return _masks_inputs(study, dataset, masker) | _corruption_inputs(study, dataset, {"masks"}, ())
     read = _photo_inputs(study, dataset) | _corruption_inputs(
         study, dataset, {"masks", "backgrounds"}, ("test",)
     )
@@ -122,7 +130,7 @@ _INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
     "weights": lambda study, owner: {},
     "masks": _masks_inputs,
     "gather": lambda study, pool: {},
-    "propose": lambda study, pool: {},
+    "propose": _propose_inputs,
     "backgrounds": _backgrounds_inputs,
     "train": _train_inputs,
     "embed": _embed_inputs,

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from bgbias import weights
+from bgbias import onnx_weights, plugins, weights
 from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
@@ -58,11 +58,16 @@ class SaliencyMasker:
             keep_freed_memory()
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
-        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
+        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order.
+
+        On a CPU, masks do not depend on the batch size or on which photos come together.
+        """
         masks: list[Mask] = []
         for start in range(0, len(photos), self._batch_size):
             batch = photos[start : start + self._batch_size]
-            maps = self._saliency(np.stack([network_input(photo, self._size) for photo in batch]))
+            inputs = [network_input(photo, self._size) for photo in batch]
+            # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
+            maps = self._saliency(np.stack(inputs * 2 if len(inputs) == 1 else inputs))[: len(batch)]
             masks += [
                 mask_from(saliency, *photo.shape[:2]) for saliency, photo in zip(maps, batch, strict=True)
             ]
@@ -102,15 +107,18 @@ def available(device: str) -> torch.device:
 
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:
-    """Fill ``net`` from a .safetensors file or an official .pth; UserError says what does not match."""
+    """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
     if not path.is_file():
+        published = plugins.load("maskers", name).PUBLISHED[path.suffix == ".onnx"]
         cure = (
-            "put it there (official ones: github.com/xuebinqin/U-2-Net) or correct 'weights' in params.yaml"
+            f"put it there (published: {published.place}, sha256 {published.sha256})"
+            " or correct 'weights' in params.yaml"
         )
         if path.stem.endswith("_toy"):
             cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
-    state = weights.read(path, f"masker '{name}'")
+    whose = f"masker '{name}'"
+    state = onnx_weights.read(path, net, whose) if path.suffix == ".onnx" else weights.read(path, whose)
     fault = mismatch(net, state)
     if fault:
         raise UserError(

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bgbias.fetching import Source
 from bgbias.maskers._params import SaliencyParams
 
 if TYPE_CHECKING:
     from bgbias.saliency import SaliencyMasker
 
-NEEDS_TRUTH = False
+PREDICTS = True
+SPEED = ("batch_size",)
+FILES: tuple[str, ...] = ()
+# The authors' file, as their README links it, and rembg's, with which the paper's masks were made.
+PUBLISHED = (
+    Source(
+        place="https://drive.google.com/uc?id=1rbSTGKAE-MTxBYHd-51l2hMOQPT_7EPy",
+        sha256="e7567cde013fb64813973ce6e1ecc25a80c05c3ca7adbc5a54f3c3d90991b854",
+    ),
+    Source(
+        place="https://github.com/danielgatis/rembg/releases/download/v0.0.0/u2netp.onnx",
+        md5="8e83ca70e441ab06c318d82300c84806",
+        sha256="309c8469258dda742793dce0ebea8e6dd393174f89934733ecc8b14c76f4ddd8",
+    ),
+)
 
 
 class Params(SaliencyParams):
-    """``weights``: ``u2netp.pth`` or the same names in a .safetensors file."""
+    """``weights``: ``u2netp.pth``, rembg's ``u2netp.onnx``, or the names of the former in a .safetensors file."""
 
 
 def build(params: Params, device: str) -> SaliencyMasker:

@@ -16,7 +16,8 @@ from bgbias import images, listed, plan, plugins, progress, records
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.foregrounds import Foreground, look
-from bgbias.params import Backgrounds, Proposal, Study, options
+from bgbias.nodes.masks import predictor
+from bgbias.params import Backgrounds, Proposal, Study
 from bgbias.store import writing
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
@@ -143,16 +144,12 @@ def _looked_at(
     study: Study, proposal: Proposal, found: dict[str, bytes], device: str
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
     """Name, photo and foreground of every photo that can be read."""
-    from bgbias.device import pick
-
-    described = study.maskers[proposal.masker]
-    module = plugins.load("maskers", described.kind)
-    if module.NEEDS_TRUTH:
+    if not plugins.load("maskers", study.maskers[proposal.masker].kind).PREDICTS:
         raise UserError(
             f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"
             " `masker` of the proposal in params.yaml."
         )
-    masker = module.build(options(study, "maskers", described.kind, described.options), pick(device))
+    masker = predictor(study, proposal.masker, device)
     names = sorted(found)
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     for batch in progress.track(batches, len(batches), f"foregrounds ({BATCH} photos each)"):

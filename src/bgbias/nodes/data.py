@@ -1,25 +1,15 @@
-"""Data nodes: archive -> table and photos -> masks."""
+"""Data nodes: archive -> table and photos."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from pathlib import Path
-
-import numpy as np
 import pandas as pd
 
-from bgbias import fetching, images, plan, plugins, pretrained, progress, records
-from bgbias.atomic import replacing, write_json
+from bgbias import fetching, images, plan, plugins, progress, records
+from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import COLUMNS, ImageTable, Item
-from bgbias.image_table import read as read_table
-from bgbias.masking import COLUMNS as MASK_COLUMNS
-from bgbias.masking import Mask
 from bgbias.params import Study, options
-from bgbias.store import ImageStore, writing
-
-PHOTOS_PER_CHUNK = 128
+from bgbias.store import writing
 
 
 def fetch(study: Study, dataset: str) -> None:
@@ -85,72 +75,6 @@ def index(study: Study, dataset: str) -> None:
             made.metrics[f"classes_{split}"] = int(part["label"].nunique())
 
 
-def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
-    from bgbias.mask_quality import measure
-
-    masker = masker or study.datasets[dataset].masker
-    if masker not in study.maskers:
-        raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
-    subject = {"dataset": dataset, "masker": masker}
-    outputs = {name: study.files.at(name, **subject) for name in ("masks", "mask_table")}
-    record = study.files.at("masks_record", **subject)
-    with records.node(study, "masks", outputs, record, label=f"{dataset}/{masker}", **subject) as made:
-        table = read_table(study.files.at("table", dataset=dataset))
-        photos = ImageStore(study.files.at("photos", dataset=dataset))
-        truth = ImageStore(study.files.at("truth", dataset=dataset))
-        work = record.parent / f".unfinished-{plan.digest(study, 'masks', **subject)}"
-        work.mkdir(parents=True, exist_ok=True)
-        make = _masker(study, masker, truth, device)
-        chunks = [table.ids[i : i + PHOTOS_PER_CHUNK] for i in range(0, len(table), PHOTOS_PER_CHUNK)]
-        for number, ids in enumerate(
-            progress.track(chunks, len(chunks), f"masks {dataset} ({PHOTOS_PER_CHUNK} photos each)")
-        ):
-            part = work / f"{number:05d}.zip"
-            if part.with_suffix(".json").exists():
-                continue
-            made_here = make([photos.array(i) for i in ids], ids)
-            with writing(part) as store:
-                for image_id, mask in zip(ids, made_here, strict=True):
-                    if mask is not None:
-                        store.add(image_id, images.encode_png(mask.alpha))
-            rows = [
-                {
-                    "image_id": i,
-                    **measure(m.alpha, m.confidence, truth.array(i, "L") if i in truth else None, i),
-                }
-                for i, m in zip(ids, made_here, strict=True)
-                if m is not None
-            ]
-            write_json(part.with_suffix(".json"), rows)
-        quality = _join(work, len(chunks), outputs)
-        if not len(quality):
-            raise UserError(
-                f"{dataset} brings no true masks; name another masker at datasets.{dataset}.masker in params.yaml,"
-                f" one of: {', '.join(study.maskers)}."
-            )
-        made.device = str(make.device)
-        low, high = study.mask_policy.min_area, study.mask_policy.max_area
-        made.metrics |= {
-            "photos": len(table),
-            "without_mask": len(table) - len(quality),
-            "empty": int(quality["empty"].sum()),
-            "full": int(quality["full"].sum()),
-            "outside_policy": int((~quality["area"].between(low, high)).sum()),
-            "mean_area": float(quality["area"].mean()),
-            "mean_confidence": float(quality["confidence"].mean()),
-        }
-        if quality["iou"].notna().any():
-            made.metrics |= {
-                "mean_iou": float(quality["iou"].mean()),
-                "mean_overlap": float(quality["overlap"].mean()),
-            }
-    for unfinished in record.parent.glob(
-        ".unfinished-*"
-    ):  # this run's, and those of settings that were given up
-        shutil.rmtree(unfinished)
-
-
 def _fault(item: Item) -> str | None:
     """Why a photo cannot be used, or nothing."""
     try:
@@ -160,44 +84,3 @@ def _fault(item: Item) -> str | None:
     except UserError as error:
         return str(error)
     return None
-
-
-class _Masker:
-    """The chosen masker, made to take (photos, ids) and to give a mask or nothing for each."""
-
-    def __init__(self, device: str, make: object) -> None:
-        self.device, self._make = device, make
-
-    def __call__(self, photos: list[np.ndarray], ids: list[str]) -> list:
-        return self._make(photos, ids)  # type: ignore[operator]
-
-
-def _masker(study: Study, name: str, truth: ImageStore, device: str) -> _Masker:
-    described = study.maskers[name]
-    module = plugins.load("maskers", described.kind)
-    params = options(study, "maskers", described.kind, described.options)
-    if module.NEEDS_TRUTH:
-        return _Masker(
-            "cpu", lambda photos, ids: [Mask(truth.array(i, "L"), 1.0) if i in truth else None for i in ids]
-        )
-    from bgbias.device import pick
-
-    owner = pretrained.owner("maskers", name)
-    if pretrained.fetched(study, owner):
-        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    masker = module.build(params, pick(device))
-    return _Masker(masker.device, lambda photos, ids: masker(photos))
-
-
-def _join(work: Path, chunks: int, outputs: dict[str, Path]) -> pd.DataFrame:
-    rows: list[dict[str, object]] = []
-    with writing(outputs["masks"]) as store:
-        for number in range(chunks):
-            part = ImageStore(work / f"{number:05d}.zip")
-            for image_id in part.ids:
-                store.add(image_id, part.read(image_id))
-            rows += json.loads((work / f"{number:05d}.json").read_text())
-    frame = pd.DataFrame(rows, columns=list(MASK_COLUMNS))
-    with replacing(outputs["mask_table"]) as temporary:
-        frame.to_csv(temporary, index=False)
-    return frame

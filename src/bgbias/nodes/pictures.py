@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bgbias import backbones, embedding, figures, plan, records, seeds
+from bgbias import backbones, embedding, figures, masking, plan, records, seeds
 from bgbias.album import Album
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
 from bgbias.params import Study, options
 from bgbias.plan import Cell
+from bgbias.store import ImageStore
 
 NEIGHBOURS = 6  # shown for each query
 SHEET_CLASSES, SHEET_DRAWS = 8, 2
@@ -40,6 +41,25 @@ def _photos(study: Study):  # type: ignore[no-untyped-def]
         view, mask = shown.clean(ids[row]), shown.mask(ids[row])
         pictures += [view, mask, *(replaced(view, mask, keys[row], d) for d in range(SHEET_DRAWS))]
     return figures.picture(figures.contact_sheet(pictures, columns=2 * (2 + SHEET_DRAWS)))
+
+
+def _masks(study: Study):  # type: ignore[no-untyped-def]
+    """The worst and the most doubtful masks of the shown dataset."""
+    from bgbias.figure_masks import MaskTile, figure_masks, shown
+
+    dataset = plan.shown_dataset(study)
+    where = {"dataset": dataset, "masker": study.datasets[dataset].masker}
+    photos, truth = (ImageStore(study.files.at(n, dataset=dataset)) for n in ("photos", "truth"))
+    masks = ImageStore(study.files.at("masks", **where))
+
+    def tile(row: dict[str, object], excluded: bool) -> MaskTile:
+        image_id = str(row["image_id"])
+        true = truth.array(image_id, "L") if image_id in truth else None
+        return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, excluded)
+
+    chosen = shown(masking.read(study.files.at("mask_table", **where)), study.mask_policy)
+    tiles = {reason: [tile(*of_photo) for of_photo in row] for reason, row in chosen.items()}
+    return figure_masks(tiles, study.mask_policy)
 
 
 def _retrieval(study: Study):  # type: ignore[no-untyped-def]
@@ -131,6 +151,7 @@ def _calibration(study: Study):  # type: ignore[no-untyped-def]
 
 _DRAWN: dict[str, Callable] = {
     "photos": _photos,
+    "masks": _masks,
     "retrieval": _retrieval,
     "attribution": _attribution,
     "drop": _drop,

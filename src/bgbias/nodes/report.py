@@ -110,6 +110,7 @@ def _datasets(study: Study) -> list[str]:
 def _mask_report(study: Study) -> pd.DataFrame:
     """One row a dataset: photos, masks that cannot be trusted, and quality where the truth is known."""
     rows = []
+    low, high = study.mask_policy.min_area, study.mask_policy.max_area
     for dataset in _datasets(study):
         masker = study.datasets[dataset].masker
         quality = masking.read(study.files.at("mask_table", dataset=dataset, masker=masker))
@@ -127,10 +128,12 @@ def _mask_report(study: Study) -> pd.DataFrame:
                 "without_mask": len(table) - len(quality),
                 "empty": int(quality["empty"].sum()),
                 "full": int(quality["full"].sum()),
+                "outside_policy": int((~quality["area"].between(low, high)).sum()),
                 "mean_area": quality["area"].mean(),
                 "mean_confidence": quality["confidence"].mean(),
                 "mean_iou": quality["iou"].mean(),
                 "mean_overlap": quality["overlap"].mean(),
+                "mean_off_object": quality["off_object"].mean(),
             }
         )
     return pd.DataFrame(rows)

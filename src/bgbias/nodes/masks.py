@@ -1,0 +1,153 @@
+"""The node that makes a dataset's masks: those of photos seen before are taken over, only new photos are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias import images, plugins, pretrained, progress, records
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.image_table import read as read_table
+from bgbias.mask_cache import MaskCache, masker_key, photo_key
+from bgbias.mask_quality import measure
+from bgbias.masking import COLUMNS
+from bgbias.params import Study, options
+from bgbias.store import ImageStore, writing
+
+PHOTOS_PER_CHUNK = 128
+LISTED = 100  # photos without a mask that the record names
+
+# An image id to its encoded mask and the maker's confidence; None where there is no mask.
+Source = Callable[[str], tuple[bytes, float] | None]
+
+
+def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
+    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
+    masker = masker or study.datasets[dataset].masker
+    if masker not in study.maskers:
+        raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
+    subject = {"dataset": dataset, "masker": masker}
+    outputs = {name: study.files.at(name, **subject) for name in ("masks", "mask_table")}
+    record = study.files.at("masks_record", **subject)
+    with records.node(study, "masks", outputs, record, label=f"{dataset}/{masker}", **subject) as made:
+        table = read_table(study.files.at("table", dataset=dataset))
+        photos = ImageStore(study.files.at("photos", dataset=dataset))
+        truth = ImageStore(study.files.at("truth", dataset=dataset))
+        keys = {i: photo_key(photos.read(i)) for i in table.ids}
+        described = study.maskers[masker]
+        if plugins.load("maskers", described.kind).PREDICTS:
+            cache = MaskCache(study, dataset, masker)
+            made.notes["masker_key"] = masker_key(study, masker)
+            new = {key: i for i, key in reversed(keys.items()) if key not in cache}
+            made.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
+            made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
+            quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
+            cache.finish(outputs["masks"], quality)
+        else:
+            quality = _write(keys, _given(study, masker, truth, table.ids), photos, truth, outputs)
+        if not len(quality):
+            raise UserError(
+                f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
+                f" in params.yaml, one of: {', '.join(study.maskers)}."
+            )
+        without = sorted(set(keys) - set(quality["image_id"]))
+        if without:
+            made.notes["without_mask"] = without[:LISTED]
+            progress.say(f"{dataset}: {len(without)} photos have no mask, the first of them {without[0]}")
+        made.metrics |= _summary(quality, len(table), study)
+
+
+def _predict(
+    study: Study,
+    masker: str,
+    photos: ImageStore,
+    new: dict[str, str],
+    cache: MaskCache,
+    label: str,
+    device: str,
+) -> str:
+    """Mask the photos that are ``new`` (key to image id) into the cache; gives the device that was used."""
+    if not new:
+        return "cpu"
+    make = predictor(study, masker, device)
+    wanted = sorted(new.items(), key=lambda item: item[1])
+    chunks = [dict(wanted[i : i + PHOTOS_PER_CHUNK]) for i in range(0, len(wanted), PHOTOS_PER_CHUNK)]
+    for chunk in progress.track(chunks, len(chunks), f"{label} ({PHOTOS_PER_CHUNK} photos each)"):
+        alphas = make([photos.array(i) for i in chunk.values()])
+        cache.add({key: (i, mask) for (key, i), mask in zip(chunk.items(), alphas, strict=True)})
+    return str(make.device)
+
+
+def predictor(study: Study, masker: str, device: str) -> Any:
+    """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
+    from bgbias.device import pick
+
+    described = study.maskers[masker]
+    params = options(study, "maskers", described.kind, described.options)
+    owner = pretrained.owner("maskers", masker)
+    if pretrained.fetched(study, owner):
+        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
+    return plugins.load("maskers", described.kind).build(params, pick(device))
+
+
+def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Source:
+    described = study.maskers[masker]
+    module = plugins.load("maskers", described.kind)
+    alpha_of = module.given(options(study, "maskers", described.kind, described.options), truth, ids)
+
+    def found(image_id: str) -> tuple[bytes, float] | None:
+        alpha = alpha_of(image_id)
+        return None if alpha is None else (images.encode_png(alpha), 1.0)
+
+    return found
+
+
+def _write(
+    keys: dict[str, str], found: Source, photos: ImageStore, truth: ImageStore, outputs: dict[str, Path]
+) -> pd.DataFrame:
+    """Masks and their table, one row a photo that has a mask, in the dataset's order."""
+    rows: list[dict[str, Any]] = []
+    with writing(outputs["masks"]) as store:
+        for image_id, key in progress.track(keys.items(), len(keys), "measuring masks"):
+            mask = found(image_id)
+            if mask is None:
+                continue
+            data, confidence = mask
+            alpha = images.decode(data, image_id, "L")
+            _check_size(image_id, alpha, photos)
+            true = truth.array(image_id, "L") if image_id in truth else None
+            store.add(image_id, data)
+            rows.append({"image_id": image_id, "sha256": key, **measure(alpha, confidence, true, image_id)})
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    with replacing(outputs["mask_table"]) as temporary:
+        frame.to_csv(temporary, index=False)
+    return frame
+
+
+def _check_size(image_id: str, alpha: np.ndarray, photos: ImageStore) -> None:
+    height, width = images.size(photos.read(image_id), image_id)
+    if alpha.shape != (height, width):
+        raise UserError(
+            f"The mask of '{image_id}' is {alpha.shape[1]}x{alpha.shape[0]} pixels, the photo {width}x{height};"
+            " save the mask at the photo's size, then repeat the command."
+        )
+
+
+def _summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:
+    low, high = study.mask_policy.min_area, study.mask_policy.max_area
+    found = {
+        "photos": photos,
+        "without_mask": photos - len(quality),
+        "empty": int(quality["empty"].sum()),
+        "full": int(quality["full"].sum()),
+        "outside_policy": int((~quality["area"].between(low, high)).sum()),
+        "mean_area": float(quality["area"].mean()),
+        "mean_confidence": float(quality["confidence"].mean()),
+    }
+    measured = {f"mean_{name}": quality[name].mean() for name in ("iou", "overlap", "off_object")}
+    return found | {name: float(value) for name, value in measured.items() if pd.notna(value)}
