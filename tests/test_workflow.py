@@ -51,7 +51,7 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
     assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
     assert rules(planned) == {
         **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
-        **{"collect": 1, "table": 2, "figure": 4, "all": 1},
+        **{"collect": 1, "table": 2, "figure": 5, "all": 1},
     }
 
 
@@ -120,7 +120,7 @@ def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
     for name in ("table1", "table2"):
         assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex"))
     figures = {p.stem for p in (report / "figures").glob("*.png")}
-    assert figures == {"photos", "retrieval", "attribution", "drop"}
+    assert figures == {"photos", "masks", "retrieval", "attribution", "drop"}
     assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}
 
 
