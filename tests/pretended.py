@@ -11,7 +11,7 @@ from bgbias.lineage import Node
 from bgbias.params import Study
 
 OUTPUTS = {
-    "fetch": ("archive",),
+    "fetch": ("part",),
     "index": ("table", "photos", "truth", "excluded"),
     "masks": ("masks", "mask_table"),
     "train": ("model", "history"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plan
+from bgbias.dataset_parts import parts_of
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -16,7 +17,7 @@ TABLES = ("table1", "table2")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and what it works on: a cell, a dataset, a dataset and a masker, a pool or a name."""
+    """A node and what it works on: a cell, a dataset, a dataset and its part or masker, a pool or a name."""
 
     name: str
     subject: tuple[tuple[str, Any], ...] = ()
@@ -52,7 +53,7 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
     if reader.name in ("fetch", "backgrounds"):
         return []
     if reader.name == "index":
-        return [node("fetch", **keywords)] if plan.dataset_sources(study, keywords["dataset"]) else []
+        return [node("fetch", part=p, **keywords) for p in parts_of(study, keywords["dataset"])]
     if reader.name == "masks":
         return [node("index", dataset=keywords["dataset"])]
     if reader.name in ("train", "embed", "score", "attribute"):
