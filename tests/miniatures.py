@@ -68,7 +68,9 @@ def as_folder(path: Path, files: Files) -> Path:
 def cub_files() -> Files:
     """``CUB_200_2011.tgz``: 200 classes, 5,864 photos in the first hundred and 5,924 in the other."""
     counts = spread(5_864, 100) + spread(5_924, 100)
-    listed = [f"{c + 1:03d}.Bird_{c}/Bird_{c}_{n:04d}.jpg" for c, count in enumerate(counts) for n in range(count)]
+    listed = [
+        f"{c + 1:03d}.Bird_{c}/Bird_{c}_{n:04d}.jpg" for c, count in enumerate(counts) for n in range(count)
+    ]
     files = {f"CUB_200_2011/images/{p}": jpeg(n) for n, p in enumerate(listed)}
     files["CUB_200_2011/images.txt"] = "".join(f"{n} {p}\n" for n, p in enumerate(listed, 1)).encode()
     labels = "".join(f"{n} {int(p[:3])}\n" for n, p in enumerate(listed, 1))
@@ -84,7 +86,9 @@ def cub_segmentations() -> Files:
         masks[mode] = stream.getvalue()
     photos = [n for n in cub_files() if n.endswith(".jpg")]
     return {
-        n.replace("CUB_200_2011/images", "segmentations").replace(".jpg", ".png"): masks["LA" if i == 7 else "L"]
+        n.replace("CUB_200_2011/images", "segmentations").replace(".jpg", ".png"): masks[
+            "LA" if i == 7 else "L"
+        ]
         for i, n in enumerate(photos)
     }
 
@@ -96,9 +100,7 @@ def cars() -> tuple[tuple[int, bool, int], ...]:
     """
     counts = spread(8_054, 98) + spread(8_131, 98)
     labels = [c for c, count in enumerate(counts) for _ in range(count)]
-    return tuple(
-        (c, (n + 1) * 8_041 // 16_185 > n * 8_041 // 16_185, n) for n, c in enumerate(labels)
-    )
+    return tuple((c, (n + 1) * 8_041 // 16_185 > n * 8_041 // 16_185, n) for n, c in enumerate(labels))
 
 
 def _matlab(values: dict[str, object]) -> bytes:
@@ -121,7 +123,9 @@ BOX = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
 
 def cars_annos() -> bytes:
     """``cars_annos.mat``."""
-    rows = [(f"car_ims/{i:06d}.jpg", 0, 0, 1, 1, c + 1, int(test)) for i, (c, test, _) in enumerate(cars(), 1)]
+    rows = [
+        (f"car_ims/{i:06d}.jpg", 0, 0, 1, 1, c + 1, int(test)) for i, (c, test, _) in enumerate(cars(), 1)
+    ]
     names = np.array(NAMES, dtype=object).reshape(1, -1)
     annotations = _annotations(["relative_im_path", *BOX, "class", "test"], rows)
     return _matlab({"annotations": annotations, "class_names": names})
