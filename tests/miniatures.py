@@ -77,6 +77,7 @@ def cub_files() -> Files:
     return files | {"CUB_200_2011/image_class_labels.txt": labels.encode()}
 
 
+@cache
 def cub_segmentations() -> Files:
     """``segmentations.tgz``, a mask for each photo; some are grey with transparency, as in the official one."""
     masks = {}
@@ -121,6 +122,7 @@ def _annotations(fields: list[str], rows: Iterable[tuple[object, ...]]) -> np.nd
 BOX = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
 
 
+@cache
 def cars_annos() -> bytes:
     """``cars_annos.mat``."""
     rows = [
@@ -131,11 +133,13 @@ def cars_annos() -> bytes:
     return _matlab({"annotations": annotations, "class_names": names})
 
 
+@cache
 def car_ims() -> Files:
     """``car_ims.tgz``."""
     return {f"car_ims/{i:06d}.jpg": jpeg(n) for i, (_, _, n) in enumerate(cars(), 1)}
 
 
+@cache
 def cars_split() -> dict[str, Files]:
     """``cars_train.tgz``, ``cars_test.tgz``, ``car_devkit.tgz`` and the test photos' labels: shuffled, numbered anew."""
     made: dict[str, Files] = {}
@@ -157,6 +161,7 @@ def cars_split() -> dict[str, Files]:
     return made
 
 
+@cache
 def cars_by_class() -> Files:
     """A re-upload with a folder for each class below ``train`` and ``test``; a folder's name can hold no slash."""
     return {

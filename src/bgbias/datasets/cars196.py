@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -196,12 +197,22 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
 
 def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int]:
     """Place (folder/file) and class, counted from 0, of each photo that an annotation file lists."""
-    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError, loadmat
 
+    damaged = (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        NotImplementedError,
+        OSError,
+        zlib.error,
+        MatReadError,
+    )
     try:
         rows: Any = loadmat(io.BytesIO(data), squeeze_me=True)["annotations"]
         listed = {f"{folder}{place}": int(c) - 1 for place, c in zip(rows[field], rows["class"], strict=True)}
-    except (ValueError, KeyError, TypeError, IndexError, NotImplementedError) as error:
+    except damaged as error:
         raise UserError(f"{file} is not what Cars196 came with ({error}); get it again.") from error
     wrong = next((p for p, number in listed.items() if not 0 <= number < CLASSES), None)
     if wrong:
