@@ -32,6 +32,7 @@ def study(tmp_path: Path) -> Study:
         "products": {"kind": "sop", **COMMON},
         "mine": {"kind": "folder", "options": {"source": f"{tmp_path}/photos"}, **COMMON},
         "yours": {"kind": "folder", "options": {"source": f"{tmp_path}/nowhere"}, **COMMON},
+        "later": {"kind": "in_shop", **COMMON},
     }
     return load(tmp_path, raw)
 
@@ -53,6 +54,7 @@ def test_nothing_is_here_yet(study: Study, tmp_path: Path) -> None:
         ("products", "photos"): "to fetch",
         ("mine", "photos"): "to fetch",
         ("yours", "photos"): "missing file",
+        ("later", ""): "no kind 'in_shop'",
     }
     assert found["birds", "photos"].size == 1_150_585_339
     assert found["birds", "photos"].step == "python -m bgbias fetch birds photos"

@@ -16,6 +16,7 @@ from miniatures import as_folder, as_tar, as_zip
 
 from bgbias import images
 from bgbias.datasets import cub200, folder
+from bgbias.datasets._own_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, fetch
 from bgbias.image_table import COLUMNS, ImageTable, Item, read
@@ -263,6 +264,15 @@ def test_folder_takes_masks_that_are_called_like_the_photos(classes: Path, tmp_p
             "class 07/2.jpg": b"second",
         }
         assert len(found) == 34
+
+
+def test_masks_of_zeros_and_ones_mean_black_and_white() -> None:
+    ones = np.array([[0, 1], [1, 0]], np.uint8)
+    assert images.decode(white(images.encode_png(ones), "m"), "m", "L").tolist() == [[0, 255], [255, 0]]
+    for levels in ([[0, 0], [0, 0]], [[0, 2], [1, 0]], [[0, 255], [1, 0]]):
+        data = images.encode_png(np.array(levels, np.uint8))
+        assert white(data, "m") == data
+    assert white(b"broken", "m") == b"broken"
 
 
 def test_folder_mask_of_no_photo_is_refused(classes: Path, tmp_path: Path) -> None:

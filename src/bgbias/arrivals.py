@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bgbias import paths, plan
+from bgbias import paths, plan, plugins
 from bgbias.dataset_parts import parts_of
 from bgbias.fetching import Source, partial_download
 from bgbias.params import Study
@@ -31,6 +31,10 @@ def arrivals(study: Study, only_grid: bool = False) -> Iterator[Arrival]:
     used = {c.dataset for c in plan.cells(study)}
     for dataset in study.datasets:
         if only_grid and dataset not in used:
+            continue
+        kind = study.datasets[dataset].kind
+        if kind not in plugins.names("datasets"):
+            yield Arrival(dataset, "", f"no kind '{kind}'", None, f"write src/bgbias/datasets/{kind}.py")
             continue
         parts = parts_of(study, dataset)
         indexed = study.files.at("index_record", dataset=dataset).exists()

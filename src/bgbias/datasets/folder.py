@@ -13,6 +13,7 @@ from pydantic import Field
 
 from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._own_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, is_picture
 from bgbias.image_table import Item
@@ -56,7 +57,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         own = _class(member)
         split = split_of[own]
         mask = mask_of.get(_stem(member))
-        truth = masks.read(mask) if masks and mask else None
+        truth = white(masks.read(mask), mask) if masks and mask else None
         yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
 
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._own_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, is_picture
 from bgbias.image_table import SPLITS, Item
@@ -87,7 +88,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             key_set=f"{name}|{split}",
             key_item=member,
             data=data,
-            truth=drawn.read(row.mask) if drawn and row.mask else None,
+            truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
         )
 
 
