@@ -250,7 +250,7 @@ def folder_items(source: Path, **options: Any) -> list[Item]:
     params = folder.Params.model_validate({"source": str(source), **options})
     parts = {part: source.parent / f"fetched {part}" for part in folder.parts(params)}
     for part, sources in folder.parts(params).items():
-        fetch(sources, parts[part], "mine", part)
+        fetch(sources, parts[part], "mine", part=part)
     return list(folder.items(params, parts, "mine"))
 
 

@@ -143,7 +143,7 @@ def test_file_that_a_person_fetched_comes_before_every_place(
 ) -> None:
     (desk.downloads / "birds.tgz").write_bytes(CONTENT)
     source, target = Source(place=server.url, file="birds.tgz", md5=MD5), tmp_path / "raw" / "photos"
-    used = fetch((source,), target, "birds", "photos", desk)
+    used = fetch((source,), target, "birds", part="photos", desk=desk)
     assert used.place == str(desk.downloads / "birds.tgz")
     assert target.read_bytes() == CONTENT
     assert server.asked == []
@@ -158,7 +158,7 @@ def test_file_that_a_person_fetched_is_copied_where_links_are_not_possible(
 
     monkeypatch.setattr(os, "link", refuse)
     (desk.downloads / "birds.tgz").write_bytes(CONTENT)
-    fetch((Source(file="birds.tgz", md5=MD5),), tmp_path / "photos", "birds", "photos", desk)
+    fetch((Source(file="birds.tgz", md5=MD5),), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert (tmp_path / "photos").read_bytes() == CONTENT
     assert not (tmp_path / "photos").samefile(desk.downloads / "birds.tgz")
 
@@ -172,7 +172,7 @@ def test_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_pla
     with pytest.raises(
         UserError, match=r"downloads/birds\.tgz: (wrong checksum|2999999 bytes, expected 3000000)"
     ):
-        fetch((source,), tmp_path / "photos", "birds", "photos", desk)
+        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert not (tmp_path / "photos").exists()
     assert server.asked == []
 
@@ -180,9 +180,9 @@ def test_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_pla
 def test_file_that_no_host_has_is_asked_of_the_person(tmp_path: Path, desk: Desk) -> None:
     source = Source(file="cars_annos.mat", md5="b" * 32, size=1234567)
     with pytest.raises(UserError) as told:
-        fetch((source,), tmp_path / "annotations", "cars", "annotations", desk)
+        fetch((source,), tmp_path / "annotations", "cars", part="annotations", desk=desk)
     text = str(told.value)
-    assert "cars/annotations: cars_annos.mat could not be had" in text
+    assert "cars/annotations: cars_annos.mat could not be fetched" in text
     assert f"Get cars_annos.mat (1,234,567 bytes, md5 {'b' * 32}) by other means" in text
     assert f"put it into {desk.downloads}/ and then run: python -m bgbias fetch cars annotations" in text
 
@@ -190,13 +190,13 @@ def test_file_that_no_host_has_is_asked_of_the_person(tmp_path: Path, desk: Desk
 def test_checksum_nobody_published_is_pinned_on_first_use(server: Server, tmp_path: Path, desk: Desk) -> None:
     source = Source(place=server.url, file="birds.zip")
     for _ in range(2):
-        fetch((source,), tmp_path / "photos", "birds", "photos", desk)
+        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
         lines = desk.checksums.path.read_text().splitlines()
         assert lines == ["dataset,part,file,bytes,sha256", f"birds,photos,birds.zip,{len(CONTENT)},{SHA256}"]
     server.content = CONTENT[:-1] + b"?"
     other = hashlib.sha256(server.content).hexdigest()
     with pytest.raises(UserError) as told:
-        fetch((source,), tmp_path / "photos", "birds", "photos", desk)
+        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert SHA256 in str(told.value)
     assert other in str(told.value)
     assert str(desk.checksums.path) in str(told.value)
@@ -204,14 +204,14 @@ def test_checksum_nobody_published_is_pinned_on_first_use(server: Server, tmp_pa
     assert desk.checksums.path.read_text().splitlines() == lines
     # Deleting the line accepts the new file.
     desk.checksums.path.write_text(lines[0] + "\n")
-    fetch((source,), tmp_path / "photos", "birds", "photos", desk)
+    fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert (tmp_path / "photos").read_bytes() == server.content
 
 
 def test_published_checksum_and_own_files_are_not_pinned(server: Server, tmp_path: Path, desk: Desk) -> None:
     (tmp_path / "own.zip").write_bytes(CONTENT)
-    fetch((Source(place=server.url, sha256=SHA256),), tmp_path / "a", "birds", "photos", desk)
-    fetch((Source(place=str(tmp_path / "own.zip")),), tmp_path / "b", "birds", "photos", desk)
+    fetch((Source(place=server.url, sha256=SHA256),), tmp_path / "a", "birds", part="photos", desk=desk)
+    fetch((Source(place=str(tmp_path / "own.zip")),), tmp_path / "b", "birds", part="photos", desk=desk)
     assert not desk.checksums.path.exists()
 
 
@@ -230,9 +230,28 @@ def test_pins_of_several_files_stand_in_sorted_order(desk: Desk) -> None:
 
 def test_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_bytes(b"image,label")
-    fetch((Source(place=str(tmp_path / "own.csv")),), tmp_path / "table", "mine", "table")
+    fetch((Source(place=str(tmp_path / "own.csv")),), tmp_path / "table", "mine", part="table")
     (tmp_path / "own.csv").open("ab").write(b",mask")
     assert (tmp_path / "table").read_bytes() == b"image,label"
+
+
+def test_beginning_of_a_checksum_is_compared_and_the_whole_is_pinned(tmp_path: Path, desk: Desk) -> None:
+    (desk.downloads / "net-1234.pth").write_bytes(CONTENT)
+    source = Source(file="net-1234.pth", sha256=SHA256[:8])
+    fetch((source,), tmp_path / "net", "net", part="net", desk=desk)
+    assert SHA256 in desk.checksums.path.read_text()
+    wrong = source.model_copy(update={"sha256": f"{int(SHA256[:8], 16) ^ 1:08x}"})
+    with pytest.raises(UserError, match="wrong checksum"):
+        fetch((wrong,), tmp_path / "net", "net", part="net", desk=desk)
+
+
+def test_cure_of_what_is_no_dataset_is_told_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as told:
+        fetch(
+            (Source(place=str(tmp_path / "gone")),), tmp_path / "net", "net", "Put it there; then run: this"
+        )
+    assert str(told.value).startswith("net could not be fetched.\n")
+    assert str(told.value).endswith("\nPut it there; then run: this")
 
 
 def test_ftp_is_told_to_be_unknown(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: 
     with pytest.raises(UserError) as told:
         data.fetch_all(study, "cars")
     for file, part in (("car_ims.tgz", "photos"), ("cars_annos.mat", "annotations")):
-        assert f"cars/{part}: {file} could not be had" in str(told.value)
+        assert f"cars/{part}: {file} could not be fetched" in str(told.value)
         assert f"then run: python -m bgbias fetch cars {part}" in str(told.value)
 
 

@@ -41,7 +41,7 @@ def items(folder: Path, frame: pd.DataFrame, parquet: bool = False, **options: A
     params = table.Params.model_validate({"source": str(path), **options})
     parts = {part: folder / f"fetched {part}" for part in table.parts(params)}
     for part, sources in table.parts(params).items():
-        fetch(sources, parts[part], "shop", part)
+        fetch(sources, parts[part], "shop", part=part)
     return list(table.items(params, parts, "shop"))
 
 

@@ -113,6 +113,8 @@ def _lasting(error: Exception) -> str:
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
         return f"nothing came for {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
+        return str(error.reason)
     return str(error) or type(error).__name__
 
 

@@ -20,6 +20,7 @@ from bgbias.errors import UserError
 from bgbias.store import writing
 from bgbias.strict import Strict
 
+WHOLE_SHA256 = 64
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -38,7 +39,7 @@ class Source(Strict):
         None, description="official name; a copy under this name among the downloads is used before any place"
     )
     size: int | None = Field(None, description="bytes")
-    sha256: str | None = None
+    sha256: str | None = Field(None, description="all of it, or its beginning")
     md5: str | None = None
     keep: tuple[str, ...] = Field(
         (), description="endings of the files that are packed beside pictures, if the place is a folder"
@@ -74,13 +75,20 @@ class Desk:
 
 
 def fetch(
-    sources: tuple[Source, ...], target: Path, name: str, part: str = "", desk: Desk | None = None
+    sources: tuple[Source, ...],
+    target: Path,
+    name: str,
+    cure: str | None = None,
+    *,
+    part: str = "",
+    desk: Desk | None = None,
 ) -> Source:
     """Put the first source that can be had at ``target``; the one that was used comes back.
 
     A file that lies among the desk's downloads under a source's official name comes before all places. A checksum that does not
     match is an error, never a fallback to an unverified file; where no sha256 is known, that of the first copy is pinned. If
-    no source works, the error lists what was tried, which file to get by hand, where to put it, and the next command.
+    no source works, the error lists what was tried, which file to get by hand, where to put it, and the next command
+    (``cure``, where it is no dataset's file).
     """
     tried = []
     for source in [*_among_downloads(sources, desk), *sources]:
@@ -93,7 +101,10 @@ def fetch(
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             tried.append(f"  {source.place}: {error}")
-    raise UserError(_told(sources, tried, name, part, desk))
+    subject = f"{name}/{part}" if part else name
+    called = "" if cure else f": {_wanted(sources).called}"
+    cure = cure or _cure(sources, name, part, desk)
+    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *tried, cure]))
 
 
 def partial_download(target: Path, source: Source) -> Path:
@@ -117,24 +128,23 @@ def _among_downloads(sources: tuple[Source, ...], desk: Desk | None) -> list[Sou
     ]
 
 
-def _told(sources: tuple[Source, ...], tried: list[str], name: str, part: str, desk: Desk | None) -> str:
-    wanted = next((s for s in sources if s.file), sources[0])
+def _wanted(sources: tuple[Source, ...]) -> Source:
+    return next((s for s in sources if s.file), sources[0])
+
+
+def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
+    """What a person can do about a file that could not be fetched."""
+    wanted = _wanted(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
-    subject = f"{name}/{part}" if part else name
-    lines = [f"{subject}: {wanted.called} could not be had.", *tried]
-    if desk and wanted.file:
-        others = [s for s in sources if s.file and s.file != wanted.file]
-        either = "".join(f", or {s.file}{s.facts}" for s in {s.file: s for s in others}.values())
-        lines += [
-            f"Get {wanted.file}{wanted.facts}{either} by other means, put it into {desk.downloads}/ and {again}",
-            *[s.hint for s in sources if s.hint],
-        ]
-    else:
-        lines.append(
-            f"Get the file{wanted.facts} by other means and name it in"
-            f" params.yaml: datasets.{name}.options.source: /path/to/file; {again}"
+    if not (desk and wanted.file):
+        return (
+            f"Get the file{wanted.facts} by other means and name it in params.yaml: datasets.{name}.options.source:"
+            f" /path/to/file; {again}"
         )
-    return "\n".join(lines)
+    others = {s.file: s for s in sources if s.file and s.file != wanted.file}
+    either = "".join(f", or {s.file}{s.facts}" for s in others.values())
+    put = f"Get {wanted.file}{wanted.facts}{either} by other means, put it into {desk.downloads}/ and {again}"
+    return "\n".join([put, *dict.fromkeys(s.hint for s in sources if s.hint)])
 
 
 def _take(source: Source, target: Path, label: str, name: str, part: str, desk: Desk | None) -> None:
@@ -194,7 +204,7 @@ def _has_suffix(name: str, endings: tuple[str, ...]) -> bool:
 
 
 def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
-    if desk is None or source.sha256 is not None:
+    if desk is None or len(source.sha256 or "") == WHOLE_SHA256:
         return
     desk.checksums.pin(name, part, source.called, path.stat().st_size, _digest(path, "sha256"))
 
@@ -209,7 +219,8 @@ def _verify(path: Path, source: Source) -> None:
         if wanted is None:
             continue
         found = _digest(path, algorithm)
-        if found != wanted:
+        # Published file names hold the beginning of their sha256.
+        if not (found.startswith(wanted) if algorithm == "sha256" else found == wanted):
             raise UserError(
                 f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."

@@ -36,7 +36,7 @@ def fetch(study: Study, dataset: str, part: str) -> None:
             Path(study.paths.downloads),
             Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums")),
         )
-        used = fetching.fetch(sources, target, dataset, part, desk)
+        used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
         made.metrics["megabytes"] = target.stat().st_size / 1e6
 
