@@ -71,6 +71,19 @@ def test_another_place_does_not_continue_the_first_ones_download(server: Server,
     assert server.asked[-1] is None
 
 
+def test_begun_downloads_are_cleared_away_when_another_place_has_the_file(
+    server: Server, tmp_path: Path
+) -> None:
+    server.breaks = [1_000_000]
+    places = (server.url + "?mirror", server.url)
+    with pytest.raises(UserError):
+        fetch((Source(place=places[0]), Source(place=f"{server.root}/none")), tmp_path / "archive", "birds")
+    (tmp_path / "own.tgz").write_bytes(CONTENT)
+    sources = (Source(place=str(tmp_path / "own.tgz")), *(Source(place=p) for p in places))
+    fetch(sources, tmp_path / "archive", "birds")
+    assert names(tmp_path) == ["archive", "own.tgz"]
+
+
 def test_wrong_checksum_deletes_the_download_and_keeps_the_old_archive(
     server: Server, tmp_path: Path
 ) -> None:
@@ -102,7 +115,7 @@ def test_all_that_was_tried_is_listed_with_a_way_out(server: Server, tmp_path: P
     assert "http://127.0.0.1:9/archive: " in text
     assert "absent.tgz: no such file or folder" in text
     assert "(md5 ffff" in text
-    assert "datasets.birds.options.source" in text
+    assert "under datasets.birds.options" in text
     assert "python -m bgbias fetch birds" in text
     assert names(tmp_path) == []
 

@@ -28,6 +28,9 @@ class Server(ThreadingHTTPServer):
         self.ranges = True
         self.over = threading.Event()
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silence: clients that hang up are part of the play."""
+
     @property
     def root(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"

@@ -44,7 +44,6 @@ class Source(Strict):
     keep: tuple[str, ...] = Field(
         (), description="endings of the files that are packed beside pictures, if the place is a folder"
     )
-
     hint: str = Field("", description="what else a person can do who cannot get the file")
 
     @property
@@ -96,6 +95,8 @@ def fetch(
             continue
         try:
             _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
+            for other in sources:  # gigabytes that nobody will ask for again
+                partial_download(target, other).unlink(missing_ok=True)
             return source
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -137,10 +138,8 @@ def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) 
     wanted = _wanted(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
     if not (desk and wanted.file):
-        return (
-            f"Get the file{wanted.facts} by other means and name it in params.yaml: datasets.{name}.options.source:"
-            f" /path/to/file; {again}"
-        )
+        where = f"write where it is into params.yaml, under datasets.{name}.options"
+        return f"Get it{wanted.facts} by other means and {where}; {again}"
     others = {s.file: s for s in sources if s.file and s.file != wanted.file}
     either = "".join(f", or {s.file}{s.facts}" for s in others.values())
     put = f"Get {wanted.file}{wanted.facts}{either} by other means, put it into {desk.downloads}/ and {again}"
