@@ -83,6 +83,13 @@ def test_what_is_on_the_disk_is_told(study: Study) -> None:
     )
     data.index(study, "mine")
     assert seen(study)["mine", "photos"].step == ""
+    edited = {
+        **study.datasets,
+        "mine": study.datasets["mine"].model_copy(update={"options": {"source": "elsewhere"}}),
+    }
+    assert seen(study.model_copy(update={"datasets": edited}))["mine", "photos"].state == "missing file"
+    study.files.at("fetch_record", dataset="mine", part="photos").write_text("{")
+    assert seen(study)["mine", "photos"].state == "to fetch"
 
 
 def test_table_fits_a_hundred_columns_and_loses_nothing(

@@ -65,6 +65,17 @@ def test_pictures_may_lie_elsewhere(tmp_path: Path, rows: pd.DataFrame) -> None:
         assert len(items(tmp_path / "tables", rows, root=str(root))) == 30
 
 
+def test_pictures_lie_beside_the_table_unless_their_root_is_named() -> None:
+    def root(source: str, root: str | None = None) -> str | None:
+        return table.parts(table.Params(source=source, root=root))["photos"][0].place
+
+    assert root("/photos/shop/list.csv") == "/photos/shop"
+    assert root("shared:shop/list.csv") == "shared:shop"
+    assert root("https://example.org/list.csv", "/photos") == "/photos"
+    with pytest.raises(ValueError, match="needs `root`"):
+        root("https://example.org/list.csv")
+
+
 def test_numbers_and_missing_values_of_parquet_are_read_as_text(tmp_path: Path, rows: pd.DataFrame) -> None:
     frame = rows.assign(label=rows["label"].str[-2:].astype(int), mask=rows["mask"].replace("", None))
     found = items(tmp_path, frame, parquet=True)

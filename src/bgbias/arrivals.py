@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bgbias import paths, plan, plugins
+from bgbias import lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
+from bgbias.errors import UserError
 from bgbias.fetching import Source, partial_download
 from bgbias.params import Study
 
@@ -37,7 +38,7 @@ def arrivals(study: Study, only_grid: bool = False) -> Iterator[Arrival]:
             yield Arrival(dataset, "", f"no kind '{kind}'", None, f"write src/bgbias/datasets/{kind}.py")
             continue
         parts = parts_of(study, dataset)
-        indexed = study.files.at("index_record", dataset=dataset).exists()
+        indexed = _is_of_these_settings(study, lineage.node("index", dataset=dataset))
         last = "" if indexed else f"python -m bgbias index {dataset}"
         if not parts:
             yield Arrival(dataset, "", "rendered", None, last)
@@ -67,11 +68,22 @@ def show(study: Study, only_grid: bool = False) -> None:
     console.print(Text("All that can be fetched: snakemake --cores all data"))
 
 
+def _is_of_these_settings(study: Study, node: lineage.Node) -> bool:
+    """Whether a node was finished as params.yaml describes it now."""
+    record = node.record(study)
+    if not record.exists():
+        return False
+    try:
+        return bool(records.read(record).get("digest") == plan.digest(study, node.name, **node.keywords))
+    except UserError:  # a damaged record: made again
+        return False
+
+
 def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...], last: str) -> Arrival:
     target = study.files.at("part", dataset=dataset, part=part)
     size = next((s.size for s in sources if s.size), None)
     fetch = f"python -m bgbias fetch {dataset} {part}"
-    if target.exists() and study.files.at("fetch_record", dataset=dataset, part=part).exists():
+    if target.exists() and _is_of_these_settings(study, lineage.node("fetch", dataset=dataset, part=part)):
         return Arrival(dataset, part, "there", target.stat().st_size, last)
     folder = Path(study.paths.downloads)
     by_hand = next((folder / s.file for s in sources if s.file and (folder / s.file).exists()), None)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
@@ -36,6 +36,12 @@ class Params(ClassSplit):
     closed_set: bool = Field(
         False, description="photos of one label may stand in several splits (the table must say in which)"
     )
+
+    @model_validator(mode="after")
+    def _pictures_have_a_place(self) -> Params:
+        if "://" in self.source and self.root is None:
+            raise ValueError("a table that comes from a URL needs `root`: where its pictures are")
+        return self
 
 
 class Row(NamedTuple):
