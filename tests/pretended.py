@@ -11,7 +11,7 @@ from bgbias.lineage import Node
 from bgbias.params import Study
 
 OUTPUTS = {
-    "fetch": ("archive",),
+    "fetch": ("part",),
     "gather": ("gathered",),
     "propose": ("proposal", "proposal_sheet"),
     "index": ("table", "photos", "truth", "excluded"),

@@ -39,7 +39,10 @@ def described(folder: Path) -> dict[str, Any]:
     }
     return {
         "grid": "small",
-        "paths": {root: f"{folder}/{root}" for root in ("raw", "work", "runs", "report")},
+        "paths": {
+            **{root: f"{folder}/{root}" for root in ("raw", "downloads", "work", "runs", "report")},
+            "checksums": f"{folder}/checksums.csv",
+        },
         "datasets": {"squares": {"kind": "squares", "masker": "ground_truth", "backgrounds": "noise"}},
         "maskers": {"ground_truth": {"kind": "ground_truth"}, "other": {"kind": "ground_truth"}},
         "backgrounds": {"noise": {role: {"source": f"{folder}/{role}"} for role in POOLS}},

@@ -60,6 +60,7 @@ def test_command_runs_a_node_and_names_itself(
         (["index", "squares", "--grid", "smal"], "no grid 'smal'"),
         (["fetch", "squares"], "squares has nothing to fetch"),
         (["weights", "pixels"], "backbones/pixels has nothing to fetch"),
+        (["fetch", "squares", "photos"], "squares has nothing to fetch"),
     ],
 )
 def test_mistakes_are_told_in_plain_words(

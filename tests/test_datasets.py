@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import miniatures
+import numpy as np
 import pandas as pd
 import pytest
+from miniatures import as_folder, as_tar, as_zip
 
+from bgbias import images
 from bgbias.datasets import cub200, folder
+from bgbias.datasets._own_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, fetch
 from bgbias.image_table import COLUMNS, ImageTable, Item, read
@@ -46,13 +50,10 @@ def cub(tmp_path: Path) -> Callable[..., list[Item]]:
     def items(change: Callable[[dict[str, bytes]], Any] = lambda files: None, **options: Any) -> list[Item]:
         files = cub_files()
         change(files)
-        with tarfile.open(tmp_path / "cub.tgz", "w:gz") as archive:
-            for name, data in files.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+        as_tar(tmp_path / "cub.tgz", files)
         chosen = {"classes": 5, "split": {"train": (0, 2), "val": (2, 3), "test": (3, 5)}} | options
-        return list(cub200.items(cub200.Params.model_validate(chosen), tmp_path / "cub.tgz", "birds"))
+        params = cub200.Params.model_validate(chosen)
+        return list(cub200.items(params, {"photos": tmp_path / "cub.tgz"}, "birds"))
 
     return items
 
@@ -144,9 +145,66 @@ def test_cub_split_that_cannot_be_meant_is_refused(split: dict[str, list[int]]) 
 
 
 def test_cub_comes_from_its_host_unless_a_file_is_named() -> None:
-    assert cub200.sources(cub200.Params()) == (cub200.OFFICIAL,)
-    named = cub200.Params(source="shared:cub.tgz", sha256="a")
-    assert cub200.sources(named) == (Source(place="shared:cub.tgz", sha256="a"),)
+    assert cub200.parts(cub200.Params()) == {"photos": (cub200.OFFICIAL, cub200.MIRROR)}
+    named = cub200.Params(source="shared:cub.tgz", sha256="a", segmentations=True)
+    own = Source(place="shared:cub.tgz", sha256="a", keep=(".txt",))
+    assert cub200.parts(named) == {"photos": (own,), "segmentations": (cub200.SEGMENTATIONS,)}
+
+
+MASK = images.encode_png(np.full((2, 2), 255, np.uint8))
+
+
+def masks_below(folder: str, but: str = "") -> dict[str, bytes]:
+    return {f"{folder}/{p}".replace(".jpg", ".png"): MASK + p.encode() for p in LISTED if p != but}
+
+
+def test_cub_segmentations_inside_the_archive_are_read(cub: Callable[..., list[Item]]) -> None:
+    assert {i.truth for i in cub()} == {None}
+    found = cub(lambda files: files.update(masks_below("CUB_200_2011/segmentations")))
+    assert len(found) == len(LISTED)
+    assert all(i.truth == MASK + i.image_id.encode() for i in found)
+
+
+def test_cub_segmentations_come_as_an_archive_of_their_own(tmp_path: Path) -> None:
+    archives = {
+        "photos": as_tar(tmp_path / "photos", cub_files()),
+        "segmentations": as_tar(tmp_path / "masks", masks_below("segmentations")),
+    }
+    split = {"train": (0, 2), "val": (2, 3), "test": (3, 5)}
+    params = cub200.Params(classes=5, split=split, segmentations=True)
+    found = list(cub200.items(params, archives, "birds"))
+    assert all(i.truth == MASK + i.image_id.encode() for i in found)
+    as_tar(tmp_path / "masks", masks_below("segmentations", but=LISTED[3]))
+    with pytest.raises(UserError, match=f"lacks the masks of 1 photos, e.g. '{LISTED[3]}'"):
+        list(cub200.items(params, archives, "birds"))
+
+
+def test_cub_unpacked_folder_is_the_same_as_the_archive(
+    tmp_path: Path, cub: Callable[..., list[Item]]
+) -> None:
+    as_folder(tmp_path / "unpacked", cub_files())
+    params = cub200.Params(
+        source=str(tmp_path / "unpacked" / "CUB_200_2011"),
+        classes=5,
+        split={"train": (0, 2), "val": (2, 3), "test": (3, 5)},
+    )
+    fetch(cub200.parts(params)["photos"], tmp_path / "packed", "birds")
+    found = cub200.items(params, {"photos": tmp_path / "packed"}, "birds")
+    assert sorted(found, key=lambda i: i.image_id) == sorted(cub(), key=lambda i: i.image_id)
+
+
+def test_cub_complete_replica_has_the_official_counts_and_every_mask(tmp_path: Path) -> None:
+    archives = {
+        "photos": as_tar(tmp_path / "photos", miniatures.cub_files()),
+        "segmentations": as_tar(tmp_path / "masks", miniatures.cub_segmentations()),
+    }
+    found = list(cub200.items(cub200.Params(segmentations=True), archives, "cub200"))
+    assert (len(found), len({i.label for i in found})) == (11_788, 200)
+    test = [i for i in found if i.split == "test"]
+    assert {int(i.key_item) for i in test} == set(range(5_924))
+    assert {i.label for i in test} == set(range(100, 200))
+    assert {images.decode(i.truth or b"", i.image_id, "L").shape for i in found[:20]} == {(2, 2)}
+    assert {images.decode(i.data, i.image_id).shape for i in found[:20]} == {(2, 2, 3)}  # grey ones too
 
 
 @pytest.mark.shared
@@ -159,7 +217,7 @@ def test_cub_first_50_classes_are_indexed_as_listed(shared_data: Path) -> None:
             "split": {"train": (0, 20), "val": (20, 25), "test": (25, 50)},
         }
     )
-    found = list(cub200.items(params, archive, "cub50"))
+    found = list(cub200.items(params, {"photos": archive}, "cub50"))
     with tarfile.open(archive) as opened:
         lists = {n: opened.extractfile(f"CUB_200_2011/{n}").read().decode() for n in cub200.LISTS}  # type: ignore[union-attr]
     paths = [line.split()[1] for line in lists["images.txt"].splitlines()]
@@ -190,9 +248,37 @@ def classes(tmp_path: Path) -> Path:
 
 def folder_items(source: Path, **options: Any) -> list[Item]:
     params = folder.Params.model_validate({"source": str(source), **options})
-    archive = source.parent / "archive"
-    fetch(folder.sources(params), archive, "mine")
-    return list(folder.items(params, archive, "mine"))
+    parts = {part: source.parent / f"fetched {part}" for part in folder.parts(params)}
+    for part, sources in folder.parts(params).items():
+        fetch(sources, parts[part], "mine", part=part)
+    return list(folder.items(params, parts, "mine"))
+
+
+def test_folder_takes_masks_that_are_called_like_the_photos(classes: Path, tmp_path: Path) -> None:
+    drawn = {"class 00/0.png": b"first", "class 07/2.png": b"second"}
+    for pack in (as_folder, as_zip, as_tar):
+        masks = pack(tmp_path / f"masks {pack.__name__}", drawn)
+        found = {i.image_id: i.truth for i in folder_items(classes, masks=str(masks))}
+        assert {n: t for n, t in found.items() if t} == {
+            "class 00/0.jpg": b"first",
+            "class 07/2.jpg": b"second",
+        }
+        assert len(found) == 34
+
+
+def test_masks_of_zeros_and_ones_mean_black_and_white() -> None:
+    ones = np.array([[0, 1], [1, 0]], np.uint8)
+    assert images.decode(white(images.encode_png(ones), "m"), "m", "L").tolist() == [[0, 255], [255, 0]]
+    for levels in ([[0, 0], [0, 0]], [[0, 2], [1, 0]], [[0, 255], [1, 0]]):
+        data = images.encode_png(np.array(levels, np.uint8))
+        assert white(data, "m") == data
+    assert white(b"broken", "m") == b"broken"
+
+
+def test_folder_mask_of_no_photo_is_refused(classes: Path, tmp_path: Path) -> None:
+    masks = as_folder(tmp_path / "masks", {"class 00/0.png": b"", "class 0/0.png": b"", "class 1/0.png": b""})
+    with pytest.raises(UserError, match=r"the mask 'class 0/0\.png' fits no photo \(2 in all\)"):
+        folder_items(classes, masks=str(masks))
 
 
 def test_folder_gives_a_class_for_each_folder(classes: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import miniatures
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,10 +47,10 @@ def test_folder_is_fetched_and_indexed_to_the_same_bytes(tmp_path: Path, raw: di
     mine = {"kind": "folder", "options": {"source": str(tmp_path / "mine")}}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | mine
     study = load(tmp_path, raw)
-    archive = study.files.at("archive", dataset="mine")
+    archive = study.files.at("part", dataset="mine", part="photos")
     seen = []
     for _ in range(2):
-        data.fetch(study, "mine")
+        data.fetch(study, "mine", "photos")
         data.index(study, "mine")
         seen.append((archive.read_bytes(), outputs(study)))
     assert seen[0] == seen[1]
@@ -80,6 +81,62 @@ def test_truncated_photo_is_left_out_listed_and_counted(tmp_path: Path, raw: dic
     assert excluded["image_id"].tolist() == ["00/1.png", "13/0.png"]
     assert excluded["reason"].str.contains("cannot be decoded").all()
     assert record(study, "index_record", dataset="squares")["metrics"]["excluded"] == 2
+
+
+def test_one_broken_photo_among_thousands_is_named_and_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
+    files = dict(miniatures.cub_files())
+    name = "CUB_200_2011/images/123.Bird_122/Bird_122_0007.jpg"
+    files[name] = files[name][:100]
+    archive = miniatures.as_zip(tmp_path / "cub.zip", files)
+    raw["datasets"]["birds"] = raw["datasets"]["squares"] | {
+        "kind": "cub200",
+        "options": {"source": str(archive)},
+    }
+    study = load(tmp_path, raw)
+    data.fetch_all(study, "birds")
+    data.index(study, "birds")
+    found = record(study, "index_record", dataset="birds")["metrics"]
+    assert (found["photos"], found["excluded"], found["photos_test"]) == (11_787, 1, 5_923)
+    excluded = pd.read_csv(study.files.at("excluded", dataset="birds"))
+    assert excluded["image_id"].tolist() == ["123.Bird_122/Bird_122_0007.jpg"]
+    # The other photos of the split keep their backgrounds.
+    table = read_table(study.files.at("table", dataset="birds")).split("test")
+    assert set(range(5_924)) - {int(key) for _, key in table.keys} == {
+        [n for n in files if n.endswith(".jpg")].index(name) - 5_864
+    }
+
+
+def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: dict[str, Any]) -> None:
+    def square(side: int) -> bytes:
+        return images.encode_png(np.full((side, side, 3), 9, np.uint8))
+
+    photos = {f"photos/{c}/{n}.png": square(8) for c in range(5) for n in range(2)}
+    masks = {n.replace("photos", "masks"): square(7 if "2/1" in n else 8) for n in photos}
+    miniatures.as_folder(tmp_path / "mine", photos | masks)
+    sources = {"source": f"{tmp_path}/mine/photos", "masks": f"{tmp_path}/mine/masks"}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
+    study = load(tmp_path, raw)
+    data.fetch_all(study, "mine")
+    data.index(study, "mine")
+    excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
+    assert excluded.to_numpy().tolist() == [["2/1.png", "'2/1.png': photo and true mask differ in size"]]
+    data.masks(study, "mine")  # ground_truth takes the others
+    assert (
+        record(study, "masks_record", dataset="mine", masker="ground_truth")["metrics"]["without_mask"] == 0
+    )
+
+
+def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["datasets"]["cars"] = raw["datasets"]["squares"] | {
+        "kind": "cars196",
+        "options": {"files": "car_ims.tgz"},
+    }
+    study = load(tmp_path, raw)
+    with pytest.raises(UserError) as told:
+        data.fetch_all(study, "cars")
+    for file, part in (("car_ims.tgz", "photos"), ("cars_annos.mat", "annotations")):
+        assert f"cars/{part}: {file} could not be fetched" in str(told.value)
+        assert f"then run: python -m bgbias fetch cars {part}" in str(told.value)
 
 
 def test_dataset_without_a_readable_photo_is_an_error_that_leaves_nothing(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import params, paths, plugins
+from bgbias import params, paths, plan, plugins
 from bgbias.errors import UserError
 
 OWN = Path(__file__).resolve().parents[1] / "params.yaml"
@@ -214,11 +214,13 @@ def test_own_grids_load(grid: str) -> None:
     assert params.load(OWN, grid).grid == grid
 
 
-def test_paper_grid_names_what_is_not_there_yet() -> None:
-    with pytest.raises(UserError) as told:
-        params.load(OWN, "paper")
-    for name in ("cars196", "sop"):
-        assert f"'{name}'" in str(told.value)
+def test_paper_grid_is_the_published_study_with_five_seeds() -> None:
+    study = params.load(OWN, "paper")
+    chosen = plan.checked_cells(study)
+    assert len(chosen) == 3 * 5 * 2 * 5
+    assert {c.backbone for c in chosen} == {"bn_inception"}
+    assert {study.datasets[c.dataset].masker for c in chosen} == {"u2net"}
+    assert (study.train.selection, study.mask_policy.keep_all) == ("published", True)
 
 
 # Margins, scales and rates of Kobs & Hotho 2022 (METHODS section 1), in the order CUB200, Cars196, SOP.

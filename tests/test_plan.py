@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import params, plan, reading
+from bgbias import lineage, params, plan, reading
+from bgbias.dataset_parts import identity, parts_of
 from bgbias.errors import UserError
+from bgbias.fetching import Source
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -35,8 +37,9 @@ def digests(study: Study) -> Digests:
 
 def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
     for dataset, chosen in study.datasets.items():
-        for node in ("fetch", "index"):
-            yield (node, dataset), plan.digest(study, node, dataset=dataset)
+        for part in parts_of(study, dataset):
+            yield ("fetch", f"{dataset}/{part}"), plan.digest(study, "fetch", dataset=dataset, part=part)
+        yield ("index", dataset), plan.digest(study, "index", dataset=dataset)
         yield ("masks", dataset), plan.digest(study, "masks", dataset=dataset, masker=chosen.masker)
     for pool in study.backgrounds:
         yield ("backgrounds", pool), plan.digest(study, "backgrounds", pool=pool)
@@ -149,6 +152,49 @@ def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str,
     assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
 
 
+def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[str, Any]) -> None:
+    options = {"source": str(tmp_path / "train"), "masks": str(tmp_path / "val")}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
+    study = load(tmp_path, raw)
+    fetched = [lineage.node("fetch", dataset="mine", part=part) for part in ("photos", "masks")]
+    assert lineage.reads_from(study, lineage.node("index", dataset="mine")) == fetched
+    assert reading.inputs(study, "index", dataset="mine") == {
+        part: study.files.at("part", dataset="mine", part=part) for part in ("photos", "masks")
+    }
+    assert [n.label for n in fetched] == ["fetch mine photos", "fetch mine masks"]
+    # An added mask is fetched again, the photos are not.
+    before = digests(study)
+    (tmp_path / "val" / "one_more.png").write_bytes(b"x")
+    plan.listing.cache_clear()
+    after = digests(study)
+    changed_keys = {key for key in before if before[key] != after[key] and "mine" in key[1]}
+    assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}
+
+
+def test_another_mirror_of_a_known_file_changes_nothing() -> None:
+    official = Source(place="https://a.example/x.tgz", md5="1" * 32)
+    mirror = Source(place="https://b.example/x.tgz", md5="1" * 32, sha256="2" * 64, file="x.tgz", size=9)
+    assert identity((official,)) == identity((mirror, official))
+    assert identity((official,)) != identity((official.model_copy(update={"md5": "3" * 32}),))
+    unknown = [Source(place=f"https://{host}.example/x.tgz") for host in "ab"]
+    assert identity((unknown[0],)) != identity((unknown[1],))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "part", "words"),
+    [
+        ("squares", "photos", "squares has nothing to fetch"),
+        ("cars", "photo", "no part 'photo'; it has: photos"),
+    ],
+)
+def test_part_that_is_not_there_is_refused(
+    tmp_path: Path, raw: dict[str, Any], dataset: str, part: str, words: str
+) -> None:
+    raw["datasets"]["cars"] = raw["datasets"]["squares"] | {"kind": "cars196"}
+    with pytest.raises(UserError, match=words):
+        plan.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
+
+
 def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     assert set(reading.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
@@ -238,6 +284,22 @@ print(*sorted({"torch", "torchvision", "timm", "faiss", "mlflow", "matplotlib"} 
         check=False,
     )
     assert ran.stderr == ""
+    assert ran.stdout.split() == []
+
+
+def test_datasets_options_import_nothing_that_reads_files() -> None:
+    code = """
+import sys
+from bgbias.datasets import cars196, cub200, folder, sop, table
+print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ran.stdout.split() == []
 
 

@@ -41,7 +41,7 @@ def test_published_files_are_torchvisions() -> None:
 def test_published_files_carry_their_checksum_in_their_name(name: str) -> None:
     (source,) = plugins.load("backbones", name).PUBLISHED
     assert fetching.Source.model_validate(source.model_dump()) == source
-    assert pretrained.file_name(source).endswith(f"-{source.sha256}.pth")
+    assert source.called.endswith(f"-{source.sha256}.pth")
 
 
 def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(tmp_path: Path) -> None:

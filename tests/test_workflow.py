@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import project
 import pytest
 import stand_in_conda
+from miniatures import as_folder
 from pretended import run as pretend
 from project import SMOKE, Project, wait_for
 
 from bgbias import lineage, params, records
+from bgbias.images import encode_png
 from bgbias.params import Study
 
 pytestmark = pytest.mark.workflow
@@ -74,11 +77,39 @@ def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     assert rules(planned)["embed"] == 5  # the row without training among them
 
 
-def test_dry_run_of_the_paper_says_what_is_missing(tmp_path: Path) -> None:
-    said = project.fresh(tmp_path / "project").snakemake("-n", "--config", "grid=paper", check=False)
-    for missing in ("'cars196'", "'sop'"):
-        assert missing in said
-    assert "Traceback" not in said
+def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_again(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    photos = {
+        f"photos/{c}/{n}.png": encode_png(np.full((8, 8, 3), 9, np.uint8)) for c in range(5) for n in range(2)
+    }
+    as_folder(
+        made.folder / "mine", photos | {n.replace("photos", "masks"): data for n, data in photos.items()}
+    )
+    options = "{source: mine/photos, masks: mine/masks}"
+    described = (
+        f"  mine: {{kind: folder, masker: ground_truth, backgrounds: smoke_scenes, options: {options}}}"
+    )
+    made.edit("  toy_000: {", f"{described}\n  toy_000: {{")
+    cells = "{datasets: [mine], backbones: [tiny], losses: [contrastive], methods: [plain], seeds: [0]}"
+    made.edit("grids:\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
+    record = "data/work/datasets/mine/index.json"
+    wanted = (record, "--config", "grid=shop")
+    assert made.planned(*wanted) == ["fetch mine/masks", "fetch mine/photos", "index mine"]
+    made.snakemake(*wanted)
+    assert made.planned(*wanted) == []
+    assert records.read(made.folder / record)["metrics"]["photos"] == 10
+    (made.folder / "mine" / "masks" / "0" / "0.png").unlink()
+    assert made.planned(*wanted) == ["fetch mine/masks", "index mine"]
+    shown = made.bgbias("data").stdout
+    assert "python -m bgbias fetch cub200 photos" in shown
+    assert not (made.folder / "data" / "raw" / "cub200").exists()
+
+
+def test_dry_run_of_the_paper_plans_its_trainings(tmp_path: Path) -> None:
+    planned = rules(project.fresh(tmp_path / "project").planned("--config", "grid=paper"))
+    assert planned["train"] == planned["embed"] == planned["attribute"] == 150
+    assert planned["fetch"] == planned["index"] + 1  # Cars196 is two files
+    assert planned["weights"] == 1
 
 
 def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:

@@ -55,6 +55,37 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
         ) from error
 
 
+class Lookup:
+    """The wanted files of an archive by name, for those that are not needed in the archive's order.
+
+    A zip is read where a file is asked for; of a tar, which has no table of contents, all wanted files are held in memory.
+    """
+
+    def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
+        self.path = path
+        self._held: dict[str, bytes] | None = None
+        if zipfile.is_zipfile(path):
+            # Names are checked as they are when all is read.
+            self._zip = zipfile.ZipFile(path)
+            for info in self._zip.infolist():
+                _check(info.filename, path)
+            self.names = [i.filename for i in self._zip.infolist() if not i.is_dir() and wanted(i.filename)]
+        else:
+            self._held = dict(members(path, wanted))
+            self.names = list(self._held)
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes; a damaged one is an error that names the archive."""
+        if self._held is not None:
+            return self._held[name]
+        try:
+            return self._zip.read(name)
+        except DAMAGED as error:
+            raise UserError(
+                f"The archive {self.path} cannot be read ({error}); delete it and fetch it again."
+            ) from error
+
+
 def _check(name: str, path: Path) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:

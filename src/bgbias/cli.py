@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from bgbias import plan, records
+from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.params import Study, load
 from bgbias.progress import say
@@ -48,11 +49,31 @@ DEFAULT = Path("params.yaml")
 
 
 @app.command()
-def fetch(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
-    """Bring a dataset's archive to data/raw and verify its checksum."""
+def fetch(
+    dataset: Dataset,
+    part: Annotated[
+        str | None,
+        typer.Argument(help="One of the dataset's files; all of them if not given.", show_default=False),
+    ] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Bring a dataset's files to data/raw and verify their checksums; goes on where a download broke off."""
     from bgbias.nodes import data
 
-    data.fetch(_study(params, grid, "fetch", expect, dataset=dataset), dataset)
+    if part is None:
+        data.fetch_all(_study(params, grid, "fetch", None, dataset=dataset), dataset)
+    else:
+        data.fetch(_study(params, grid, "fetch", expect, dataset=dataset, part=part), dataset, part)
+
+
+@app.command("data")
+def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Print what every dataset needs to arrive: state, size, next step. Fetches nothing."""
+    from bgbias import arrivals
+
+    arrivals.show(load(params, grid), only_grid=grid is not None)
 
 
 @app.command()
@@ -389,5 +410,5 @@ def _study(params: Path, grid: str | None, node: str, expect: str | None, **subj
 
 
 def _known(study: Study, dataset: str) -> str:
-    plan.dataset_sources(study, dataset)
+    parts_of(study, dataset)
     return dataset

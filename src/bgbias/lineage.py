@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plan, pretrained
+from bgbias.dataset_parts import parts_of
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -16,7 +17,7 @@ TABLES = ("table1", "table2")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and what it works on: a cell, a dataset, a dataset and a masker, a pool, an owner of weights or a name."""
+    """A node and what it works on: a cell, a dataset, its part or masker, a pool, an owner of weights or a name."""
 
     name: str
     subject: tuple[tuple[str, Any], ...] = ()
@@ -60,7 +61,7 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
             return [node("propose", pool=pool)]
         return [node("gather", pool=pool)] if plan.gathers(study, pool) else []
     if reader.name == "index":
-        return [node("fetch", **keywords)] if plan.dataset_sources(study, keywords["dataset"]) else []
+        return [node("fetch", part=p, **keywords) for p in parts_of(study, keywords["dataset"])]
     if reader.name == "masks":
         masker = pretrained.owner("maskers", keywords["masker"])
         return [node("index", dataset=keywords["dataset"]), *_weights(study, masker)]

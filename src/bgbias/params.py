@@ -19,6 +19,10 @@ class Roots(Strict):
     """Where artefacts go; point them at a big disk."""
 
     raw: str = "data/raw"
+    downloads: str = Field(
+        "data/downloads", description="where people put official files that they fetched by hand"
+    )
+    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
     work: str = "data/work"
     runs: str = "data/runs"
     report: str = "data/report"

@@ -1,6 +1,6 @@
 """Every artefact as one pattern, shared by Snakemake (which fills the braces from wildcards) and Python (which formats them).
 
-The four roots come from ``paths`` in params.yaml; nothing else in the project spells a folder of data.
+The roots come from ``paths`` in params.yaml; nothing else in the project spells a folder of data.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ SHARED_PREFIX = "shared:"
 
 @dataclass(frozen=True)
 class Paths:
-    """Patterns below four roots; ``grid`` is filled in, everything else stays a wildcard."""
+    """Patterns below the roots; ``grid`` is filled in, everything else stays a wildcard."""
 
     raw: str
+    downloads: str
+    checksums: str
     work: str
     runs: str
     report: str
@@ -45,8 +47,8 @@ class Paths:
 
 PATTERNS = {
     # fetch, index
-    "archive": "RAW/{dataset}/archive",
-    "fetch_record": "RAW/{dataset}/fetch.json",
+    "part": "RAW/{dataset}/{part}",
+    "fetch_record": "RAW/{dataset}/{part}.json",
     # weights of a network (backbones/<name>, maskers/<name>)
     "weights": "RAW/weights/{owner}.safetensors",
     "weights_record": "RAW/weights/{owner}.json",

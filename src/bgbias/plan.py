@@ -11,11 +11,11 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bgbias import paths, plugins, pretrained
+from bgbias.dataset_parts import identity, listing, parts_of, sources_of
 from bgbias.errors import UserError
 from bgbias.params import Study, loss_options, options
 
@@ -86,7 +86,7 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
     chosen = cells(study)
     for cell in chosen:
         check_cell(study, cell)
-        dataset_sources(study, cell.dataset)
+        parts_of(study, cell.dataset)
         described = study.maskers[study.datasets[cell.dataset].masker]
         options(study, "maskers", described.kind, described.options)
     return chosen
@@ -168,8 +168,8 @@ def spec(study: Study, node: str, **subject: Any) -> dict[str, Any]:
     return {"node": node, "version": VERSIONS[node], **subject, **_SPECS[node](study, **subject)}
 
 
-def _fetch(study: Study, dataset: str) -> dict[str, Any]:
-    return {"sources": [source_identity(s) for s in dataset_sources(study, dataset)]}
+def _fetch(study: Study, dataset: str, part: str) -> dict[str, Any]:
+    return {"sources": identity(sources_of(study, dataset, part))}
 
 
 def _index(study: Study, dataset: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _index(study: Study, dataset: str) -> dict[str, Any]:
     return {
         "kind": described.kind,
         "options": described.options,
-        "fetch": digest(study, "fetch", dataset=dataset),
+        "fetch": {p: digest(study, "fetch", dataset=dataset, part=p) for p in parts_of(study, dataset)},
     }
 
 
@@ -345,37 +345,6 @@ _SPECS: dict[str, Callable[..., dict[str, Any]]] = {
     "table": _table,
     "figure": _figure,
 }
-
-
-def dataset_sources(study: Study, dataset: str) -> tuple[Any, ...]:
-    """Where a dataset's archive comes from, in order of preference; empty for a dataset that is rendered."""
-    if dataset not in study.datasets:
-        raise UserError(f"params.yaml has no dataset '{dataset}'; there are: {', '.join(study.datasets)}.")
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    return tuple(module.sources(options(study, "datasets", described.kind, described.options)))
-
-
-def source_identity(source: Any) -> dict[str, Any]:
-    """A source as the digest sees it: its place, its checksum, and for a local folder what lies in it."""
-    return {**source.model_dump(), "listing": listing(source.place)}
-
-
-@cache
-def listing(place: str) -> str:
-    """A fingerprint of a local folder's or file's names and sizes, so that an added photo is noticed; empty for a URL."""
-    if "://" in place:
-        return ""
-    root = paths.source(place)
-    files = (
-        sorted(p for p in root.rglob("*") if p.is_file())
-        if root.is_dir()
-        else [root]
-        if root.exists()
-        else []
-    )
-    text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def own_weights(values: dict[str, Any]) -> str:

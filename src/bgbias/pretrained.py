@@ -7,10 +7,9 @@ Its file in the family's folder may offer ``PUBLISHED``, the sources of its weig
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 
 from bgbias import paths, plugins
 from bgbias.errors import UserError
@@ -33,20 +32,15 @@ class Published:
     def files(self) -> tuple[str, ...]:
         """The names under which a copy that was got by other means is looked for."""
         if self.sources:
-            return tuple(dict.fromkeys(map(file_name, self.sources)))
+            return tuple(dict.fromkeys(s.called for s in self.sources))
         variant = plugins.variant(self.owner)
         return tuple(f"{variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
 
     @property
     def identity(self) -> dict[str, Any]:
         """The weights as a digest sees them: by name and checksum, wherever and whether the file lies."""
-        sums = sorted({s.sha256 or s.md5 or s.place for s in self.sources})
+        sums = sorted({s.sha256 or s.md5 or str(s.place) for s in self.sources})
         return {"files": sorted(self.files), "sums": sums}
-
-
-def file_name(source: Source) -> str:
-    """The official name of a source's file."""
-    return PurePosixPath(urlsplit(source.place).path).name
 
 
 def owner(family: str, name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plan, pretrained
+from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.params import Study
 from bgbias.plan import Cell
@@ -18,11 +19,7 @@ def inputs(study: Study, node: str, **subject: Any) -> dict[str, Path]:
 
 
 def _index_inputs(study: Study, dataset: str) -> dict[str, Path]:
-    return (
-        {"archive": study.files.at("archive", dataset=dataset)}
-        if plan.dataset_sources(study, dataset)
-        else {}
-    )
+    return {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
 
 
 def _photo_inputs(study: Study, dataset: str) -> dict[str, Path]:
@@ -125,7 +122,7 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
 
 
 _INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
-    "fetch": lambda study, dataset: {},
+    "fetch": lambda study, dataset, part: {},
     "index": _index_inputs,
     "weights": lambda study, owner: {},
     "masks": _masks_inputs,

@@ -71,6 +71,7 @@ if "gpu" not in workflow.global_resources:
 
 wildcard_constraints:
     dataset="[^/]+",
+    part="[a-z_]+",
     backbone="[^/]+",
     loss="[^/]+",
     method="[^/]+",

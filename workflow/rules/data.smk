@@ -1,20 +1,20 @@
-# Photos and backgrounds: archive -> table and photo store; pools of background photos.
+# Photos and backgrounds: files -> table and photo store; pools of background photos.
 
 
 rule fetch:
     input:
         reads("fetch"),
     output:
-        archive=PATHS.archive,
+        file=PATHS.part,
         record=PATHS.fetch_record,
     params:
         options=options("fetch"),
     log:
-        f"{LOGS}/fetch/{{dataset}}.log",
+        f"{LOGS}/fetch/{{dataset}}/{{part}}.log",
     conda:
         "../envs/bgbias.yaml"
     shell:
-        "python -m bgbias fetch {wildcards.dataset} {params.options} > {log} 2>&1"
+        "python -m bgbias fetch {wildcards.dataset} {wildcards.part} {params.options} > {log} 2>&1"
 
 
 rule index:

@@ -1,5 +1,6 @@
 """Where photos and labels come from; a file's name is the dataset's ``kind`` in params.yaml.
 
-A dataset is one file: ``class Params``, ``sources(params)`` (places of its archive, best first; none if it is rendered) and
-``items(params, archive, name)``, which yields every photo with its class, split and key. ``name`` is what params.yaml calls it.
+A dataset is one file: ``class Params``; ``parts(params)``, the files it is made of, each by a name in small letters with the
+places it can come from, best first (none for photos that are rendered); and ``items(params, parts, name)``, which gets the
+fetched files by the same names and yields every photo with its class, split and key. ``name`` is what params.yaml calls it.
 """

@@ -1,7 +1,8 @@
 """CUB-200-2011: 11,788 photos of 200 bird species (Wah et al. 2011), in its official archive layout.
 
 Splits are by class, as in METHODS section 1: 0-74 train, 75-99 validation, 100-199 test. A study may restrict itself to the
-first classes and split those otherwise; a photo's key in the manifest of corrupted sets stays that of the full dataset.
+first classes and split those otherwise; a photo's key in the manifest of corrupted sets stays that of the full dataset. The
+dataset's own segmentations come as an archive of theirs, or lie inside that of the photos.
 """
 
 from __future__ import annotations
@@ -22,20 +23,35 @@ from bgbias.strict import Strict
 KEY = "cub200"
 OFFICIAL = Source(
     place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+    file="CUB_200_2011.tgz",
+    size=1_150_585_339,
     md5="97eceeb196236b17998738112f37df78",
+    sha256="0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
+)
+MIRROR = OFFICIAL.model_copy(update={"place": "https://s3.amazonaws.com/fast-ai-imageclas/CUB_200_2011.tgz"})
+SEGMENTATIONS = Source(
+    place="https://data.caltech.edu/records/w9d68-gec53/files/segmentations.tgz",
+    file="segmentations.tgz",
+    size=39_272_883,
+    md5="4d47ba1228eae64f2fa547c47bc65255",
+    sha256="dc77f6cffea0cbe2e41d4201115c8f29a6320ecb04fffd2444f51b8066e4b84f",
 )
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
-PHOTOS, CLASSES = 11_788, 200
+PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
 LISTS = ("images.txt", "image_class_labels.txt")
 
 
 class Params(Strict):
-    """Where the archive is, and which part of it to use."""
+    """Where the archives are, and which part of them to use."""
 
     source: str | None = Field(
-        None, description="a file or URL of the official archive; the official host if null"
+        None, description="a file, folder or URL of the official archive; the official hosts if null"
     )
     sha256: str | None = None
+    segmentations: bool = Field(
+        False,
+        description="fetch the archive of true masks; those inside the photos' archive are read without it",
+    )
     classes: int = Field(CLASSES, ge=3, le=CLASSES, description="only the first so many classes")
     split: dict[str, tuple[int, int]] = Field(
         OFFICIAL_SPLIT, description="class numbers [from, to) of train, val and test, 0-based"
@@ -53,33 +69,44 @@ class Params(Strict):
         return self
 
 
-def sources(params: Params) -> tuple[Source, ...]:
-    """The user's file if one is named, else the official archive."""
-    return (Source(place=params.source, sha256=params.sha256),) if params.source else (OFFICIAL,)
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The photos: the user's file if one is named, else the official archive; and, if wanted, the segmentations."""
+    found: dict[str, tuple[Source, ...]] = {"photos": (OFFICIAL, MIRROR)}
+    if params.source:
+        found["photos"] = (Source(place=params.source, sha256=params.sha256, keep=(".txt",)),)
+    if params.segmentations:
+        found["segmentations"] = (SEGMENTATIONS,)
+    return found
 
 
-def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos of the chosen classes in the archive's order; image ids are the paths of ``images.txt``.
 
     An archive without the official lists, with other counts than the dataset has (where all classes are asked for), or without
     a photo that its list names, is an error.
     """
-    listed = {PurePosixPath(n).name: text.decode() for n, text in members(archive, lambda n: _is_list(n))}
+    archive = parts["photos"]
+    listed: dict[str, str] = {}
+    truth: dict[str, bytes] = {}
+    for member, data in members(archive, lambda n: _is_list(n) or _is_mask(n)):
+        if _is_mask(member):
+            truth[_stem(member)] = data
+        else:
+            listed[PurePosixPath(member).name] = data.decode()
     absent = [n for n in LISTS if n not in listed]
     if absent:
         raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of CUB-200-2011.")
     label = _labels(listed, archive)
-    found = len(set(label.values()))
-    if params.classes == CLASSES and (len(label), found) != (PHOTOS, CLASSES):
-        raise UserError(f"{archive} lists {len(label)} photos of {found} classes, not {PHOTOS} of {CLASSES}.")
-    absent_classes = sorted(set(range(params.classes)) - set(label.values()))
-    if absent_classes:
-        raise UserError(
-            f"{archive} lists no photo of class {absent_classes[0] + 1}, and {params.classes} classes were asked for;"
-            f" set datasets.{name}.options.classes in params.yaml to what the archive holds."
-        )
+    _check_counts(label, params, archive, name)
     places = _official_places(label)
     wanted = {path for path, number in label.items() if number < params.classes}
+    if "segmentations" in parts:
+        truth |= {_stem(n): data for n, data in members(parts["segmentations"], _is_mask)}
+        bare = sorted(path for path in wanted if _stem(path) not in truth)
+        if bare:
+            raise UserError(
+                f"{parts['segmentations']} lacks the masks of {len(bare)} photos, e.g. '{bare[0]}'; fetch it again."
+            )
     for member, data in members(archive, lambda n: _path(n) in wanted):
         path = _path(member)
         wanted.remove(path)
@@ -92,6 +119,7 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
             key_set=f"{KEY}|{official}",
             key_item=str(place),
             data=data,
+            truth=truth.get(_stem(path)),
         )
     if wanted:
         raise UserError(
@@ -113,6 +141,21 @@ def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
         ) from error
 
 
+def _check_counts(label: dict[str, int], params: Params, archive: Path, name: str) -> None:
+    found = len(set(label.values()))
+    if params.classes == CLASSES and (len(label), found) != (PHOTOS, CLASSES):
+        raise UserError(f"{archive} lists {len(label)} photos of {found} classes, not {PHOTOS} of {CLASSES}.")
+    tested = sum(number >= OFFICIAL_SPLIT["test"][0] for number in label.values())
+    if params.classes == CLASSES and tested != TEST_PHOTOS:
+        raise UserError(f"{archive} lists {tested} photos of the classes 101-200, not {TEST_PHOTOS}.")
+    absent = sorted(set(range(params.classes)) - set(label.values()))
+    if absent:
+        raise UserError(
+            f"{archive} lists no photo of class {absent[0] + 1}, and {params.classes} classes were asked for;"
+            f" set datasets.{name}.options.classes in params.yaml to what the archive holds."
+        )
+
+
 def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:
     """Each photo's official split and its position in the order of ``images.txt`` within that split."""
     counts: dict[str, int] = defaultdict(int)
@@ -125,9 +168,20 @@ def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:
 
 
 def _is_list(member: str) -> bool:
-    return PurePosixPath(member).name in LISTS and "/images/" not in member
+    return PurePosixPath(member).name in LISTS and "/images/" not in f"/{member}"
+
+
+def _is_mask(member: str) -> bool:
+    path = PurePosixPath(member)
+    return "segmentations" in path.parts and path.suffix == ".png" and not path.name.startswith(".")
 
 
 def _path(member: str) -> str:
     """``images/`` and what stands before it taken away: the name that ``images.txt`` uses."""
-    return member.split("/images/", 1)[-1]
+    return f"/{member}".split("/images/", 1)[-1].lstrip("/")
+
+
+def _stem(member: str) -> str:
+    """Class folder and name without its ending: what a photo and its mask have in common."""
+    path = PurePosixPath(member)
+    return f"{path.parent.name}/{path.stem}"

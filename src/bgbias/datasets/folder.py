@@ -1,6 +1,7 @@
 """Anybody's photos: a folder, or a zip or tar of one, with one folder of pictures for each class.
 
-Classes are split into train, val and test by a seeded shuffle, or in sorted order by numbers of classes.
+Classes are split into train, val and test by a seeded shuffle, or in sorted order by numbers of classes. Masks, where somebody
+drew them, lie in a folder of their own, with the photos' relative names and the ending ``.png``.
 """
 
 from __future__ import annotations
@@ -10,37 +11,38 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from bgbias import seeds
-from bgbias.archives import members
+from bgbias.archives import Lookup, members
+from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._own_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, is_picture
 from bgbias.image_table import Item
-from bgbias.strict import Strict
 
 
-class Params(Strict):
-    """Where the photos are and how many classes train and select; the rest of the classes are the test."""
+class Params(ClassSplit):
+    """Where the photos and their masks are, and which classes train."""
 
     source: str = Field(description="folder, zip, tar or URL")
     sha256: str | None = None
-    train_classes: int | None = Field(None, ge=2, description="half of the classes if null")
-    val_classes: int | None = Field(None, ge=1, description="a tenth of the classes if null")
-    shuffle: int | None = Field(
-        0, description="seed of the order of classes before splitting; null keeps sorted order"
+    masks: str | None = Field(
+        None, description="folder, zip, tar or URL of masks (PNG, white is the object), named like the photos"
     )
 
 
-def sources(params: Params) -> tuple[Source, ...]:
-    """The one place that was named."""
-    return (Source(place=params.source, sha256=params.sha256),)
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The one place that was named, and that of the masks."""
+    found: dict[str, tuple[Source, ...]] = {"photos": (Source(place=params.source, sha256=params.sha256),)}
+    if params.masks:
+        found["masks"] = (Source(place=params.masks),)
+    return found
 
 
-def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The pictures with their path as id and their folder as class; labels follow the sorted names of the folders.
 
-    Pictures outside any folder, or too few classes for three splits, are errors.
+    Pictures outside any folder, too few classes for three splits, and a mask that belongs to no photo are errors.
     """
-    names = [member for member, _ in members(archive, is_picture)]
+    names = [member for member, _ in members(parts["photos"], is_picture)]
     loose = [n for n in names if len(PurePosixPath(n).parts) < 2]
     if loose:
         raise UserError(
@@ -48,27 +50,34 @@ def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
         )
     classes = sorted({_class(n) for n in names})
     label_of = {c: number for number, c in enumerate(classes)}
-    split_of = _split(classes, params, name)
-    for member, data in members(archive, is_picture):
+    split_of = assign(classes, params, name)
+    masks = Lookup(parts["masks"], is_picture) if "masks" in parts else None
+    mask_of = _mask_names(masks, names, name) if masks else {}
+    for member, data in members(parts["photos"], is_picture):
         own = _class(member)
         split = split_of[own]
-        yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data)
+        mask = mask_of.get(_stem(member))
+        truth = white(masks.read(mask), mask) if masks and mask else None
+        yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
+
+
+def _mask_names(masks: Lookup, photos: list[str], name: str) -> dict[str, str]:
+    """The masks by the stem they share with their photo. A mask is taken for no photo's if the names do not fit: an error,
+    for the photo would silently go without.
+    """
+    stems = {_stem(n) for n in photos}
+    homeless = [n for n in masks.names if _stem(n) not in stems]
+    if homeless:
+        raise UserError(
+            f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
+            f" the ending .png, in the same folders below datasets.{name}.options.masks."
+        )
+    return {_stem(n): n for n in masks.names}
+
+
+def _stem(member: str) -> str:
+    return PurePosixPath(member).with_suffix("").as_posix()
 
 
 def _class(member: str) -> str:
     return PurePosixPath(member).parent.as_posix()
-
-
-def _split(classes: list[str], params: Params, name: str) -> dict[str, str]:
-    order = list(classes)
-    if params.shuffle is not None:
-        seeds.generator("split", params.shuffle).shuffle(order)
-    train = params.train_classes or max(2, len(order) // 2)
-    val = params.val_classes or max(1, len(order) // 10)
-    if train + val >= len(order):
-        raise UserError(
-            f"{name} has {len(order)} classes, too few for {train} to train, {val} to validate and at least one to test;"
-            f" set datasets.{name}.options.train_classes and val_classes in params.yaml."
-        )
-    roles = ["train"] * train + ["val"] * val + ["test"] * (len(order) - train - val)
-    return dict(zip(order, roles, strict=True))

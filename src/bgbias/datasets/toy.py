@@ -17,6 +17,7 @@ from PIL import Image
 from pydantic import Field
 
 from bgbias import seeds
+from bgbias.fetching import Source
 from bgbias.image_table import Item
 from bgbias.strict import Strict
 from bgbias.toy import render, scenes
@@ -38,12 +39,12 @@ class Params(Strict):
     seed: int = 0
 
 
-def sources(params: Params) -> tuple[()]:
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """Nothing to fetch: the photos are rendered."""
-    return ()
+    return {}
 
 
-def items(params: Params, archive: Path | None = None, name: str = "") -> Iterator[Item]:
+def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") -> Iterator[Item]:
     """The photos and their true masks as PNG, split by split, class by class; labels go on through the splits."""
     label = 0
     for split, classes in _splits(params):

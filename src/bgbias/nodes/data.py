@@ -1,30 +1,47 @@
-"""Data nodes: archive -> table and photos."""
+"""Data nodes: files -> table and photos."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
-from bgbias import fetching, images, plan, plugins, progress, records
+from bgbias import fetching, images, plugins, progress, records
 from bgbias.atomic import replacing
+from bgbias.checksums import Checksums
+from bgbias.dataset_parts import parts_of, sources_of
 from bgbias.errors import UserError
 from bgbias.image_table import COLUMNS, ImageTable, Item
 from bgbias.params import Study, options
 from bgbias.store import writing
 
 
-def fetch(study: Study, dataset: str) -> None:
-    """Bring a dataset's archive to data/raw and verify it."""
-    sources = plan.dataset_sources(study, dataset)
-    if not sources:
-        raise UserError(
-            f"{dataset} has nothing to fetch: it is rendered by `python -m bgbias index {dataset}`."
+def fetch(study: Study, dataset: str, part: str) -> None:
+    """Bring one of a dataset's files to data/raw and verify it."""
+    sources = sources_of(study, dataset, part)
+    subject = {"dataset": dataset, "part": part}
+    target, record = study.files.at("part", **subject), study.files.at("fetch_record", **subject)
+    with records.node(study, "fetch", {"file": target}, record, label=f"{dataset}/{part}", **subject) as made:
+        desk = fetching.Desk(
+            Path(study.paths.downloads),
+            Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums")),
         )
-    archive = study.files.at("archive", dataset=dataset)
-    record = study.files.at("fetch_record", dataset=dataset)
-    with records.node(study, "fetch", {"archive": archive}, record, dataset=dataset) as made:
-        used = fetching.fetch(sources, archive, dataset)
+        used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
-        made.metrics["megabytes"] = archive.stat().st_size / 1e6
+        made.metrics["megabytes"] = target.stat().st_size / 1e6
+
+
+def fetch_all(study: Study, dataset: str) -> None:
+    """Bring all of a dataset's files; what is wrong with any of them is told when all were tried."""
+    parts = parts_of(study, dataset)
+    wrong = []
+    for part in parts or ("photos",):
+        try:
+            fetch(study, dataset, part)
+        except UserError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UserError("\n\n".join(wrong))
 
 
 def index(study: Study, dataset: str) -> None:
@@ -32,17 +49,17 @@ def index(study: Study, dataset: str) -> None:
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
     params = options(study, "datasets", described.kind, described.options)
+    parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
     outputs = {
         name: study.files.at(name, dataset=dataset) for name in ("table", "photos", "truth", "excluded")
     }
-    archive = study.files.at("archive", dataset=dataset)
     with records.node(
         study, "index", outputs, study.files.at("index_record", dataset=dataset), dataset=dataset
     ) as made:
         rows: list[dict[str, object]] = []
         broken: list[dict[str, str]] = []
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
-            for item in progress.track(module.items(params, archive, dataset), None, f"index {dataset}"):
+            for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 reason = _fault(item)
                 if reason:
                     broken.append({"image_id": item.image_id, "reason": reason})

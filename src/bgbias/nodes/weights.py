@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import fetching, plugins, pretrained, records
 from bgbias import weights as files
 from bgbias.errors import UserError
-from bgbias.fetching import DOWNLOADS, Source
+from bgbias.fetching import Source
 from bgbias.params import Study
 from bgbias.pretrained import Published
 
@@ -32,7 +32,8 @@ def weights(study: Study, owner: str) -> None:
 
 def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by their published names, and where they are from."""
-    here = next((DOWNLOADS / name for name in wanted.files if (DOWNLOADS / name).is_file()), None)
+    downloads = Path(study.paths.downloads)
+    here = next((downloads / name for name in wanted.files if (downloads / name).is_file()), None)
     command = f"python -m bgbias weights {wanted.owner}"
     if not wanted.sources:
         if here is not None:
@@ -42,15 +43,15 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
             return module.published(plugins.variant(wanted.owner), params), {"library": module.__name__}
         except UserError as error:
             names = " or ".join(wanted.files)
-            raise UserError(f"{error}\nPut a copy at {DOWNLOADS}/{names}; then run: {command}") from error
+            raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error
     sources = wanted.sources
     here = here or next((unfinished / name for name in wanted.files if (unfinished / name).is_file()), None)
     if here is not None:
-        named = next(s for s in sources if pretrained.file_name(s) == here.name)
+        named = next(s for s in sources if s.called == here.name)
         sources = (named.model_copy(update={"place": str(here)}),)
     name = here.name if here is not None else wanted.files[0]
     cure = (
-        f"Get {name}{_sums(sources[0])} by other means and put it at {DOWNLOADS / name}; then run: {command}"
+        f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
     )
     used = fetching.fetch(sources, unfinished / name, wanted.owner, cure)
     return files.read(unfinished / name, wanted.owner), used.model_dump(exclude_none=True)

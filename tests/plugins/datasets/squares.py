@@ -27,12 +27,12 @@ class Params(Strict):
     lonely: tuple[int, ...] = ()
 
 
-def sources(params: Params) -> tuple[Source, ...]:
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """None: they are drawn."""
-    return ()
+    return {}
 
 
-def items(params: Params, archive: Path, name: str) -> Iterator[Item]:
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The squares, class after class."""
     splits = ["train"] * params.train_classes + ["val"] * params.val_classes + ["test"] * params.test_classes
     for label, split in enumerate(splits):

@@ -1,0 +1,264 @@
+"""Cars196: 16,185 photos of 196 car models (Krause et al. 2013), in every layout that is in circulation.
+
+Splits are by class, as in METHODS section 1: 0-73 train, 74-97 validation, 98-195 test; the official train and test photos,
+which are split within classes, play no part. Three layouts tell a photo's class:
+
+* ``car_ims/`` with ``cars_annos.mat``: all photos under one numbering (``CARS196.zip`` holds both, too);
+* ``cars_train/`` and ``cars_test/`` with ``cars_train_annos.mat`` (in the devkit) and ``cars_test_annos_withlabels.mat``;
+* one folder a class, called by the class's name, as re-uploads have it.
+
+They number photos differently, and nothing maps one numbering to another. What they have in common is the class and the
+picture file itself; so a photo's id is its class and the beginning of its file's SHA-256, and its place in the full split
+counts photos in the order of these ids. A study has the same ids, and the same backgrounds, from whatever layout it was fed,
+as long as a re-upload did not encode the pictures again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bgbias.archives import members
+from bgbias.datasets._cars196_names import NAMES
+from bgbias.errors import UserError
+from bgbias.fetching import Source, is_picture
+from bgbias.image_table import Item
+from bgbias.progress import say
+from bgbias.strict import Strict
+
+KEY = "cars196"
+SPLIT = {"train": (0, 74), "val": (74, 98), "test": (98, 196)}
+PHOTOS, CLASSES, TEST_PHOTOS = 16_185, 196, 8_131
+
+# The dataset's own site is gone: these files are known by name and checksum, and come from whoever kept a copy.
+OFFICIAL = {
+    "car_ims.tgz": {
+        "photos": Source(file="car_ims.tgz", md5="d5c8f0aa497503f355e17dc7886c3f14"),
+        "annotations": Source(file="cars_annos.mat", md5="b407c6086d669747186bd1d764ff9dbc"),
+    },
+    "cars_train.tgz": {
+        "train": Source(
+            file="cars_train.tgz",
+            md5="065e5b463ae28d29e77c1b4b166cfe61",
+            sha256="b97deb463af7d58b6bfaa18b2a4de9829f0f79e8ce663dfa9261bf7810e9accd",
+        ),
+        "test": Source(
+            file="cars_test.tgz",
+            md5="4ce7ebf6a94d07f1952d94dd34c4d501",
+            sha256="bffea656d6f425cba3c91c6d83336e4c5f86c6cffd8975b0f375d3a10da8e243",
+        ),
+        "devkit": Source(
+            file="car_devkit.tgz",
+            md5="c3b158d763b6e2245038c8ad08e45376",
+            sha256="512b227b30e2f0a8aab9e09485786ab4479582073a144998da74d64b801fd288",
+        ),
+        "test_labels": Source(
+            file="cars_test_annos_withlabels.mat",
+            md5="b0a2b23655a3edd16d84508592a98d10",
+            sha256="790f75be8ea34eeded134cc559332baf23e30e91367e9ddca97d26ed9b895f05",
+        ),
+    },
+    # Photos and annotations as one file, from the group that published Stanford Online Products; nobody published a checksum.
+    "CARS196.zip": {
+        "photos": Source(
+            place="http://ftp.cs.stanford.edu/cs/cvgl/CARS196.zip",
+            file="CARS196.zip",
+            hint="Copies of car_ims.tgz with cars_annos.mat, of cars_train.tgz with its companions (option `files`), and class"
+            " folders (option `source`) are read as well.",
+        ),
+    },
+}
+MATLAB = b"MATLAB 5.0 MAT-file"
+JOINT, TRAIN, TEST = "cars_annos.mat", "cars_train_annos.mat", "cars_test_annos_withlabels.mat"
+
+Photo = tuple[str, str]  # part, member
+
+
+class Params(Strict):
+    """Which of the official files to use, or the user's own archive in any layout."""
+
+    files: Literal["CARS196.zip", "car_ims.tgz", "cars_train.tgz"] = Field(
+        "CARS196.zip",
+        description="the archive to get; car_ims.tgz goes with cars_annos.mat, cars_train.tgz with cars_test.tgz, the devkit and"
+        " cars_test_annos_withlabels.mat",
+    )
+    source: str | None = Field(
+        None,
+        description="instead of those: a file, folder or URL that holds photos and annotations, or class folders",
+    )
+    sha256: str | None = Field(None, description="of `source`")
+    annotations: str | None = Field(None, description="cars_annos.mat, where `source` lacks it")
+
+
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The user's files if he names some, else the official ones."""
+    if params.source is None:
+        return {part: (source,) for part, source in OFFICIAL[params.files].items()}
+    own: dict[str, tuple[Source, ...]] = {
+        "photos": (Source(place=params.source, sha256=params.sha256, keep=(".mat",)),)
+    }
+    if params.annotations:
+        own["annotations"] = (Source(place=params.annotations),)
+    return own
+
+
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
+    """All photos in the archives' order. The layout that was found is printed.
+
+    No known layout, annotations without their photos, and counts other than the dataset's are errors.
+    """
+    digests, mats = _contents(parts)
+    layout, label = _labels(digests, mats, name)
+    counts = len(label), len(set(label.values())), sum(n >= SPLIT["test"][0] for n in label.values())
+    if counts != (PHOTOS, CLASSES, TEST_PHOTOS):
+        raise UserError(
+            f"{name}: {counts[0]} photos of {counts[1]} classes, {counts[2]} of them in classes 99-196; Cars196 has {PHOTOS},"
+            f" {CLASSES} and {TEST_PHOTOS}. The archive is incomplete or another dataset ({layout})."
+        )
+    say(f"{name}: {layout}")
+    ids = _ids(label, digests)
+    places = _places(label, ids)
+    for part, path in parts.items():
+        if _is_mat(path):
+            continue
+        for member, data in members(path, lambda n, part=part: (part, n) in label):  # type: ignore[misc]
+            photo = part, member
+            split, place = places[photo]
+            yield Item(
+                image_id=ids[photo],
+                class_name=NAMES[label[photo]],
+                label=label[photo],
+                split=split,
+                key_set=f"{KEY}|{split}",
+                key_item=str(place),
+                data=data,
+            )
+
+
+def _contents(parts: dict[str, Path]) -> tuple[dict[Photo, str], dict[str, bytes]]:
+    """The SHA-256 of every picture, and the annotation files by their official names."""
+    digests: dict[Photo, str] = {}
+    mats: dict[str, bytes] = {}
+    for part, path in parts.items():
+        if _is_mat(path):
+            mats[TEST if part == "test_labels" else JOINT] = path.read_bytes()
+            continue
+        for member, data in members(path, lambda n: is_picture(n) or n.endswith(".mat")):
+            if member.endswith(".mat"):
+                # Browsers and re-uploads add numbers: "cars_test_annos_withlabels (1).mat".
+                mats[re.sub(r" ?\(\d+\)", "", PurePosixPath(member).name)] = data
+            else:
+                digests[part, member] = hashlib.sha256(data).hexdigest()
+    return digests, mats
+
+
+def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tuple[str, dict[Photo, int]]:
+    """The layout in words, and every photo's class, counted from 0."""
+    by_place = {"/".join(PurePosixPath(member).parts[-2:]): (part, member) for part, member in digests}
+    folders = {place.split("/")[0] for place in by_place}
+    if JOINT in mats and "car_ims" in folders:
+        wanted = _annotated(mats[JOINT], JOINT, "relative_im_path", "")
+        return f"layout car_ims with {JOINT}", _found(wanted, by_place, JOINT, name)
+    if {"cars_train", "cars_test"} <= folders and TRAIN in mats:
+        if TEST not in mats:
+            raise UserError(
+                f"{name}: {TEST} is missing (md5 {OFFICIAL['cars_train.tgz']['test_labels'].md5}); without it nobody knows the"
+                " classes of cars_test, for the devkit's cars_test_annos.mat has none. Put it beside the photos."
+            )
+        wanted = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
+        wanted |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
+        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", _found(
+            wanted, by_place, "the devkit", name
+        )
+    number_of = {_plain(n): number for number, n in enumerate(NAMES)}
+    label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
+    if any(number is not None for number in label.values()):
+        strange = next((p[1] for p, number in label.items() if number is None), None)
+        if strange:
+            raise UserError(
+                f"{name}: '{strange}' lies in a folder that is no class of Cars196; remove it, or name the folder as in"
+                " cars_meta.mat, e.g. 'Acura RL Sedan 2012'."
+            )
+        return "layout of class folders", {p: number for p, number in label.items() if number is not None}
+    raise UserError(
+        f"{name}: {len(digests)} photos in {', '.join(sorted(folders)[:3]) or 'no folder'}, annotations:"
+        f" {', '.join(sorted(mats)) or 'none'}. Cars196 is read as car_ims with {JOINT}"
+        f" (datasets.{name}.options.annotations), as cars_train and cars_test with {TRAIN} and {TEST}, or as class folders."
+    )
+
+
+def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int]:
+    """Place (folder/file) and class, counted from 0, of each photo that an annotation file lists."""
+    from scipy.io.matlab import MatReadError, loadmat
+
+    damaged = (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        NotImplementedError,
+        OSError,
+        zlib.error,
+        MatReadError,
+    )
+    try:
+        rows: Any = loadmat(io.BytesIO(data), squeeze_me=True)["annotations"]
+        listed = {f"{folder}{place}": int(c) - 1 for place, c in zip(rows[field], rows["class"], strict=True)}
+    except damaged as error:
+        raise UserError(f"{file} is not what Cars196 came with ({error}); get it again.") from error
+    wrong = next((p for p, number in listed.items() if not 0 <= number < CLASSES), None)
+    if wrong:
+        raise UserError(f"{file}: '{wrong}' has class {listed[wrong] + 1}; classes are 1 to {CLASSES}.")
+    return listed
+
+
+def _found(
+    wanted: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
+) -> dict[Photo, int]:
+    absent = [place for place in wanted if place not in by_place]
+    if absent:
+        raise UserError(
+            f"{name}: {len(absent)} photos that {annotations} lists are missing, e.g. '{absent[0]}'; the archive is incomplete."
+            f" Delete it and run: python -m bgbias fetch {name}"
+        )
+    return {by_place[place]: number for place, number in wanted.items()}
+
+
+def _ids(label: dict[Photo, int], digests: dict[Photo, str]) -> dict[Photo, str]:
+    """``006.Acura Integra Type R 2001/1f3870be274f6c49.jpg``; byte-equal photos of a class are told apart by a number."""
+    seen: Counter[str] = Counter()
+    ids = {}
+    for photo, number in label.items():
+        stem = f"{number + 1:03d}.{NAMES[number].replace('/', '-')}/{digests[photo][:16]}"
+        seen[stem] += 1
+        ids[photo] = stem + (f"_{seen[stem]}" if seen[stem] > 1 else "") + ".jpg"
+    return ids
+
+
+def _places(label: dict[Photo, int], ids: dict[Photo, str]) -> dict[Photo, tuple[str, int]]:
+    """Each photo's split and its place there, photos in the order of their ids."""
+    counts: dict[str, int] = defaultdict(int)
+    places = {}
+    for photo in sorted(label, key=ids.__getitem__):
+        split = next(s for s, (a, b) in SPLIT.items() if a <= label[photo] < b)
+        places[photo] = split, counts[split]
+        counts[split] += 1
+    return places
+
+
+def _plain(name: str) -> str:
+    """A class name without what folders cannot hold or people change: ``Ram C/V Cargo Van`` is ``ram c v cargo van``."""
+    return " ".join(re.sub(r"[/_:-]", " ", name.casefold()).split())
+
+
+def _is_mat(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MATLAB)) == MATLAB

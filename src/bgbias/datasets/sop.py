@@ -1,0 +1,131 @@
+"""Stanford Online Products: 120,053 photos of 22,634 products (Oh Song et al. 2016), in its official archive layout.
+
+Splits are those of ``Ebay_train.txt`` and ``Ebay_test.txt``; of the training file's 11,318 classes (counted from 0), 0-8488
+train and 8489-11317 are the validation (METHODS section 1). A photo's place in its split is that in its list.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from pydantic import Field
+
+from bgbias.archives import members
+from bgbias.errors import UserError
+from bgbias.fetching import Source
+from bgbias.image_table import Item
+from bgbias.strict import Strict
+
+KEY = "sop"
+OFFICIAL = Source(
+    place="http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+    file="Stanford_Online_Products.zip",
+    md5="7f73d41a2f44250d4779881525aea32e",
+)
+LISTS = ("Ebay_train.txt", "Ebay_test.txt")
+HEADER = ["image_id", "class_id", "super_class_id", "path"]
+FIRST_VAL_CLASS = 8_489
+COUNTS = {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
+
+
+class Params(Strict):
+    """Where the archive is."""
+
+    source: str | None = Field(
+        None, description="a file, folder or URL of the official archive; the official host if null"
+    )
+    sha256: str | None = None
+
+
+class Listed(NamedTuple):
+    """One photo by its list: class counted from 0, split, and place in the list of that split."""
+
+    label: int
+    split: str
+    place: int
+
+
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The user's archive if one is named, else the official one."""
+    own = Source(place=params.source, sha256=params.sha256, keep=(".txt",)) if params.source else None
+    return {"photos": (own or OFFICIAL,)}
+
+
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
+    """The photos in the archive's order; image ids are the paths of the lists, e.g. ``chair_final/111182689872_0.JPG``.
+
+    An archive without the lists, with other counts than the dataset has, or without a photo that a list names, is an error.
+    """
+    archive = parts["photos"]
+    texts = {
+        PurePosixPath(n).name: data.decode()
+        for n, data in members(archive, lambda n: PurePosixPath(n).name in LISTS and "__MACOSX" not in n)
+    }
+    absent = [n for n in LISTS if n not in texts]
+    if absent:
+        raise UserError(
+            f"{archive} has no {absent[0]}: it is not in the official layout of Stanford Online Products."
+        )
+    listed = read_lists(texts, str(archive))
+    missing = set(listed)
+    for member, data in members(archive, lambda n: _path(n) in listed):
+        path = _path(member)
+        if path not in missing:
+            continue
+        missing.remove(path)
+        photo = listed[path]
+        yield Item(
+            image_id=path,
+            class_name=f"{path.split('/')[0].removesuffix('_final')} {photo.label + 1}",
+            label=photo.label,
+            split=photo.split,
+            key_set=f"{KEY}|{photo.split}",
+            key_item=str(photo.place),
+            data=data,
+        )
+    if missing:
+        raise UserError(
+            f"{archive} lacks {len(missing)} of the photos it lists, e.g. '{min(missing)}'; fetch it again."
+        )
+
+
+def read_lists(texts: dict[str, str], archive: str) -> dict[str, Listed]:
+    """What ``Ebay_train.txt`` and ``Ebay_test.txt`` say of each path. Lines of another form, and counts other than the
+    dataset's, are errors.
+    """
+    listed: dict[str, Listed] = {}
+    for file in LISTS:
+        lines = texts[file].splitlines()
+        if not lines or lines[0].split() != HEADER:
+            raise UserError(
+                f"{archive}: {file} must begin with the line '{' '.join(HEADER)}'; fetch it again."
+            )
+        places: dict[str, int] = defaultdict(int)
+        before = len(listed)
+        labels = set()
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                _, class_id, _, path = line.split()
+                label = int(class_id) - 1
+            except ValueError as error:
+                raise UserError(f"{archive}: line {number} of {file} cannot be read: '{line}'.") from error
+            split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
+            if path in listed:
+                raise UserError(f"{archive}: line {number} of {file} lists '{path}' again.")
+            listed[path] = Listed(label, split, places[split])
+            places[split] += 1
+            labels.add(label)
+        found = len(listed) - before, len(labels)
+        if found != COUNTS[file]:
+            raise UserError(
+                f"{archive}: {file} lists {found[0]} photos of {found[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
+            )
+    return listed
+
+
+def _path(member: str) -> str:
+    """A member's last folder and name: the form that the lists use."""
+    return "/".join(PurePosixPath(member).parts[-2:])

@@ -1,0 +1,194 @@
+"""Anybody's photos by a table: a CSV or Parquet file with the columns image and label, and optionally split, mask and group.
+
+Pictures are named relative to the table's folder, or to ``root`` (a folder, zip, tar or URL). Without a split column, classes
+are split as those of ``folder`` are. Photos of one group (one product, one shoot) never stand in two splits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pandas as pd
+from pydantic import Field, model_validator
+
+from bgbias.archives import Lookup, members
+from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._own_masks import white
+from bgbias.errors import UserError
+from bgbias.fetching import Source, is_picture
+from bgbias.image_table import SPLITS, Item
+
+NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group")
+MOST_TOLD = 10  # mistakes listed at once
+PARQUET = b"PAR1"
+
+
+class Params(ClassSplit):
+    """Where table and photos are, and which classes train if the table has no splits."""
+
+    source: str = Field(description="the table: a CSV or Parquet file")
+    root: str | None = Field(
+        None, description="folder, zip, tar or URL of the pictures; the table's folder if null"
+    )
+    closed_set: bool = Field(
+        False, description="photos of one label may stand in several splits (the table must say in which)"
+    )
+
+    @model_validator(mode="after")
+    def _pictures_have_a_place(self) -> Params:
+        if "://" in self.source and self.root is None:
+            raise ValueError("a table that comes from a URL needs `root`: where its pictures are")
+        return self
+
+
+class Row(NamedTuple):
+    """A line of the table; ``number`` as a spreadsheet shows it, or counted from 1 in a Parquet file."""
+
+    number: int
+    image: str
+    label: str
+    split: str
+    mask: str
+    group: str
+
+
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The table, and the pictures below its root."""
+    root = params.root or str(PurePosixPath(params.source).parent)
+    if params.source.startswith("shared:") and params.root is None:
+        root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
+    return {"table": (Source(place=params.source),), "photos": (Source(place=root),)}
+
+
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
+    """The photos in the archive's order; ids are their paths, labels follow the sorted labels.
+
+    Everything that is wrong with the table is told at once, with row and column.
+    """
+    rows, columns = read_rows(parts["table"], params.source)
+    names = {n for n, _ in members(parts["photos"], is_picture)}
+    problems = [*_of_rows(rows, columns, names), *_across_rows(rows, columns, params)]
+    if problems:
+        more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
+        raise UserError(
+            f"{name}: {params.source} cannot be used:\n"
+            + "\n".join(f"  {p}" for p in problems[:MOST_TOLD])
+            + more
+        )
+    split_of = _splits(rows, columns, params, name)
+    label_of = {label: number for number, label in enumerate(sorted({r.label for r in rows}))}
+    by_image = {r.image: r for r in rows}
+    masks = {r.mask for r in rows if r.mask}
+    drawn = Lookup(parts["photos"], masks.__contains__) if masks else None
+    for member, data in members(parts["photos"], by_image.__contains__):
+        row = by_image[member]
+        split = split_of[member]
+        yield Item(
+            image_id=member,
+            class_name=row.label,
+            label=label_of[row.label],
+            split=split,
+            key_set=f"{name}|{split}",
+            key_item=member,
+            data=data,
+            truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
+        )
+
+
+def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
+    """The table's rows as text, and which columns it has. An unreadable file, and missing or unknown columns are errors."""
+    with path.open("rb") as file:
+        parquet = file.read(len(PARQUET)) == PARQUET
+    try:
+        frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, OSError) as error:  # pandas and pyarrow raise their own kinds of these
+        raise UserError(f"{source} cannot be read as CSV or Parquet ({error}).") from error
+    columns = [str(c).strip() for c in frame.columns]
+    for missing in [c for c in NEEDED if c not in columns]:
+        raise UserError(
+            f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
+        )
+    unknown = [c for c in columns if c not in NEEDED + OPTIONAL]
+    if unknown:
+        raise UserError(
+            f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."
+        )
+    frame.columns = pd.Index(columns)
+    text = frame.astype(object).where(frame.notna(), "").map(lambda v: str(v).strip())
+    for absent in [c for c in OPTIONAL if c not in columns]:
+        text[absent] = ""
+    first = 1 if parquet else 2
+    values = text[[*NEEDED, *OPTIONAL]].itertuples(index=False, name=None)
+    return [
+        Row(n, _tidy(image), label, split, _tidy(mask), group)
+        for n, (image, label, split, mask, group) in enumerate(values, first)
+    ], set(columns)
+
+
+def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[str]:
+    """What is wrong with single rows."""
+    if not rows:
+        yield "it has no rows"
+    for row in rows:
+        for column, file in (("image", row.image), ("mask", row.mask)):
+            here = f"row {row.number}, {column}:"
+            if not file:
+                if column == "image":
+                    yield f"{here} empty"
+            elif PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                yield f"{here} '{file}' leads out of the pictures' folder; name it relative to `root`"
+            elif not is_picture(file):
+                yield f"{here} '{file}' is no picture (.jpg, .png, ...)"
+            elif file not in names:
+                yield f"{here} there is no file '{file}'"
+        if not row.label:
+            yield f"row {row.number}, label: empty"
+        if "split" in columns and row.split not in SPLITS:
+            yield f"row {row.number}, split: {row.split!r} is none of {', '.join(SPLITS)}"
+
+
+def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator[str]:
+    """What is wrong between rows: a picture listed twice, a label or a group that stands in two splits."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        if row.image and first.setdefault(row.image, row) is not row:
+            yield f"row {row.number}, image: '{row.image}' stands in row {first[row.image].number} already"
+    if "split" not in columns:
+        if params.closed_set:
+            yield "closed_set is asked for, but there is no column 'split'"
+        return
+    for column in ("label", "group") if not params.closed_set else ("group",):
+        seen: dict[str, Row] = {}
+        for row in rows:
+            value = getattr(row, column)
+            # What is not used meets nothing.
+            if not value or row.split not in SPLITS or row.split == "unused":
+                continue
+            other = seen.setdefault(value, row)
+            if other.split != row.split:
+                hint = "; `closed_set: true` allows it" if column == "label" else ""
+                yield (
+                    f"row {row.number}, {column}: '{value}' is {row.split} here and {other.split} in row {other.number}{hint}"
+                )
+    for split in ("train", "val", "test"):
+        if not any(row.split == split for row in rows):
+            yield f"no row has the split '{split}'"
+
+
+def _splits(rows: list[Row], columns: set[str], params: Params, name: str) -> dict[str, str]:
+    """The split of each picture: the table's, or by class."""
+    if "split" in columns:
+        return {row.image: row.split for row in rows}
+    shared: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.group:
+            shared[row.group].add(row.label)
+    split_of = assign({row.label for row in rows}, params, name, shared.values())
+    return {row.image: split_of[row.label] for row in rows}
+
+
+def _tidy(file: str) -> str:
+    return PurePosixPath(file.replace("\\", "/")).as_posix() if file else ""

@@ -1,0 +1,128 @@
+"""A file from a web server: resumed where it broke off, tried again while the failure may pass, never taken unfinished."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from bgbias import progress
+
+CHUNK = 2**20
+TIMEOUT_SECONDS = 60.0  # without a single byte
+PAUSES = (1.0, 4.0, 16.0)  # seconds before each further try that follows one without any progress
+PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others a moment later
+
+
+class NotHad(OSError):
+    """Why a file cannot be had from a place, in words."""
+
+
+def download(url: str, partial: Path, label: str, size: int | None = None) -> None:
+    """Bring what ``url`` serves to ``partial``, whose bytes are kept and continued; it is complete when this returns.
+
+    ``size`` in bytes, where known, tells a wrong file before it is fetched. Redirects are followed. Broken and stalled
+    connections and servers in trouble are tried again after ``PAUSES``; a connection that brought something starts counting
+    anew. A missing file (404), a web page in place of a file, and failures that stay are ``NotHad``.
+    """
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    pauses = iter(PAUSES)
+    while True:
+        before = _length(partial)
+        try:
+            _go_on(url, partial, label, size)
+            return
+        except (OSError, http.client.HTTPException) as error:
+            reason = _lasting(error)
+            have = _length(partial)
+            if have > before:
+                pauses = iter(PAUSES)
+            pause = None if reason else next(pauses, None)
+            if pause is None:
+                kept = f"; {have / 1e6:.1f} MB are kept, the same command goes on there" if have else ""
+                raise NotHad(f"{reason or _words(error)}{kept}") from error
+            progress.say(f"{label}: {_words(error)}; trying again in {pause:g} s")
+            time.sleep(pause)
+
+
+def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
+    have = _length(partial)
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if (
+            error.code != 416
+        ):  # "range not satisfiable": all of it is here, or what is here belongs to another file
+            raise
+        if _whole(error.headers.get("Content-Range")) != have:
+            partial.unlink()
+            raise ConnectionError("what was downloaded before is longer than the file") from error
+        return
+    with response:
+        resumed = have > 0 and response.status == 206
+        length = response.headers.get("Content-Length")
+        total = _whole(response.headers.get("Content-Range")) if resumed else int(length) if length else None
+        if not resumed and response.headers.get_content_type() == "text/html":
+            raise NotHad("a web page came, not the file")
+        if size is not None and total is not None and total != size:
+            raise NotHad(f"a file of {total} bytes is there, not one of {size}")
+        if resumed:
+            progress.say(f"{label}: going on after {have / 1e6:.1f} MB")
+        left = max(1, (total - (have if resumed else 0)) // CHUNK) if total else None
+        with partial.open("ab" if resumed else "wb") as file:
+            for _ in progress.track(_megabytes(response, file), left, f"{label} (MB)"):
+                pass
+    # http.client ends quietly when the connection does.
+    if total is not None and _length(partial) < total:
+        raise ConnectionError(f"the connection ended after {_length(partial)} of {total} bytes")
+
+
+def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:
+    """Write what comes at once, so that a stalled connection loses nothing; one step for each full megabyte."""
+    shown = 0
+    while piece := response.read1(CHUNK):
+        file.write(piece)
+        shown += len(piece)
+        while shown >= CHUNK:
+            shown -= CHUNK
+            yield CHUNK
+
+
+def _lasting(error: Exception) -> str:
+    """Why another try would fail in the same way; empty if it might not."""
+    if isinstance(error, NotHad):
+        return str(error)
+    if isinstance(error, urllib.error.HTTPError):
+        return "" if error.code in PASSING else _words(error)
+    if isinstance(error, urllib.error.URLError):
+        inner = error.reason
+        # An unknown host, a refused connection, a wrong certificate: of a machine that is offline, or a host that is gone.
+        return "" if isinstance(inner, TimeoutError | ConnectionResetError) else _words(error)
+    if isinstance(error, TimeoutError | ConnectionError | http.client.HTTPException | ssl.SSLError):
+        return ""
+    raise error  # the disk's fault, not the network's
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+        return f"nothing came for {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
+        return str(error.reason)
+    return str(error) or type(error).__name__
+
+
+def _whole(content_range: str | None) -> int | None:
+    """The file's length by a ``Content-Range`` header, where it says so."""
+    found = re.search(r"/(\d+)$", content_range or "")
+    return int(found[1]) if found else None
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
