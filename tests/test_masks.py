@@ -15,9 +15,10 @@ from small_study import described, load, options, record
 
 from bgbias import freshness, images, masking, plan, plugins
 from bgbias.album import Album
+from bgbias.dataset_parts import listing, parts_of
 from bgbias.errors import UserError
 from bgbias.mask_cache import photo_key
-from bgbias.nodes import data, masks
+from bgbias.nodes import backgrounds, data, masks
 from bgbias.params import Study
 from bgbias.store import ImageStore
 
@@ -55,15 +56,15 @@ def folder_study(tmp_path: Path, raw: dict[str, Any], **changed: Any) -> Study:
     own = {"kind": "folder", "masker": "red", "options": {"source": str(tmp_path / "mine")}}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
     raw["maskers"]["red"] = {"kind": "red", "options": changed}
-    plan.listing.cache_clear()
+    listing.cache_clear()
     return load(tmp_path, raw)
 
 
 def make(study: Study, dataset: str = "mine") -> dict[str, Any]:
     """Fetch, index and mask; what the masks' record says."""
-    if plan.dataset_sources(study, dataset):
-        study.files.at("archive", dataset=dataset).unlink(missing_ok=True)
-        data.fetch(study, dataset)
+    for part in parts_of(study, dataset):
+        study.files.at("part", dataset=dataset, part=part).unlink(missing_ok=True)
+        data.fetch(study, dataset, part)
     data.index(study, dataset)
     # As Snakemake does before a job.
     for name in ("masks", "mask_table", "masks_record"):
@@ -229,7 +230,7 @@ def test_true_masks_are_not_kept_by_photo(tmp_path: Path, raw: dict[str, Any]) -
 def test_dataset_without_true_masks_names_the_key(tmp_path: Path, raw: dict[str, Any]) -> None:
     photos(tmp_path / "mine", FIRST)
     study = folder_study(tmp_path, raw)
-    data.fetch(study, "mine")
+    data.fetch(study, "mine", "photos")
     data.index(study, "mine")
     said = r"'ground_truth' has no mask for any photo of mine; name another one at datasets\.mine\.masker"
     with pytest.raises(UserError, match=said):
@@ -249,7 +250,7 @@ def test_thresholded_masks_are_black_and_white_where_they_are_used(
     raw["mask_policy"] = {"keep_all": True}
     study = load(tmp_path, raw)
     make(study, "squares")
-    data.backgrounds(study, "noise")
+    backgrounds.backgrounds(study, "noise")
     kept = made(study, "squares")
 
     def used(study: Study) -> np.ndarray:

@@ -111,8 +111,8 @@ def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: 
         return images.encode_png(np.full((side, side, 3), 9, np.uint8))
 
     photos = {f"photos/{c}/{n}.png": square(8) for c in range(5) for n in range(2)}
-    masks = {n.replace("photos", "masks"): square(7 if "2/1" in n else 8) for n in photos}
-    miniatures.as_folder(tmp_path / "mine", photos | masks)
+    truth = {n.replace("photos", "masks"): square(7 if "2/1" in n else 8) for n in photos}
+    miniatures.as_folder(tmp_path / "mine", photos | truth)
     sources = {"source": f"{tmp_path}/mine/photos", "masks": f"{tmp_path}/mine/masks"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
     study = load(tmp_path, raw)
@@ -120,7 +120,7 @@ def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: 
     data.index(study, "mine")
     excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
     assert excluded.to_numpy().tolist() == [["2/1.png", "'2/1.png': photo and true mask differ in size"]]
-    data.masks(study, "mine")  # ground_truth takes the others
+    masks.masks(study, "mine")  # ground_truth takes the others
     assert (
         record(study, "masks_record", dataset="mine", masker="ground_truth")["metrics"]["without_mask"] == 0
     )

@@ -11,7 +11,7 @@ from backbone_models import make
 from safetensors.torch import save_file
 from small_study import described, load, with_weights
 
-from bgbias import fetching, lineage, plan, plugins, pretrained, reading, weights
+from bgbias import fetching, lineage, plan, plugins, reading, weights
 from bgbias.errors import UserError
 from bgbias.nodes import weights as nodes
 from bgbias.plan import Cell

@@ -21,7 +21,7 @@ from bgbias import lineage, plugins, pretrained, u2net
 from bgbias import weights as weight_files
 from bgbias.errors import UserError
 from bgbias.fetching import Source
-from bgbias.nodes import data
+from bgbias.nodes import data, masks
 from bgbias.nodes import weights as nodes
 from bgbias.params import Study
 
@@ -54,7 +54,7 @@ class Handler(SimpleHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.chdir(tmp_path)  # where data/downloads is looked for
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "served").mkdir()
     with Server(tmp_path / "served") as serving:
         thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
@@ -125,11 +125,11 @@ def test_copy_that_somebody_put_there_is_taken_first(
     server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
 ) -> None:
     options = serve(server, published[0], tmp_path)
-    copy = tmp_path / "data" / "downloads" / published[0].name
+    copy = tmp_path / "downloads" / published[0].name
     copy.parent.mkdir(parents=True)
     copy.write_bytes(b"another file")
     chosen = with_weights(tmp_path, **options)
-    with pytest.raises(UserError, match=rf"data/downloads/{copy.name}: wrong checksum"):
+    with pytest.raises(UserError, match=rf"downloads/{copy.name}: wrong checksum"):
         nodes.weights(chosen, OWNER)
     copy.write_bytes(published[0].read_bytes())
     nodes.weights(chosen, OWNER)
@@ -167,7 +167,7 @@ def test_offline_the_error_says_what_to_put_where(tmp_path: Path, monkeypatch: p
     text = str(told.value)
     assert "http://127.0.0.1:9/some/net-12345678.pth?raw=1: " in text
     assert "Get net-12345678.pth (sha256 begins with 12345678) by other means" in text
-    assert "put it at data/downloads/net-12345678.pth" in text
+    assert f"put it at {tmp_path}/downloads/net-12345678.pth" in text
     assert "python -m bgbias weights backbones/mobilenet_v2" in text
 
 
@@ -193,9 +193,9 @@ def test_copy_of_timms_weights_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     import timm
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data" / "downloads").mkdir(parents=True)
+    (tmp_path / "downloads").mkdir(parents=True)
     whole = {k: v.contiguous() for k, v in timm.create_model("vit_tiny_patch16_224").state_dict().items()}
-    save_file(whole, tmp_path / "data" / "downloads" / "vit_tiny_patch16_224.safetensors")
+    save_file(whole, tmp_path / "downloads" / "vit_tiny_patch16_224.safetensors")
     chosen, owner = vit(tmp_path), "backbones/timm:vit_tiny_patch16_224"
     nodes.weights(chosen, owner)
     model = make("timm:vit_tiny_patch16_224", weights=pretrained.file(chosen, owner))
@@ -215,7 +215,7 @@ def test_offline_timms_error_says_what_to_put_where(tmp_path: Path, monkeypatch:
     text = str(told.value)
     assert "vit_tiny_patch16_224 (Name or service not known)" in text
     assert "https://huggingface.co/timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k" in text
-    assert "data/downloads/vit_tiny_patch16_224.safetensors" in text
+    assert "downloads/vit_tiny_patch16_224.safetensors" in text
     assert "python -m bgbias weights backbones/timm:vit_tiny_patch16_224" in text
 
 
@@ -238,6 +238,6 @@ def test_maskers_weights_come_the_same_way(
     assert node.keywords == {"owner": "maskers/ground_truth"}
     nodes.weights(chosen, "maskers/ground_truth")
     data.index(chosen, "squares")
-    data.masks(chosen, "squares", device="cpu")
+    masks.masks(chosen, "squares", device="cpu")
     read = record(chosen, "masks_record", dataset="squares", masker="ground_truth")["inputs"]
     assert str(chosen.files.at("weights", owner="maskers/ground_truth")) in read

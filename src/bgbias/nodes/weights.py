@@ -54,7 +54,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
         f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
     )
     used = fetching.fetch(sources, unfinished / name, wanted.owner, cure)
-    return files.read(unfinished / name, wanted.owner), used.model_dump(exclude_none=True)
+    return files.read(unfinished / name, wanted.owner), used.model_dump(exclude_defaults=True)
 
 
 def _sums(source: Source) -> str:
