@@ -15,7 +15,7 @@ from small_study import data_nodes, described, load, options, outputs, record
 from bgbias import images
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
-from bgbias.nodes import data
+from bgbias.nodes import data, masks
 from bgbias.store import ImageStore
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
