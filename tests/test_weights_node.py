@@ -241,3 +241,28 @@ def test_maskers_weights_come_the_same_way(
     masks.masks(chosen, "squares", device="cpu")
     read = record(chosen, "masks_record", dataset="squares", masker="ground_truth")["inputs"]
     assert str(chosen.files.at("weights", owner="maskers/ground_truth")) in read
+
+
+def test_maskers_weights_are_taken_from_whichever_published_format_can_be_had(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    torch.save(u2net.u2netp().state_dict(), tmp_path / "served" / "u2netp.pth")
+    places = (Source(place=server.url("u2netp.onnx")), Source(place=server.url("u2netp.pth")))
+    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", places)
+    raw = described(tmp_path)
+    raw["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": "published"}}
+    chosen = load(tmp_path, raw)
+    nodes.weights(chosen, "maskers/net")
+    fetched = load_file(chosen.files.at("weights", owner="maskers/net"))
+    assert fetched.keys() == u2net.u2netp().state_dict().keys()
+    net = u2net.u2netp().eval()
+    (tmp_path / "downloads").mkdir(exist_ok=True)
+    torch.onnx.export(net, (torch.rand(1, 3, 32, 32),), tmp_path / "downloads" / "u2netp.onnx", dynamo=False)
+    nodes.weights(chosen, "maskers/net")
+    taken = load_file(chosen.files.at("weights", owner="maskers/net"))
+    assert torch.allclose(
+        taken["stage1.rebnconvin.conv_s1.weight"],
+        net.state_dict()["stage1.rebnconvin.conv_s1.weight"],
+        atol=1e-4,
+    )

@@ -109,7 +109,8 @@ def available(device: str) -> torch.device:
 def load_weights(net: U2Net, path: Path, name: str) -> None:
     """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
     if not path.is_file():
-        published = plugins.load("maskers", name).PUBLISHED[path.suffix == ".onnx"]
+        known = plugins.load("maskers", name).PUBLISHED
+        published = next((s for s in known if s.called.endswith(path.suffix)), known[0])
         cure = (
             f"put it there (published: {published.place}, sha256 {published.sha256})"
             " or correct 'weights' in params.yaml"
@@ -117,8 +118,7 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
         if path.stem.endswith("_toy"):
             cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
-    whose = f"masker '{name}'"
-    state = onnx_weights.read(path, net, whose) if path.suffix == ".onnx" else weights.read(path, whose)
+    state = published_state(path, net, f"masker '{name}'")
     fault = mismatch(net, state)
     if fault:
         raise UserError(
@@ -126,6 +126,11 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
             " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
         )
     net.load_state_dict(state)
+
+
+def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file of weights by the names of ``net``, in whichever format they are published."""
+    return onnx_weights.read(path, net, whose) if path.suffix == ".onnx" else weights.read(path, whose)
 
 
 def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:

@@ -37,7 +37,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
     command = f"python -m bgbias weights {wanted.owner}"
     if not wanted.sources:
         if here is not None:
-            return files.read(here, wanted.owner), {"place": str(here)}
+            return _read(study, here, wanted.owner), {"place": str(here)}
         module, params = pretrained.described(study, wanted.owner)
         try:
             return module.published(plugins.variant(wanted.owner), params), {"library": module.__name__}
@@ -53,8 +53,20 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
     cure = (
         f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
     )
-    used = fetching.fetch(sources, unfinished / name, wanted.owner, cure)
-    return files.read(unfinished / name, wanted.owner), used.model_dump(exclude_defaults=True)
+    arrived = unfinished / "arrived"
+    used = fetching.fetch(sources, arrived, wanted.owner, cure)
+    # Only now is it known which of the published files it is.
+    file = arrived.replace(unfinished / used.called)
+    return _read(study, file, wanted.owner), used.model_dump(exclude_defaults=True)
+
+
+def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
+    module, _ = pretrained.described(study, owner)
+    if owner.startswith("maskers/") and hasattr(module, "network"):
+        from bgbias.saliency import published_state
+
+        return published_state(file, module.network(), owner)
+    return files.read(file, owner)
 
 
 def _sums(source: Source) -> str:
