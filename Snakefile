@@ -24,3 +24,8 @@ rule all:
 
 onstart:
     mirror_to_mlflow()
+
+
+# Snakemake does not know yet that this is a dry run; short flags may come together (-np).
+if any(re.fullmatch("-[a-zA-Z]*n[a-zA-Z]*|--dry-?run", word) for word in sys.argv[1:]):
+    say(planned(forecast.told, STUDY))

@@ -108,8 +108,8 @@ def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_a
 def test_dry_run_of_the_paper_plans_its_trainings(tmp_path: Path) -> None:
     planned = rules(project.fresh(tmp_path / "project").planned("--config", "grid=paper"))
     assert planned["train"] == planned["embed"] == planned["attribute"] == 150
-    assert planned["fetch"] == planned["index"] + 1  # Cars196 is two files
-    assert planned["weights"] == 1
+    assert planned["fetch"] == planned["index"] == 3
+    assert planned["weights"] == 2  # of BN-Inception and of U²-Net
 
 
 def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:

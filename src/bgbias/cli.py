@@ -283,6 +283,14 @@ def track(
 
 
 @app.command()
+def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
+    from bgbias import forecast as costs
+
+    print(costs.told(load(params, grid)))
+
+
+@app.command()
 def status(
     grid: Grid = None,
     params: Params = DEFAULT,

@@ -1,6 +1,7 @@
 # What all rules share: the study, how a node's command ends, and what it reads.
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias import freshness, lineage, paths, plan, reading
+from bgbias import forecast, freshness, lineage, paths, plan, reading
 from bgbias.errors import UserError
 from bgbias.params import load
 from bgbias.plan import Cell

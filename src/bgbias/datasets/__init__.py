@@ -3,4 +3,5 @@
 A dataset is one file: ``class Params``; ``parts(params)``, the files it is made of, each by a name in small letters with the
 places it can come from, best first (none for photos that are rendered); and ``items(params, parts, name)``, which gets the
 fetched files by the same names and yields every photo with its class, split and key. ``name`` is what params.yaml calls it.
+Two facts help the forecast and may be left out: ``expected(params)``, photos by split, and ``PHOTO_BYTES`` of its archive.
 """

@@ -110,6 +110,13 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return own
 
 
+def expected(params: Params) -> dict[str, int]:
+    """Photos of each split before they are counted: of training and validation about, by their classes."""
+    (_, a), (_, b) = SPLIT["train"], SPLIT["val"]
+    train = round((PHOTOS - TEST_PHOTOS) * a / b)
+    return {"train": train, "val": PHOTOS - TEST_PHOTOS - train, "test": TEST_PHOTOS}
+
+
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """All photos in the archives' order. The layout that was found is printed.
 

@@ -79,6 +79,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return found
 
 
+def expected(params: Params) -> dict[str, int]:
+    """Photos of each split before they are counted: classes are of about one size."""
+    return {s: round(PHOTOS * (b - a) / CLASSES) for s, (a, b) in params.split.items()}
+
+
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos of the chosen classes in the archive's order; image ids are the paths of ``images.txt``.
 

@@ -28,6 +28,7 @@ OFFICIAL = Source(
 LISTS = ("Ebay_train.txt", "Ebay_test.txt")
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 FIRST_VAL_CLASS = 8_489
+PHOTO_BYTES = 25_000  # about: small photos, some 3 GB in all
 COUNTS = {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
 
 
@@ -52,6 +53,13 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's archive if one is named, else the official one."""
     own = Source(place=params.source, sha256=params.sha256, keep=(".txt",)) if params.source else None
     return {"photos": (own or OFFICIAL,)}
+
+
+def expected(params: Params) -> dict[str, int]:
+    """Photos of each split before they are counted: of training and validation about, by their classes."""
+    photos, classes = COUNTS["Ebay_train.txt"]
+    train = round(photos * FIRST_VAL_CLASS / classes)
+    return {"train": train, "val": photos - train, "test": COUNTS["Ebay_test.txt"][0]}
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:

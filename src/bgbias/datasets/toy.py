@@ -44,6 +44,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return {}
 
 
+def expected(params: Params) -> dict[str, int]:
+    """Photos of each split."""
+    return {split: classes * params.photos_per_class for split, classes in _splits(params)}
+
+
 def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") -> Iterator[Item]:
     """The photos and their true masks as PNG, split by split, class by class; labels go on through the splits."""
     label = 0
