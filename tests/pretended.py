@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bgbias import lineage, plan, reading, records
+from bgbias import digests, lineage, reading, records
 from bgbias.atomic import write_json
 from bgbias.lineage import Node
 from bgbias.params import Study
@@ -49,8 +49,8 @@ def make(study: Study, node: Node, content: str = "") -> None:
     record = {
         "node": node.name,
         "status": "done",
-        "spec": plan.spec(study, node.name, **node.keywords),
-        "digest": plan.digest(study, node.name, **node.keywords),
+        "spec": digests.spec(study, node.name, **node.keywords),
+        "digest": digests.digest(study, node.name, **node.keywords),
         "inputs": {str(p): records.sha256(p) for p in read},
         "outputs": {str(p): records.sha256(p) for p in made},
     }

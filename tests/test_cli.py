@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_study import data_nodes, described, load, record
 
-from bgbias import cli, params, plan
+from bgbias import cli, digests, params
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -79,5 +79,5 @@ def test_mistakes_are_told_in_plain_words(
 
 def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int]) -> None:
     study = load(tmp_path, raw)
-    assert typed("index", "squares", "--expect", plan.digest(study, "index", dataset="squares")) == 0
+    assert typed("index", "squares", "--expect", digests.digest(study, "index", dataset="squares")) == 0
     assert params.load(tmp_path / "params.yaml") == study

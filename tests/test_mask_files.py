@@ -13,8 +13,9 @@ import pytest
 from pycocotools import mask as coco
 from small_study import described, load, record
 
-from bgbias import images, mask_files, masking, plan
+from bgbias import digests, images, mask_files, masking
 from bgbias.errors import UserError
+from bgbias.listing import listing
 from bgbias.nodes import data, masks
 from bgbias.store import ImageStore
 
@@ -156,10 +157,10 @@ def test_a_dataset_is_masked_from_files(tmp_path: Path) -> None:
     assert (certified["metrics"]["without_mask"], certified["metrics"]["mean_iou"]) == (1, 1)
     assert masking.read(study.files.at("mask_table", **where))["image_id"].tolist() == drawn
     # A mask drawn later is noticed, and one of another size is refused.
-    before = plan.digest(study, "masks", **where)
+    before = digests.digest(study, "masks", **where)
     folder(tmp_path / "drawn", {"03/4.png": png(255)})
-    plan.listing.cache_clear()
-    assert plan.digest(study, "masks", **where) != before
+    listing.cache_clear()
+    assert digests.digest(study, "masks", **where) != before
     with pytest.raises(UserError, match=r"mask of '03/4\.png' is 3x2 pixels, the photo 46x40"):
         masks.masks(study, "squares", "drawn")
 

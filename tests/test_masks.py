@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 from small_study import described, load, options, record
 
-from bgbias import freshness, images, masking, plan, plugins
+from bgbias import digests, freshness, images, masking, plan, plugins
 from bgbias.album import Album
-from bgbias.dataset_parts import listing, parts_of
+from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
+from bgbias.listing import listing
 from bgbias.mask_cache import photo_key
 from bgbias.nodes import backgrounds, data, masks
 from bgbias.params import Study
@@ -151,14 +152,14 @@ def test_batch_size_changes_nothing_and_other_options_and_weights_everything(
     weights.write_bytes(b"first")
     study = folder_study(tmp_path, raw, weights=str(weights))
     make(study)
-    before = plan.digest(study, "masks", dataset="mine", masker="red")
+    before = digests.digest(study, "masks", dataset="mine", masker="red")
     study = folder_study(tmp_path, raw, weights=str(weights), batch_size=64)
-    assert plan.digest(study, "masks", dataset="mine", masker="red") == before
+    assert digests.digest(study, "masks", dataset="mine", masker="red") == before
     assert make(study)["metrics"]["computed"] == 0
     weights.write_bytes(b"other weights under the same name")
     assert make(study)["metrics"]["computed"] == 18
     study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
-    assert plan.digest(study, "masks", dataset="mine", masker="red") != before
+    assert digests.digest(study, "masks", dataset="mine", masker="red") != before
     assert make(study)["metrics"]["computed"] == 18
     # One set of masks is kept for a dataset and a masker.
     assert len(list((Path(study.paths.work) / "mask_cache").rglob("*.zip"))) == 1
@@ -275,7 +276,7 @@ def test_only_a_threshold_in_use_is_part_of_a_plan(tmp_path: Path, raw: dict[str
     def embedded(**policy: Any) -> Any:
         study = load(tmp_path, raw | {"mask_policy": policy})
         cell = next(c for c in plan.cells(study) if c.method == "bgaugment")
-        return plan.spec(study, "embed", cell=cell)["mask_policy"]
+        return digests.spec(study, "embed", cell=cell)["mask_policy"]
 
     # As it was before masks could be thresholded: finished studies stay finished.
     assert embedded() == {"min_area": 0.01, "max_area": 0.95, "keep_all": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import lineage, params, plan, reading
+from bgbias import digests, lineage, params, plan, reading
 from bgbias.dataset_parts import identity, parts_of
 from bgbias.errors import UserError
 from bgbias.fetching import Source
+from bgbias.listing import listing
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -30,7 +32,7 @@ def raw(tmp_path: Path) -> dict[str, Any]:
     return described(tmp_path)
 
 
-def digests(study: Study) -> Digests:
+def fingerprints(study: Study) -> Digests:
     """(node, subject) -> digest, for every node of the study."""
     return dict(_digests(study))
 
@@ -38,20 +40,20 @@ def digests(study: Study) -> Digests:
 def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
     for dataset, chosen in study.datasets.items():
         for part in parts_of(study, dataset):
-            yield ("fetch", f"{dataset}/{part}"), plan.digest(study, "fetch", dataset=dataset, part=part)
-        yield ("index", dataset), plan.digest(study, "index", dataset=dataset)
-        yield ("masks", dataset), plan.digest(study, "masks", dataset=dataset, masker=chosen.masker)
+            yield ("fetch", f"{dataset}/{part}"), digests.digest(study, "fetch", dataset=dataset, part=part)
+        yield ("index", dataset), digests.digest(study, "index", dataset=dataset)
+        yield ("masks", dataset), digests.digest(study, "masks", dataset=dataset, masker=chosen.masker)
     for pool in study.backgrounds:
-        yield ("backgrounds", pool), plan.digest(study, "backgrounds", pool=pool)
+        yield ("backgrounds", pool), digests.digest(study, "backgrounds", pool=pool)
     for cell in plan.cells(study):
         for node in ("train", "embed", "score", "attribute") if plan.trains(cell) else ("embed", "score"):
-            yield (node, cell.name), plan.digest(study, node, cell=cell)
-    yield ("collect", ""), plan.digest(study, "collect")
-    yield ("table", "table1"), plan.digest(study, "table", name="table1")
+            yield (node, cell.name), digests.digest(study, node, cell=cell)
+    yield ("collect", ""), digests.digest(study, "collect")
+    yield ("table", "table1"), digests.digest(study, "table", name="table1")
 
 
 def changed(before: Study, after: Study) -> set[tuple[str, str]]:
-    old, new = digests(before), digests(after)
+    old, new = fingerprints(before), fingerprints(after)
     assert old.keys() == new.keys()
     return {key for key in old if old[key] != new[key]}
 
@@ -71,8 +73,8 @@ REPORT = {("collect", ""), ("table", "table1")}
 
 
 def test_the_same_study_has_the_same_digests(tmp_path: Path, raw: dict[str, Any]) -> None:
-    assert digests(load(tmp_path, raw)) == digests(load(tmp_path, raw))
-    assert len(set(digests(load(tmp_path, raw)).values())) == len(digests(load(tmp_path, raw)))
+    assert fingerprints(load(tmp_path, raw)) == fingerprints(load(tmp_path, raw))
+    assert len(set(fingerprints(load(tmp_path, raw)).values())) == len(fingerprints(load(tmp_path, raw)))
 
 
 def test_edited_margin_reruns_that_loss_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -144,12 +146,32 @@ def test_number_of_draws_reruns_evaluation_alone(tmp_path: Path, raw: dict[str, 
 
 
 def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str, Any]) -> None:
-    before = digests(load(tmp_path, raw))
+    before = fingerprints(load(tmp_path, raw))
     (tmp_path / "test" / "one_more.png").write_bytes(b"x")
-    plan.listing.cache_clear()
-    after = digests(load(tmp_path, raw))
+    listing.cache_clear()
+    after = fingerprints(load(tmp_path, raw))
     assert before["backgrounds", "noise"] != after["backgrounds", "noise"]
     assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
+
+
+def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """A clone brings what was made of them with its records; the photos themselves stay where they were."""
+    options = {"source": str(tmp_path / "train")}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
+    study = load(tmp_path, raw)
+    for node in (lineage.node("index", dataset="mine"), lineage.node("backgrounds", pool="noise")):
+        path = node.record(study)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"spec": digests.spec(study, node.name, **node.keywords)}))
+    before = fingerprints(study)
+    for folder in ("train", "val", "test"):
+        (tmp_path / folder).rename(tmp_path / f"{folder} elsewhere")
+    listing.cache_clear()
+    after = fingerprints(study)
+    assert {k for k in before if before[k] != after[k]} == {("fetch", "mine/photos")}
+    (tmp_path / "train").mkdir()  # they are back, and others
+    listing.cache_clear()
+    assert fingerprints(study)["index", "mine"] != before["index", "mine"]
 
 
 def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -163,10 +185,10 @@ def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[s
     }
     assert [n.label for n in fetched] == ["fetch mine photos", "fetch mine masks"]
     # An added mask is fetched again, the photos are not.
-    before = digests(study)
+    before = fingerprints(study)
     (tmp_path / "val" / "one_more.png").write_bytes(b"x")
-    plan.listing.cache_clear()
-    after = digests(study)
+    listing.cache_clear()
+    after = fingerprints(study)
     changed_keys = {key for key in before if before[key] != after[key] and "mine" in key[1]}
     assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}
 
@@ -192,7 +214,7 @@ def test_part_that_is_not_there_is_refused(
 ) -> None:
     raw["datasets"]["cars"] = raw["datasets"]["squares"] | {"kind": "cars196"}
     with pytest.raises(UserError, match=words):
-        plan.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
+        digests.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
 
 
 def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -227,9 +249,9 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     planned = plan.checked_cells(study)
     trained = [c for c in planned if plan.trains(c)]
     assert (len(planned), len(trained)) == (153, 150)
-    assert len({plan.digest(study, "train", cell=c) for c in trained}) == 150
+    assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
-    plan.digest(study, "collect")
+    digests.digest(study, "collect")
     assert (
         time.perf_counter() - begun < 10
     )  # a second run of Snakemake must say "nothing to be done" in that time
@@ -240,7 +262,7 @@ def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) ->
     row = Cell("squares", "pixels", "none", "pretrained", 0)
     assert not plan.trains(row)
     with pytest.raises(UserError, match="not trained"):
-        plan.digest(study, "train", cell=row)
+        digests.digest(study, "train", cell=row)
 
 
 @pytest.mark.parametrize(
@@ -264,15 +286,15 @@ def test_planning_imports_nothing_heavy() -> None:
     code = """
 import sys
 from pathlib import Path
-from bgbias import cli, plan
+from bgbias import cli, digests, plan
 from bgbias.params import load
 for grid in ("smoke", "demo", "cub50"):
     study = load(Path("params.yaml"), grid)
     for name in study.backbones:
-        plan.digest(study, "embed", cell=plan.Cell("cub50", name, "none", "pretrained", 0))
+        digests.digest(study, "embed", cell=plan.Cell("cub50", name, "none", "pretrained", 0))
     for cell in plan.checked_cells(study):
-        plan.digest(study, "score", cell=cell)
-    plan.digest(study, "collect")
+        digests.digest(study, "score", cell=cell)
+    digests.digest(study, "collect")
 print(*sorted({"torch", "torchvision", "timm", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
 """
     ran = subprocess.run(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import plan, reading, records
+from bgbias import digests, plan, reading, records
 from bgbias.errors import UserError
 from bgbias.params import Study
 
@@ -59,8 +59,8 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
         None,
     )
     assert (found["status"], found["device"]) == ("done", "cpu")
-    assert found["digest"] == plan.digest(study, "backgrounds", pool="noise")
-    assert found["version"] == plan.VERSIONS["backgrounds"]
+    assert found["digest"] == digests.digest(study, "backgrounds", pool="noise")
+    assert found["version"] == digests.VERSIONS["backgrounds"]
     assert found["spec"]["pools"]["train"]["source"].endswith("/train")
     assert found["outputs"] == {str(p): hashlib.sha256(b"made").hexdigest() for p in pools(study).values()}
     assert (found["metrics"], found["notes"]) == ({"photos": 3}, {"why": "a test"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bgbias import lineage, paths, plan, plugins, records
+from bgbias import digests, lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.fetching import Source, partial_download
@@ -74,7 +74,7 @@ def _is_of_these_settings(study: Study, node: lineage.Node) -> bool:
     if not record.exists():
         return False
     try:
-        return bool(records.read(record).get("digest") == plan.digest(study, node.name, **node.keywords))
+        return bool(records.read(record).get("digest") == digests.digest(study, node.name, **node.keywords))
     except UserError:  # a damaged record: made again
         return False
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from bgbias import plan, records
+from bgbias import digests, plan, records
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.params import Study, load
@@ -409,7 +409,7 @@ def _study(params: Path, grid: str | None, node: str, expect: str | None, **subj
     if subject.get("dataset"):
         _known(study, str(subject["dataset"]))
     if expect is not None:
-        found = plan.digest(study, node, **subject)
+        found = digests.digest(study, node, **subject)
         if found != expect:
             raise UserError(
                 f"{params} was edited since this was planned ({expect}, now {found}); run snakemake again."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
 from typing import Any
 
-from bgbias import paths, plugins
+from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.fetching import Source
+from bgbias.listing import listing
 from bgbias.params import Study, options
 
 
@@ -42,20 +41,3 @@ def identity(sources: tuple[Source, ...]) -> list[dict[str, Any]]:
         seen = {"checksum": checksum} if checksum else place | {"listing": listing(source.place or "")}
         found += [seen] if seen not in found else []
     return found
-
-
-@cache
-def listing(place: str) -> str:
-    """A fingerprint of a local folder's or file's names and sizes, so that an added photo is noticed; empty for a URL."""
-    if "://" in place or not place:
-        return ""
-    root = paths.source(place)
-    files = (
-        sorted(p for p in root.rglob("*") if p.is_file())
-        if root.is_dir()
-        else [root]
-        if root.exists()
-        else []
-    )
-    text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

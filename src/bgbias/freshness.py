@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bgbias import lineage, plan, reading, records
+from bgbias import digests, lineage, reading, records
 from bgbias.errors import UserError
 from bgbias.lineage import Node
 from bgbias.params import Study
@@ -128,8 +128,8 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], thorough: bool) 
     inputs = _inputs(study, node)
     if not record:
         return "its record is damaged"
-    if record["digest"] != plan.digest(study, node.name, **node.keywords):
-        planned = json.loads(json.dumps(plan.spec(study, node.name, **node.keywords), default=str))
+    if record["digest"] != digests.digest(study, node.name, **node.keywords):
+        planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
         return ", ".join(list(_differences(record["spec"], planned))[:MOST_TOLD])
     path = node.record(study)
     outputs = list(map(Path, record["outputs"]))

@@ -24,7 +24,7 @@ class Node:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The subject as keyword arguments of ``plan.spec``, ``plan.digest`` and ``reading.inputs``."""
+        """The subject as keyword arguments of ``digests.spec``, ``digests.digest`` and ``reading.inputs``."""
         return dict(self.subject)
 
     @property

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias import images, plan
+from bgbias import digests, images
 from bgbias.atomic import replacing, write_text
 from bgbias.errors import UserError
 from bgbias.masking import Mask
@@ -35,7 +35,10 @@ def photo_key(data: bytes) -> str:
 
 def masker_key(study: Study, masker: str) -> str:
     """A masker as the cache knows it: 16 hex digits of its kind, options, version and the bytes of its weights."""
-    identity: dict[str, Any] = {"version": plan.VERSIONS["masks"], **plan.masker_identity(study, masker)}
+    identity: dict[str, Any] = {
+        "version": digests.VERSIONS["masks"],
+        **digests.masker_identity(study, masker),
+    }
     weights = identity["options"].get("weights")
     if weights and source(weights).is_file():
         with source(weights).open("rb") as file:

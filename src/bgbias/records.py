@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from bgbias import plan, reading
+from bgbias import digests, plan, reading
 from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
@@ -73,7 +73,7 @@ def node(
 ) -> Iterator[Record]:
     """One node at work: takes its lock, announces itself, and certifies its outputs when the block ends well.
 
-    ``subject`` is what ``plan.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
+    ``subject`` is what ``digests.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
     that another process is already working on are errors that say what to do.
     """
     label = label or next(
@@ -99,9 +99,9 @@ def node(
             "grid": study.grid,
             "cell": cell.wildcards if cell else None,
             "status": "running",
-            "spec": plan.spec(study, name, **subject),
-            "digest": plan.digest(study, name, **subject),
-            "version": plan.VERSIONS[name],
+            "spec": digests.spec(study, name, **subject),
+            "digest": digests.digest(study, name, **subject),
+            "version": digests.VERSIONS[name],
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command(),
             "git_commit": _git_commit(),

@@ -26,7 +26,7 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias import forecast, freshness, lineage, paths, plan, reading
+from bgbias import digests, forecast, freshness, lineage, paths, plan, reading
 from bgbias.errors import UserError
 from bgbias.params import load
 from bgbias.plan import Cell
@@ -115,7 +115,7 @@ def options(name):
     """Parameter function of a node's rule: how its command ends. An edit of params.yaml after this is an error."""
 
     def text(wildcards):
-        digest = planned(plan.digest, STUDY, name, **node(name, wildcards).keywords)
+        digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
         return f"--grid {STUDY.grid} --params {PARAMS} --expect {digest}"
 
     return text

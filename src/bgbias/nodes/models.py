@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bgbias import embedding, plan, plugins, pretrained, records, seeds
+from bgbias import digests, embedding, plan, plugins, pretrained, records, seeds
 from bgbias.album import SEEN_ONCE, Album
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
@@ -35,7 +35,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.model import save
 
     files, settings = study.files, study.train
-    digest = plan.digest(study, "train", cell=cell)
+    digest = digests.digest(study, "train", cell=cell)
     outputs = {name: files.at(name, **cell.wildcards) for name in ("model", "history")}
     with records.node(study, "train", outputs, files.at("train_record", **cell.wildcards), cell=cell) as made:
         device = pick(device)
