@@ -1,0 +1,231 @@
+"""One command for each node of the workflow: what a rule runs is what a person may type."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bgbias import plan
+from bgbias.cli.arguments import (
+    DEFAULT,
+    Backbone,
+    Dataset,
+    Device,
+    Expect,
+    Grid,
+    Loss,
+    Method,
+    Params,
+    Pool,
+    Seed,
+    known,
+    planned_study,
+)
+from bgbias.errors import UserError
+from bgbias.params import load
+
+app = typer.Typer()
+
+
+@app.command()
+def fetch(
+    dataset: Dataset,
+    part: Annotated[
+        str | None,
+        typer.Argument(help="One of the dataset's files; all of them if not given.", show_default=False),
+    ] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Bring a dataset's files to data/raw and verify their checksums; goes on where a download broke off."""
+    from bgbias.nodes import data
+
+    if part is None:
+        data.fetch_all(planned_study(params, grid, "fetch", None, dataset=dataset), dataset)
+    else:
+        data.fetch(planned_study(params, grid, "fetch", expect, dataset=dataset, part=part), dataset, part)
+
+
+@app.command()
+def index(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Make a dataset's table of images and its photo store."""
+    from bgbias.nodes import data
+
+    data.index(planned_study(params, grid, "index", expect, dataset=dataset), dataset)
+
+
+@app.command()
+def weights(
+    owner: Annotated[
+        str,
+        typer.Argument(help="A backbone of params.yaml, or maskers/<name>; its weights: published or a URL."),
+    ],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Fetch the weights that a backbone or a masker starts from, and verify their checksum."""
+    from bgbias.nodes import weights
+
+    owner = owner if "/" in owner else f"backbones/{owner}"
+    weights.weights(planned_study(params, grid, "weights", expect, owner=owner), owner)
+
+
+@app.command()
+def masks(
+    dataset: Dataset,
+    masker: Annotated[
+        str | None, typer.Argument(help="Name under `maskers`; the dataset's own if not given.")
+    ] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Make the masks of a dataset and a table of their quality."""
+    from bgbias.nodes import masks as node
+
+    study = load(params, grid)
+    name = masker or study.datasets[known(study, dataset)].masker
+    if name not in study.maskers:
+        raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
+    node.masks(
+        planned_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device
+    )
+
+
+@app.command()
+def gather(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Bring the photos that a background set's lists name."""
+    from bgbias.nodes import backgrounds as nodes
+
+    nodes.gather(planned_study(params, grid, "gather", expect, pool=pool), pool)
+
+
+@app.command()
+def propose(
+    pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None, device: Device = "auto"
+) -> None:
+    """Look which photos of a folder have no obvious foreground and would make backgrounds."""
+    from bgbias.nodes import backgrounds as nodes
+
+    nodes.propose(planned_study(params, grid, "propose", expect, pool=pool), pool, device)
+
+
+@app.command()
+def backgrounds(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Make three disjoint pools of background photos."""
+    from bgbias.nodes import backgrounds as nodes
+
+    nodes.backgrounds(planned_study(params, grid, "backgrounds", expect, pool=pool), pool)
+
+
+@app.command()
+def train(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Train one model; goes on where an interrupted run stopped."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.train(planned_study(params, grid, "train", expect, cell=cell), cell, device)
+
+
+@app.command()
+def embed(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Embed a model's test photos, clean and before other backgrounds."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.embed(planned_study(params, grid, "embed", expect, cell=cell), cell, device)
+
+
+@app.command()
+def score(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value a query."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.score(planned_study(params, grid, "score", expect, cell=cell), cell)
+
+
+@app.command()
+def attribute(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Score how much of a model's attribution lies on the object."""
+    from bgbias.nodes import models
+
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    models.attribute(planned_study(params, grid, "attribute", expect, cell=cell), cell, device)
+
+
+@app.command()
+def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
+    """Bring the scores of all models of a grid together."""
+    from bgbias.nodes import report
+
+    report.collect(planned_study(params, grid, "collect", expect))
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(help="table1 (retrieval) or table2 (attribution score).")],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Write a table of the paper as CSV, Markdown and LaTeX."""
+    from bgbias.nodes import report
+
+    report.table(planned_study(params, grid, "table", expect, name=name), name)
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration, photos or masks.")],
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+) -> None:
+    """Draw a figure as PDF and PNG."""
+    from bgbias.nodes import pictures
+
+    pictures.figure(planned_study(params, grid, "figure", expect, name=name), name)

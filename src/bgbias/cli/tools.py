@@ -1,0 +1,143 @@
+"""Commands beside the workflow: what a study needs, costs and has; masks of one's own; going on after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
+from bgbias.params import load
+
+app = typer.Typer()
+
+
+@app.command("data")
+def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Print what every dataset needs to arrive: state, size, next step. Fetches nothing."""
+    from bgbias import arrivals
+
+    arrivals.show(load(params, grid), only_grid=grid is not None)
+
+
+@app.command()
+def show(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Print a grid's tables, and say where its figures are."""
+    from bgbias.nodes import report
+
+    report.show(load(params, grid))
+
+
+@app.command()
+def track(
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    follow: Annotated[
+        int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)
+    ] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
+    ] = None,
+) -> None:
+    """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
+    from bgbias.nodes import report
+
+    report.track(load(params, grid), uri, follow)
+
+
+@app.command()
+def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
+    from bgbias import forecast as costs
+
+    print(costs.told(load(params, grid)))
+
+
+@app.command()
+def status(
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    verify: Annotated[
+        bool, typer.Option(help="Read every file, not only those younger than its record.")
+    ] = False,
+) -> None:
+    """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
+    from bgbias import status as standing
+
+    print(standing.told(load(params, grid), verify))
+
+
+@app.command()
+def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
+    """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
+    from bgbias import freshness
+    from bgbias import status as standing
+
+    study = load(params, grid)
+    freshness.settle(study, thorough=True)
+    print(standing.told(study))
+
+
+@app.command()
+def toy_masker(
+    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
+        "data/weights/u2netp_toy.safetensors"
+    ),
+    steps: Annotated[int, typer.Option(help="Training steps of 8 photos.")] = 1600,
+    seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
+) -> None:
+    """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
+    from bgbias import toy_masker as training
+
+    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
+
+
+@app.command()
+def train_masker(
+    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
+    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
+        "data/weights/u2netp_mine.safetensors"
+    ),
+    start: Annotated[str, typer.Option(help="Weights to start from.")] = "shared:weights/u2netp.safetensors",
+    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Write no weights; cross-validate with so many folds.", show_default=False),
+    ] = None,
+    report: Annotated[Path, typer.Option(help="Where the folds' table and picture go.")] = Path(
+        "data/report/masker"
+    ),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 100,
+    blend: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the new weights; the rest is the start's.")
+    ] = 0.2,
+    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
+    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Fine-tune a U²-Net masker on a handful of hand-drawn masks."""
+    from bgbias.device import pick
+    from bgbias.masker_finetuning import Recipe
+    from bgbias.nodes import train_masker as node
+
+    recipe = Recipe(steps=steps, blend=blend, input_size=input_size, seed=seed)
+    if folds is None:
+        node.fine_tune(place, out, start, kind, recipe, pick(device))
+    else:
+        node.judge(place, report, start, kind, folds, recipe, pick(device))
+
+
+@app.command()
+def resume(
+    snakemake: Annotated[
+        list[str] | None, typer.Argument(help="Further arguments of Snakemake, after --.")
+    ] = None,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+) -> None:
+    """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
+    from bgbias import resuming
+
+    load(params, grid)
+    resuming.resume(params, grid, snakemake or [])
