@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from bgbias import plan, records
+from bgbias import gpu_slots, plan, records
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.params import Study, load
@@ -113,13 +113,15 @@ def masks(
     device: Device = "auto",
 ) -> None:
     """Make the masks of a dataset and a table of their quality."""
-    from bgbias.nodes import masks as node
-
     study = load(params, grid)
     name = masker or study.datasets[_known(study, dataset)].masker
     if name not in study.maskers:
         raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
-    node.masks(_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device)
+    study = _study(params, grid, "masks", expect, dataset=dataset, masker=name)
+    gpu_slots.take(study, device)
+    from bgbias.nodes import masks as node
+
+    node.masks(study, dataset, name, device)
 
 
 @app.command()
@@ -135,9 +137,11 @@ def propose(
     pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None, device: Device = "auto"
 ) -> None:
     """Look which photos of a folder have no obvious foreground and would make backgrounds."""
+    study = _study(params, grid, "propose", expect, pool=pool)
+    gpu_slots.take(study, device)
     from bgbias.nodes import backgrounds as nodes
 
-    nodes.propose(_study(params, grid, "propose", expect, pool=pool), pool, device)
+    nodes.propose(study, pool, device)
 
 
 @app.command()
@@ -161,10 +165,12 @@ def train(
     device: Device = "auto",
 ) -> None:
     """Train one model; goes on where an interrupted run stopped."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = _study(params, grid, "train", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.train(_study(params, grid, "train", expect, cell=cell), cell, device)
+    models.train(study, cell, device)
 
 
 @app.command()
@@ -180,10 +186,12 @@ def embed(
     device: Device = "auto",
 ) -> None:
     """Embed a model's test photos, clean and before other backgrounds."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = _study(params, grid, "embed", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.embed(_study(params, grid, "embed", expect, cell=cell), cell, device)
+    models.embed(study, cell, device)
 
 
 @app.command()
@@ -217,10 +225,12 @@ def attribute(
     device: Device = "auto",
 ) -> None:
     """Score how much of a model's attribution lies on the object."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = _study(params, grid, "attribute", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.attribute(_study(params, grid, "attribute", expect, cell=cell), cell, device)
+    models.attribute(study, cell, device)
 
 
 @app.command()
