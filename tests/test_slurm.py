@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,8 +66,8 @@ def test_job_that_is_cancelled_runs_again_and_tables_are_those_of_an_undisturbed
     # A job that was killed gets more memory and time; a GPU in any case.
     assert (first["memory"], second["memory"]) == ("8000M", "16000M")
     assert (first["time"], second["time"]) == ("1-00:00:00", "2-00:00:00")
-    assert first["gpus"] == second["gpus"] == "gres:gpu:1"
-    assert all(job["gpus"] == "N/A" for job in _jobs(made, "rule_score"))
+    assert _gpus(first) == _gpus(second) == ["gres:gpu:1"]
+    assert [_gpus(job) for job in _jobs(made, "rule_score_")] == [[], []]
     assert _bytes(made, TABLES + MODELS) == _bytes(smoke_run, TABLES + MODELS)
 
 
@@ -105,8 +106,8 @@ def test_jobs_leave_to_the_main_process_what_is_its_own(smoke_run: Project, tmp_
 
 def _jobs(made: Project, *words: str) -> list[dict[str, str]]:
     """The jobs of a project that SLURM knows whose comment (rule and wildcards) holds these words, oldest first."""
-    keys = ("job", "state", "memory", "time", "gpus", "folder", "comment")
-    form = "%i|%T|%m|%l|%b|%Z|%k"
+    keys = ("job", "state", "memory", "time", "folder", "comment")
+    form = "%i|%T|%m|%l|%Z|%k"
     listed = subprocess.run(
         ["squeue", "--states=all", "--noheader", "--sort=i", "--format", form],
         capture_output=True,
@@ -116,6 +117,11 @@ def _jobs(made: Project, *words: str) -> list[dict[str, str]]:
     jobs = [dict(zip(keys, line.split("|"), strict=True)) for line in listed.splitlines()]
     here = os.path.realpath(made.folder)
     return [j for j in jobs if j["folder"] == here and all(word in j["comment"] for word in words)]
+
+
+def _gpus(job: dict[str, str]) -> list[str]:
+    told = subprocess.run(["scontrol", "show", "job", job["job"]], capture_output=True, text=True, check=True)
+    return re.findall(r"TresPerJob=(\S+)", told.stdout)
 
 
 def _bytes(made: Project, names: list[str]) -> dict[str, bytes]:
