@@ -31,9 +31,10 @@ demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minut
 	snakemake --cores all --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
+# As many threads as in `make demo`, so that the tables are the same.
 slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single node started here (root)
 	sinfo >/dev/null 2>&1 || workflow/slurm/single_node.sh start
-	snakemake --workflow-profile profiles/slurm --config grid=demo --quiet rules
+	snakemake --workflow-profile profiles/slurm --set-threads train=1 embed=1 attribute=1 --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
