@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run resume restore status ui test test-all check lock toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume restore status ui test test-all check lock toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,8 +24,17 @@ $(READY): requirements.lock requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	touch $@
 
+cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (see README)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
+
 demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
 	snakemake --cores all --config grid=demo --quiet rules
+	@python -m bgbias show --grid demo
+
+# As many threads as in `make demo`, so that the tables are the same.
+slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single node started here (root)
+	sinfo >/dev/null 2>&1 || workflow/slurm/single_node.sh start
+	snakemake --workflow-profile profiles/slurm --set-threads train=1 embed=1 attribute=1 --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
@@ -46,10 +55,10 @@ ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 
 test: $(READY)  ## the tests, without the shared photos
-	pytest -m "not shared"
+	pytest -m "not shared and not slurm"
 
-test-all: $(READY)  ## all tests, the shared photos' included (BGBIAS_SHARED_DATA or ../shared/data)
-	pytest
+test-all: cluster  ## all tests, also those on SLURM and on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
+	pytest -rs
 
 check: $(READY)  ## formatting, lint, types, workflow lint
 	ruff format --check src tests workflow
@@ -63,6 +72,7 @@ toy-masker: $(READY)  ## train the small U2-Net-p that the demo uses
 lock: $(READY)  ## resolve requirements again and rewrite the locks and the conda environment
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements.in -o requirements.lock
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-uv.in -o requirements-uv.lock
+	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-cluster.in -o requirements-cluster.lock
 	python workflow/envs/from_lock.py
 
 clean:  ## delete what runs made (data/raw stays)

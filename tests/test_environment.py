@@ -14,7 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from project import ROOT
 
-LOCKS = ("requirements.lock", "requirements-uv.lock")
+LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-cluster.lock")
 CONDA = ROOT / "workflow/envs/bgbias.yaml"
 # Spelled in pieces, or this file would be the first to offend.
 HOME = re.compile(r"(?<![\w.:/$}])/" + "(?:work|home|root|Users|opt|mnt|farm)" + r"/[\w.-]+")
@@ -61,12 +61,18 @@ def test_every_package_of_a_lock_has_hashes_and_no_lock_names_a_host(lock: str) 
     assert not re.search(r"^-", text, re.MULTILINE), "an option of pip, such as an index"
 
 
-def test_lock_resolves_what_is_asked_for() -> None:
-    asked = [Requirement(line) for line in _lines("requirements.in")]
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    pinned = {m[1]: m[2] for m in re.finditer(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)}
+@pytest.mark.parametrize("name", ["requirements", "requirements-cluster"])
+def test_lock_resolves_what_is_asked_for(name: str) -> None:
+    asked = [Requirement(line) for line in _lines(f"{name}.in") if not line.startswith("-")]
+    pinned = _pins(f"{name}.lock")
     for requirement in asked:
         assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+def test_what_a_cluster_takes_changes_no_package_of_the_lock() -> None:
+    pinned, cluster = _pins("requirements.lock"), _pins("requirements-cluster.lock")
+    assert {k: v for k, v in cluster.items() if k in pinned and pinned[k] != v} == {}
+    assert any(k.startswith("snakemake-executor-plugin-slurm") for k in cluster.keys() - pinned.keys())
 
 
 def test_this_environment_is_the_lock() -> None:
@@ -98,6 +104,11 @@ def test_every_rule_that_runs_our_code_has_the_environment() -> None:
         for rule in re.split(r"\n(?=rule )", file.read_text(encoding="utf-8")):
             if "python -m bgbias" in rule:
                 assert '    conda:\n        "../envs/bgbias.yaml"\n' in rule, rule[:60]
+
+
+def _pins(name: str) -> dict[str, str]:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return {m[1]: m[2] for m in re.finditer(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)}
 
 
 def _lines(name: str) -> list[str]:

@@ -97,6 +97,7 @@ PATTERNS = {
     "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
     "running": "WORK/running/{name}.json",
     "locks": "WORK/locks/{name}.lock",
+    "gpu_slot": "WORK/gpu-slots/{name}.lock",
     "logs": "WORK/logs/{name}.log",
     # an input of every rule, older than all outputs but those of another plan (see freshness.py)
     "changed_plan": "WORK/changed_plan",

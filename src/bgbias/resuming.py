@@ -39,7 +39,8 @@ def resume(params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
     if unlocked.returncode:
         raise UserError(f"Snakemake cannot be unlocked:\n{unlocked.stderr.strip()}")
     # In its place, not below: Ctrl-C must reach Snakemake and nothing else.
-    command = [*base, "--cores", "all", "--rerun-incomplete", *arguments, *chosen]
+    # How many cores, and where, is told by the profile: the default one, or another among the arguments.
+    command = [*base, "--rerun-incomplete", *arguments, *chosen]
     os.execv(sys.executable, command)
 
 

@@ -70,6 +70,11 @@ if "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", 1)
 
 
+def growing(base):
+    """Memory (MB) or time (minutes) that a job may take, more of it each time it is retried."""
+    return lambda wildcards, attempt: attempt * base
+
+
 wildcard_constraints:
     dataset="[^/]+",
     part="[a-z_]+",

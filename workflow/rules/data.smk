@@ -11,6 +11,9 @@ rule fetch:
         options=options("fetch"),
     log:
         f"{LOGS}/fetch/{{dataset}}/{{part}}.log",
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(720),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -30,6 +33,9 @@ rule index:
         options=options("index"),
     log:
         f"{LOGS}/index/{{dataset}}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -46,6 +52,9 @@ rule gather:
         options=options("gather"),
     log:
         f"{LOGS}/gather/{{pool}}.log",
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(720),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -66,6 +75,8 @@ rule propose:
     threads: 4
     resources:
         gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(480),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -85,6 +96,9 @@ rule backgrounds:
         options=options("backgrounds"),
     log:
         f"{LOGS}/backgrounds/{{pool}}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
     conda:
         "../envs/bgbias.yaml"
     shell:

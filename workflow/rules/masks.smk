@@ -15,6 +15,8 @@ rule masks:
     threads: 4
     resources:
         gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(720),
     conda:
         "../envs/bgbias.yaml"
     shell:

@@ -12,6 +12,9 @@ rule weights:
         options=options("weights"),
     log:
         f"{LOGS}/weights/{{owner}}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -33,6 +36,8 @@ rule train:
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(1440),
     conda:
         "../envs/bgbias.yaml"
     shell:

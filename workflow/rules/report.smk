@@ -14,6 +14,9 @@ rule collect:
         options=options("collect"),
     log:
         f"{LOGS}/{STUDY.grid}/collect.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -34,6 +37,9 @@ rule table:
         options=options("table"),
     log:
         f"{LOGS}/{STUDY.grid}/{{table}}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -51,6 +57,9 @@ rule figure:
         options=options("figure"),
     log:
         f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
     conda:
         "../envs/bgbias.yaml"
     shell:

@@ -14,6 +14,8 @@ rule embed:
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(240),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -32,6 +34,9 @@ rule score:
         options=options("score"),
     log:
         f"{LOGS}/{STUDY.grid}/score/{paths.CELL}.log",
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
     conda:
         "../envs/bgbias.yaml"
     shell:
@@ -53,6 +58,8 @@ rule attribute:
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(480),
     conda:
         "../envs/bgbias.yaml"
     shell:

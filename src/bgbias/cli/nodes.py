@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bgbias import plan
+from bgbias import gpu_slots, plan
 from bgbias.cli.arguments import (
     DEFAULT,
     Backbone,
@@ -85,15 +85,15 @@ def masks(
     device: Device = "auto",
 ) -> None:
     """Make the masks of a dataset and a table of their quality."""
-    from bgbias.nodes import masks as node
-
     study = load(params, grid)
     name = masker or study.datasets[known(study, dataset)].masker
     if name not in study.maskers:
         raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
-    node.masks(
-        planned_study(params, grid, "masks", expect, dataset=dataset, masker=name), dataset, name, device
-    )
+    study = planned_study(params, grid, "masks", expect, dataset=dataset, masker=name)
+    gpu_slots.take(study, device)
+    from bgbias.nodes import masks as node
+
+    node.masks(study, dataset, name, device)
 
 
 @app.command()
@@ -109,9 +109,11 @@ def propose(
     pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None, device: Device = "auto"
 ) -> None:
     """Look which photos of a folder have no obvious foreground and would make backgrounds."""
+    study = planned_study(params, grid, "propose", expect, pool=pool)
+    gpu_slots.take(study, device)
     from bgbias.nodes import backgrounds as nodes
 
-    nodes.propose(planned_study(params, grid, "propose", expect, pool=pool), pool, device)
+    nodes.propose(study, pool, device)
 
 
 @app.command()
@@ -135,10 +137,12 @@ def train(
     device: Device = "auto",
 ) -> None:
     """Train one model; goes on where an interrupted run stopped."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = planned_study(params, grid, "train", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.train(planned_study(params, grid, "train", expect, cell=cell), cell, device)
+    models.train(study, cell, device)
 
 
 @app.command()
@@ -154,10 +158,12 @@ def embed(
     device: Device = "auto",
 ) -> None:
     """Embed a model's test photos, clean and before other backgrounds."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = planned_study(params, grid, "embed", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.embed(planned_study(params, grid, "embed", expect, cell=cell), cell, device)
+    models.embed(study, cell, device)
 
 
 @app.command()
@@ -191,10 +197,12 @@ def attribute(
     device: Device = "auto",
 ) -> None:
     """Score how much of a model's attribution lies on the object."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = planned_study(params, grid, "attribute", expect, cell=cell)
+    gpu_slots.take(study, device)
     from bgbias.nodes import models
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.attribute(planned_study(params, grid, "attribute", expect, cell=cell), cell, device)
+    models.attribute(study, cell, device)
 
 
 @app.command()

@@ -74,13 +74,15 @@ def _predict(
     """Mask the photos that are ``new`` (key to image id) into the cache; gives the device that was used."""
     if not new:
         return "cpu"
+    from bgbias.device import describe
+
     make = predictor(study, masker, device)
     wanted = sorted(new.items(), key=lambda item: item[1])
     chunks = [dict(wanted[i : i + PHOTOS_PER_CHUNK]) for i in range(0, len(wanted), PHOTOS_PER_CHUNK)]
     for chunk in progress.track(chunks, len(chunks), f"{label} ({PHOTOS_PER_CHUNK} photos each)"):
         alphas = make([photos.array(i) for i in chunk.values()])
         cache.add({key: (i, mask) for (key, i), mask in zip(chunk.items(), alphas, strict=True)})
-    return str(make.device)
+    return describe(str(make.device))
 
 
 def predictor(study: Study, masker: str, device: str) -> Any:
