@@ -22,6 +22,10 @@ $(READY): requirements.lock requirements-uv.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@# `bgbias` and `python -m bgbias` are found wherever the environment is activated.
+	echo $(abspath src) > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/bgbias.pth
+	printf '#!/bin/sh\nexec "%s/python" -m bgbias "$$@"\n' $(abspath $(BIN)) > $(BIN)/bgbias
+	chmod +x $(BIN)/bgbias
 	touch $@
 
 cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (see README)

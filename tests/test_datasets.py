@@ -16,7 +16,7 @@ from miniatures import as_folder, as_tar, as_zip
 
 from bgbias import images
 from bgbias.datasets import cub200, folder
-from bgbias.datasets._own_masks import white
+from bgbias.drawn_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, fetch
 from bgbias.image_table import COLUMNS, ImageTable, Item, read

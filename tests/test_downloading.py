@@ -29,6 +29,23 @@ def test_broken_connection_goes_on_where_it_ended(server: Server, tmp_path: Path
     assert server.asked == [None, "bytes=1000000-", "bytes=1500000-"]
 
 
+def test_file_that_was_replaced_meanwhile_comes_whole(server: Server, tmp_path: Path) -> None:
+    other = seeds.generator("another archive").bytes(len(CONTENT))
+    server.breaks = [1_000_000, 0, 0, 0, 0]
+    with pytest.raises(NotHad, match=r"1\.0 MB are kept"):
+        download(server.url, tmp_path / "part", "birds")
+    server.breaks, server.content, server.version = [], other, '"2"'
+    download(server.url, tmp_path / "part", "birds")
+    assert (tmp_path / "part").read_bytes() == other
+    assert [p.name for p in tmp_path.iterdir()] == ["part"]
+
+
+def test_answer_that_goes_on_at_another_place_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    server.breaks, server.misplaced = [1_000_000], True
+    download(server.url, tmp_path / "part", "birds")
+    assert (tmp_path / "part").read_bytes() == CONTENT
+
+
 def test_stalled_connection_times_out_and_loses_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

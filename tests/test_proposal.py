@@ -12,11 +12,13 @@ from PIL import Image
 from small_study import described, load
 
 from bgbias import images
+from bgbias.backgrounds import shared_out
 from bgbias.datasets import toy
 from bgbias.errors import UserError
 from bgbias.foregrounds import look
 from bgbias.masking import Mask
 from bgbias.nodes import backgrounds
+from bgbias.params import Proposal
 from bgbias.store import ImageStore
 from bgbias.toy.pool import pool
 
@@ -130,6 +132,21 @@ def test_mistaken_proposal_is_refused_before_anything_runs(
     raw["backgrounds"]["noise"]["propose"] |= change
     with pytest.raises(UserError, match=words):
         load(tmp_path, raw)
+
+
+def test_two_photos_of_one_name_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+    (tmp_path / "photos" / "more").mkdir()
+    (tmp_path / "photos" / "more" / SCENES[0]).write_bytes(b"another")
+    with pytest.raises(UserError, match=f"two photos called '{SCENES[0]}'"):
+        backgrounds.propose(load(tmp_path, raw), "noise")
+
+
+def test_three_photos_make_three_pools() -> None:
+    proposal = Proposal(source="walls", masker="net", shares=(0.4, 0.1, 0.5))
+    for count in (3, 4, 5, 9):
+        pools = shared_out([f"{n}.png" for n in range(count)], proposal)
+        assert sorted(n for names in pools.values() for n in names) == [f"{n}.png" for n in range(count)]
+        assert all(pools.values())
 
 
 def test_too_few_photos_for_three_pools_are_told(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -12,7 +12,8 @@ class Server(ThreadingHTTPServer):
     """Serves ``content`` as /archive, and sends /moved there; anything else is missing.
 
     ``breaks`` holds after how many bytes each of its next answers breaks off, ``stalls`` after how many bytes each falls
-    silent, ``failures`` the status of each; ``ranges`` is whether it can continue a file.
+    silent, ``failures`` the status of each; ``ranges`` is whether it can continue a file, ``version`` its ETag; a ``misplaced``
+    answer goes on from the file's beginning, whatever was asked for.
     """
 
     daemon_threads = True
@@ -26,6 +27,8 @@ class Server(ThreadingHTTPServer):
         self.stalls: list[int] = []
         self.failures: list[int] = []
         self.ranges = True
+        self.version = '"1"'
+        self.misplaced = False
         self.over = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -60,11 +63,21 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         content = server.content
+        if self.headers.get("If-Range") not in (None, server.version):
+            asked = None
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
         if start and start >= len(content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
             self.end_headers()
+            return
+        if start and server.misplaced:
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            server.misplaced = False
             return
         body = content[start:]
         self.send_response(206 if start else 200)
@@ -72,6 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", server.kind)
+        self.send_header("ETag", server.version)
         self.end_headers()
         if server.stalls:
             self.wfile.write(body[: server.stalls.pop(0)])

@@ -51,7 +51,9 @@ def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     order = sorted(names)
     seeds.generator("background pools", proposal.seed).shuffle(order)
     train, val, _ = proposal.shares
-    cuts = [round(len(order) * train), round(len(order) * (train + val))]
+    # At least one photo each, as long as there are three.
+    first = max(1, round(len(order) * train))
+    cuts = [first, max(first + 1, min(round(len(order) * (train + val)), len(order) - 1))]
     pools = dict(zip(ROLES, (order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :]), strict=True))
     empty = [role for role, pool in pools.items() if not pool]
     if empty:
@@ -83,7 +85,7 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.is_dir():
-        yield from ((p.name, p.read_bytes()) for p in sorted(origin.iterdir()) if is_picture(p.name))
+        yield from ((p.name, p.read_bytes()) for p in sorted(origin.rglob("*")) if is_picture(p.name))
     elif origin.suffix in (".txt", ".lst"):
         written = [origin.parent / line.strip() for line in origin.read_text().splitlines() if line.strip()]
         absent = [p for p in written if not p.exists()]

@@ -52,8 +52,11 @@ def download(url: str, partial: Path, label: str, size: int | None = None) -> No
 
 
 def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
-    have = _length(partial)
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    have, version = _length(partial), _version(partial)
+    known = version.read_text(encoding="utf-8") if have and version.exists() else ""
+    # A file that was replaced meanwhile comes whole, not as an end that does not fit.
+    headers = ({"Range": f"bytes={have}-"} | ({"If-Range": known} if known else {})) if have else {}
+    request = urllib.request.Request(url, headers=headers)
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
@@ -64,9 +67,13 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
         if _whole(error.headers.get("Content-Range")) != have:
             partial.unlink()
             raise ConnectionError("what was downloaded before is longer than the file") from error
+        version.unlink(missing_ok=True)
         return
     with response:
         resumed = have > 0 and response.status == 206
+        if resumed and not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
+            partial.unlink()
+            raise ConnectionError("the server went on at another place than was asked for")
         length = response.headers.get("Content-Length")
         total = _whole(response.headers.get("Content-Range")) if resumed else int(length) if length else None
         if not resumed and response.headers.get_content_type() == "text/html":
@@ -75,13 +82,23 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
             raise NotHad(f"a file of {total} bytes is there, not one of {size}")
         if resumed:
             progress.say(f"{label}: going on after {have / 1e6:.1f} MB")
+        # Only a strong ETag, or a date, says that two answers are of one file.
+        tag = str(response.headers.get("ETag") or "")
+        version.write_text(
+            tag if tag.startswith('"') else str(response.headers.get("Last-Modified") or ""), "utf-8"
+        )
         left = max(1, (total - (have if resumed else 0)) // CHUNK) if total else None
         with partial.open("ab" if resumed else "wb") as file:
             for _ in progress.track(_megabytes(response, file), left, f"{label} (MB)"):
                 pass
     # http.client ends quietly when the connection does.
-    if total is not None and _length(partial) < total:
-        raise ConnectionError(f"the connection ended after {_length(partial)} of {total} bytes")
+    found = _length(partial)
+    if total is not None and found < total:
+        raise ConnectionError(f"the connection ended after {found} of {total} bytes")
+    version.unlink(missing_ok=True)
+    if total is not None and found > total:
+        partial.unlink()
+        raise ConnectionError(f"{found} bytes came of a file of {total}")
 
 
 def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:
@@ -116,6 +133,17 @@ def _words(error: Exception) -> str:
     if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
         return str(error.reason)
     return str(error) or type(error).__name__
+
+
+def forget(partial: Path) -> None:
+    """Clear away what a download has begun, if anything."""
+    partial.unlink(missing_ok=True)
+    _version(partial).unlink(missing_ok=True)
+
+
+def _version(partial: Path) -> Path:
+    """Where it stands which version of the file was begun."""
+    return partial.with_name(f"{partial.name}.version")
 
 
 def _whole(content_range: str | None) -> int | None:

@@ -15,7 +15,7 @@ from pydantic import Field
 from bgbias import paths
 from bgbias.atomic import replacing
 from bgbias.checksums import Checksums
-from bgbias.downloading import download
+from bgbias.downloading import download, forget
 from bgbias.errors import UserError
 from bgbias.store import writing
 from bgbias.strict import Strict
@@ -96,7 +96,7 @@ def fetch(
         try:
             _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
             for other in sources:  # gigabytes that nobody will ask for again
-                partial_download(target, other).unlink(missing_ok=True)
+                forget(partial_download(target, other))
             return source
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -59,9 +59,19 @@ def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert(mode))
+            return np.asarray(_eight_bit(image).convert(mode))
     except Exception as error:  # decoders raise many kinds for damaged files
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """A grey picture of 16 bits with 8: Pillow's own conversion would cut all that is not black to white."""
+    if not image.mode.startswith("I"):
+        return image
+    levels = np.asarray(image).astype(np.float64)
+    return (
+        Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8)) if levels.max() > 255 else image
+    )
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:

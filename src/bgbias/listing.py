@@ -10,10 +10,18 @@ from typing import Any
 
 from bgbias import paths
 
+# Pictures that hardly ever keep their size when they are edited: reading them all would take minutes.
+COMPRESSED = (".jpg", ".jpeg", ".png", ".webp")
+END = 2**20
+
 
 @cache
 def listing(place: str) -> str:
-    """A fingerprint of a local folder's or file's names and sizes, so that an added photo is noticed; empty for a URL."""
+    """A fingerprint of what lies at a local place, so that an added photo or an edited table is noticed; empty for a URL.
+
+    Names and sizes of all files, and the content of those whose edits may leave the size as it is. A list of paths stands for
+    its files too.
+    """
     if "://" in place or not place:
         return ""
     root = paths.source(place)
@@ -24,8 +32,27 @@ def listing(place: str) -> str:
         if root.exists()
         else []
     )
-    text = "\n".join(f"{p.relative_to(root) if p != root else p.name} {p.stat().st_size}" for p in files)
+    if root.is_file() and root.suffix in (".txt", ".lst"):
+        listed = [root.parent / line.strip() for line in root.read_text("utf-8").splitlines() if line.strip()]
+        files += [p for p in listed if p.is_file()]
+    text = "\n".join(f"{_name(p, root)} {p.stat().st_size}{_content(p)}" for p in files)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if root in path.parents else path.name
+
+
+def _content(path: Path) -> str:
+    """The content's fingerprint; of a large file that of its ends, where archives keep their checksums."""
+    size = path.stat().st_size
+    if path.suffix.lower() in COMPRESSED:
+        return ""
+    with path.open("rb") as file:
+        start = file.read(END)
+        if size > 2 * END:
+            file.seek(-END, 2)
+        return " " + hashlib.sha256(start + file.read()).hexdigest()[:16]
 
 
 def elsewhere(place: str | None) -> bool:

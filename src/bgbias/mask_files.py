@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bgbias import images, progress
+from bgbias import drawn_masks, progress
 from bgbias.archives import members
 from bgbias.errors import UserError
 from bgbias.fetching import is_picture
@@ -49,7 +49,7 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
         name = mask_of.get(_stem(image_id))
-        return None if name is None else images.decode(read(name), f"{place}: {name}", "L")
+        return None if name is None else drawn_masks.read(read(name), f"{place}: {name}")
 
     return given
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bgbias import images, progress
+from bgbias import drawn_masks, images, progress
 from bgbias.errors import UserError
 from bgbias.fetching import is_picture
 
@@ -86,7 +86,7 @@ def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
 
 def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
     pixels = images.decode(photo.read_bytes(), str(photo))
-    alpha = images.decode(mask.read_bytes(), str(mask), "L")
+    alpha = drawn_masks.read(mask.read_bytes(), str(mask))
     if alpha.shape != pixels.shape[:2]:
         raise UserError(
             f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"

@@ -73,6 +73,8 @@ class PoolSource(Strict):
         given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
         if len(given) != 1:
             raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
+        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
+            raise ValueError("part is [from, to) with 0 <= from < to")
         if not self.listed and (self.copies or self.group is not None):
             raise ValueError("`copies` and `group` go with a `source` that is a CSV")
         return self
@@ -176,6 +178,8 @@ class MaskPolicy(Strict):
     def _threshold_is_used(self) -> MaskPolicy:
         if self.kind == "soft" and "threshold" in self.model_fields_set:
             raise ValueError("soft masks have no threshold; set `kind: threshold`, or leave `threshold` out")
+        if self.min_area >= self.max_area:
+            raise ValueError("min_area must lie below max_area")
         return self
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.datasets._own_masks import white
+from bgbias.drawn_masks import white
 from bgbias.errors import UserError
 from bgbias.fetching import Source, is_picture
 from bgbias.image_table import Item
@@ -27,6 +27,12 @@ class Params(ClassSplit):
     masks: str | None = Field(
         None, description="folder, zip, tar or URL of masks (PNG, white is the object), named like the photos"
     )
+
+    @model_validator(mode="after")
+    def _masks_are_no_class(self) -> Params:
+        if self.masks and PurePosixPath(self.source) in PurePosixPath(self.masks).parents:
+            raise ValueError("masks must not lie inside source, where each folder is a class")
+        return self
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:

@@ -63,7 +63,7 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
     with records.node(
         study, "propose", outputs, study.files.at("propose_record", pool=pool), pool=pool
     ) as made:
-        found = dict(pools.files(proposal.source))
+        found = _unique(proposal.source)
         strange = sorted({*proposal.keep, *proposal.drop} - set(found))
         if strange:
             raise UserError(
@@ -129,7 +129,7 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
     described = study.backgrounds[pool]
     if described.propose:
         table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str})
-        found = dict(pools.files(described.propose.source))
+        found = _unique(described.propose.source)
         kept = [name for name in table.loc[table["kept"], "name"] if name in found]
         for role, names in pools.shared_out(kept, described.propose).items():
             yield role, described.propose.licence, ((name, found[name]) for name in names)
@@ -138,6 +138,16 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
     for role, source in described.pools.items():
         assert source is not None  # Backgrounds has either all three or a proposal
         yield role, source.licence, pools.photos(source, role, gathered)
+
+
+def _unique(source: str) -> dict[str, bytes]:
+    """The photos of a source by name; two of one name are an error, for one of them would never be looked at."""
+    found: dict[str, bytes] = {}
+    for name, data in pools.files(source):
+        if name in found:
+            raise UserError(f"{source} holds two photos called '{name}'; rename one of them.")
+        found[name] = data
+    return found
 
 
 def _looked_at(
