@@ -15,6 +15,7 @@ from small_study import data_nodes, described, load, options, outputs, record
 from bgbias import images
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
+from bgbias.listing import listing
 from bgbias.nodes import data, masks
 from bgbias.store import ImageStore
 
@@ -104,6 +105,25 @@ def test_one_broken_photo_among_thousands_is_named_and_counted(tmp_path: Path, r
     assert set(range(5_924)) - {int(key) for _, key in table.keys} == {
         [n for n in files if n.endswith(".jpg")].index(name) - 5_864
     }
+
+
+def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    pixel = images.encode_png(np.full((8, 8, 3), 9, np.uint8))
+    miniatures.as_folder(tmp_path / "mine", {f"{c}/{n}.png": pixel for c in range(5) for n in range(2)})
+    options = {"source": f"{tmp_path}/mine"}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
+    study = load(tmp_path, raw)
+    data.fetch_all(study, "mine")
+    (tmp_path / "mine" / "4" / "2.png").write_bytes(pixel)
+    listing.cache_clear()
+    with pytest.raises(
+        UserError, match="has changed since it was fetched; run: python -m bgbias fetch mine photos"
+    ):
+        data.index(study, "mine")
+    data.fetch_all(study, "mine")
+    data.index(study, "mine")
 
 
 def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -71,8 +71,9 @@ OFFICIAL = {
         "photos": Source(
             place="http://ftp.cs.stanford.edu/cs/cvgl/CARS196.zip",
             file="CARS196.zip",
-            hint="Copies of car_ims.tgz with cars_annos.mat, of cars_train.tgz with its companions (option `files`), and class"
-            " folders (option `source`) are read as well.",
+            hint="Or get car_ims.tgz (md5 d5c8f0aa497503f355e17dc7886c3f14) and cars_annos.mat"
+            " (md5 b407c6086d669747186bd1d764ff9dbc), put both there and write `files: car_ims.tgz` into the dataset's options in"
+            " params.yaml; cars_train.tgz with its companions goes the same way, class folders by `source: <folder or archive>`.",
         ),
     },
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias import fetching, images, plugins, progress, records
+from bgbias import digests, fetching, images, plugins, progress, records
 from bgbias.atomic import replacing
 from bgbias.checksums import Checksums
 from bgbias.dataset_parts import parts_of, sources_of
@@ -50,6 +50,8 @@ def index(study: Study, dataset: str) -> None:
     module = plugins.load("datasets", described.kind)
     params = options(study, "datasets", described.kind, described.options)
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
+    for named in parts:
+        _check_is_planned(study, dataset, named)
     outputs = {
         name: study.files.at(name, dataset=dataset) for name in ("table", "photos", "truth", "excluded")
     }
@@ -90,6 +92,16 @@ def index(study: Study, dataset: str) -> None:
         for split, part in frame.groupby("split"):
             made.metrics[f"photos_{split}"] = len(part)
             made.metrics[f"classes_{split}"] = int(part["label"].nunique())
+
+
+def _check_is_planned(study: Study, dataset: str, part: str) -> None:
+    """What was fetched before its source was changed would be read in silence by who types ``index`` alone."""
+    subject = {"dataset": dataset, "part": part}
+    record = study.files.at("fetch_record", **subject)
+    if record.exists() and records.read(record).get("digest") != digests.digest(study, "fetch", **subject):
+        raise UserError(
+            f"{dataset}: the source of '{part}' has changed since it was fetched; run: python -m bgbias fetch {dataset} {part}"
+        )
 
 
 def _fault(item: Item) -> str | None:
