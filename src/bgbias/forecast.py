@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bgbias import lineage, paths, plugins, records
+from bgbias import digests, lineage, paths, plugins, records
 from bgbias.dataset_parts import parts_of
+from bgbias.errors import UserError
 from bgbias.fetching import Source
 from bgbias.lineage import Node
 from bgbias.params import Study, options
@@ -131,14 +132,26 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
 
 def photos(study: Study, dataset: str) -> dict[str, int] | None:
     """Photos of each split: as counted by ``index``, else as the dataset is known to have them, else nothing."""
-    record = study.files.at("index_record", dataset=dataset)
-    if record.exists():
-        counted = records.read(record)["metrics"]
-        return {s: int(counted.get(f"photos_{s}", 0)) for s in ("train", "val", "test")}
+    counted = _counted(study, dataset)
+    if counted:
+        return counted
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
     expected = getattr(module, "expected", None)
     return expected(options(study, "datasets", described.kind, described.options)) if expected else None
+
+
+def _counted(study: Study, dataset: str) -> dict[str, int]:
+    """What ``index`` counted with the settings of now; nothing where it has not, or where its record is damaged."""
+    path = study.files.at("index_record", dataset=dataset)
+    try:
+        record = records.read(path) if path.exists() else {}
+    except UserError:
+        return {}
+    if record.get("digest") != digests.digest(study, "index", dataset=dataset):
+        return {}
+    found = record.get("metrics", {})
+    return {s: int(found[f"photos_{s}"]) for s in ("train", "val", "test") if f"photos_{s}" in found}
 
 
 def _bytes(sources: tuple[Source, ...], guess: float) -> float:
