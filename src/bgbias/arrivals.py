@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bgbias import digests, lineage, paths, plan, plugins, records
+from bgbias import lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
-from bgbias.errors import UserError
 from bgbias.fetching import Source, partial_download
 from bgbias.params import Study
 
@@ -70,13 +69,7 @@ def show(study: Study, only_grid: bool = False) -> None:
 
 def _is_of_these_settings(study: Study, node: lineage.Node) -> bool:
     """Whether a node was finished as params.yaml describes it now."""
-    record = node.record(study)
-    if not record.exists():
-        return False
-    try:
-        return bool(records.read(record).get("digest") == digests.digest(study, node.name, **node.keywords))
-    except UserError:  # a damaged record: made again
-        return False
+    return bool(records.of_now(study, node.record(study), node.name, **node.keywords))
 
 
 def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...], last: str) -> Arrival:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bgbias import digests, lineage, paths, plugins, records
+from bgbias import lineage, paths, plugins, records
 from bgbias.dataset_parts import parts_of
-from bgbias.errors import UserError
 from bgbias.fetching import Source
 from bgbias.lineage import Node
 from bgbias.params import Study, options
@@ -142,15 +141,9 @@ def photos(study: Study, dataset: str) -> dict[str, int] | None:
 
 
 def _counted(study: Study, dataset: str) -> dict[str, int]:
-    """What ``index`` counted with the settings of now; nothing where it has not, or where its record is damaged."""
-    path = study.files.at("index_record", dataset=dataset)
-    try:
-        record = records.read(path) if path.exists() else {}
-    except UserError:
-        return {}
-    if record.get("digest") != digests.digest(study, "index", dataset=dataset):
-        return {}
-    found = record.get("metrics", {})
+    """What ``index`` counted with the settings of now, if it has."""
+    record = study.files.at("index_record", dataset=dataset)
+    found = records.of_now(study, record, "index", dataset=dataset).get("metrics", {})
     return {s: int(found[f"photos_{s}"]) for s in ("train", "val", "test") if f"photos_{s}" in found}
 
 

@@ -67,6 +67,17 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def of_now(study: Study, path: Path, name: str, /, **subject: Any) -> dict[str, Any]:
+    """A node's record if it was made with the settings of now; empty if there is none, or one of others, or a damaged one."""
+    if not path.exists():
+        return {}
+    try:
+        record = read(path)
+    except UserError:  # its node is made again
+        return {}
+    return record if record.get("digest") == digests.digest(study, name, **subject) else {}
+
+
 @contextmanager
 def node(
     study: Study, name: str, outputs: dict[str, Path], record: Path, /, label: str = "", **subject: Any
