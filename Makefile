@@ -59,9 +59,9 @@ ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 
 test: $(READY)  ## the tests, without the shared photos
-	pytest -m "not shared and not slurm"
+	pytest -m "not shared and not slurm and not slow"
 
-test-all: cluster  ## all tests, also those on SLURM and on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
+test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
 	pytest -rs
 
 check: $(READY)  ## formatting, lint, types, workflow lint
