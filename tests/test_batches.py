@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
-from bgbias import images, seeds
+from bgbias import images, prepared, seeds
 from bgbias.batches import Batch, TrainingPhotos, sample
 from bgbias.errors import UserError
 from bgbias.image_table import COLUMNS, ImageTable
-from bgbias.store import ImageStore, writing
+from bgbias.store import writing
 
 LABELS = np.repeat(np.arange(10), [6, 6, 6, 6, 6, 6, 6, 6, 4, 2])
 
@@ -80,9 +80,9 @@ def training(folder: Path, masks: bool, pool: bool, name: str = "photos.zip") ->
     backgrounds = [np.full((50, 40 + n, 3), 10 * n, np.uint8) for n in range(20)]
     return TrainingPhotos(
         ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
-        images.Gallery(ImageStore(folder / name), 32),
+        prepared.pictures(folder / name, 32, folder / "prepared"),
         24,
-        images.Gallery(ImageStore(folder / "masks.zip"), 32, "L") if masks else None,
+        prepared.pictures(folder / "masks.zip", 32, folder / "prepared", "L") if masks else None,
         frozenset(f"{n}.png" for n in range(10) if n not in (3, 4)) if masks else frozenset(),
         backgrounds if pool else None,
     )

@@ -27,13 +27,22 @@ def test_empty_mask_is_the_background() -> None:
 
 
 def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
-    """Against a twin that goes pixel by pixel in exact fractions of 255."""
-    found = blend_pixels(PHOTO, MASK, BEHIND)
-    assert (found.dtype, found.shape) == (np.uint8, PHOTO.shape)
-    for y, x, c in np.ndindex(*PHOTO.shape):
-        m = int(MASK[y, x])
-        exact = (m * int(PHOTO[y, x, c]) + (255 - m) * int(BEHIND[y, x, c])) / 255
-        assert abs(int(found[y, x, c]) - exact) <= 0.5 + 1e-4
+    """All 256 * 256 * 256 mixtures, against exact integers: twice the error is at most one of 255 parts of a grey level each."""
+    levels = np.arange(256, dtype=np.uint8)
+    photo, behind = (np.repeat(p[..., None], 3, axis=2) for p in np.meshgrid(levels, levels))
+    wide = photo.astype(np.int64), behind.astype(np.int64)
+    for m in range(256):
+        found = blend_pixels(photo, np.full((256, 256), m, np.uint8), behind)
+        exact = m * wide[0] + (255 - m) * wide[1]
+        assert found.dtype == np.uint8
+        assert (2 * np.abs(255 * found.astype(np.int64) - exact) <= 255).all()
+
+
+def test_every_pixel_has_its_own_mask() -> None:
+    mixed = blend_pixels(PHOTO, MASK, BEHIND)
+    for y, x in np.ndindex(*MASK.shape):
+        alone = [p[y : y + 1, x : x + 1] for p in (PHOTO, MASK, BEHIND)]
+        assert (mixed[y, x] == blend_pixels(*alone)[0, 0]).all()
 
 
 def test_mixing_before_or_after_normalisation_is_the_same() -> None:

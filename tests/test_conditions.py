@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bgbias import backgrounds, conditions, embedding, images, seeds
+from bgbias import backgrounds, conditions, embedding, images, prepared, seeds
 from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.images import Preprocess
-from bgbias.store import ImageStore, writing
+from bgbias.store import writing
 
 HUNDRED = [(320, 427)] * 100
 
@@ -70,7 +70,8 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
     sizes = backgrounds.sizes(tmp_path / "pool.zip")
     assert sizes == [(90, 137)]
     small, large = (
-        conditions.Corruption(backgrounds.decoded(tmp_path / "pool.zip", side), sizes) for side in (36, 640)
+        conditions.Corruption(prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
+        for side in (36, 640)
     )
     view, mask = np.zeros((32, 32, 3), np.uint8), np.zeros((32, 32), np.uint8)
     for item in range(100):
@@ -99,11 +100,11 @@ def photos(folder: Path, pool: Path, order: np.ndarray) -> embedding.EvaluationP
     rows = [[f"{n}.png", n // 2, "class", "test", "own|test", f"{n}.png"] for n in order]
     return embedding.EvaluationPhotos(
         ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
-        images.Gallery(ImageStore(folder / "photos.zip"), 36),
+        prepared.pictures(folder / "photos.zip", 36, folder / "prepared"),
         32,
-        images.Gallery(ImageStore(folder / "masks.zip"), 36, "L"),
+        prepared.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
         frozenset(f"{n}.png" for n in range(2, 10)),
-        conditions.Corruption(backgrounds.decoded(pool, 36), backgrounds.sizes(pool)),
+        conditions.Corruption(prepared.pictures(pool, 36, folder / "prepared"), backgrounds.sizes(pool)),
     )
 
 
@@ -156,7 +157,7 @@ def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
     shown = photos(tmp_path, pool, np.arange(10))
     with writing(tmp_path / "masks.zip") as masks:
         masks.add("5.png", images.encode_png(np.zeros((50, 36), np.uint8)))
-    other = images.Gallery(ImageStore(tmp_path / "masks.zip"), 36, "L")
+    other = prepared.pictures(tmp_path / "masks.zip", 36, tmp_path / "prepared", "L")
     wrong = embedding.EvaluationPhotos(
         shown.table, shown.photos, 32, other, frozenset({"5.png"}), shown.corruption
     )

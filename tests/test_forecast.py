@@ -37,6 +37,8 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
     assert found["embed"].forward[0] == pytest.approx(50 * test * 6, rel=1e-3)
     assert found["attribute"].backward[0] == pytest.approx(50 * test * 25, rel=1e-3)
     assert found["embed"].disk == pytest.approx(50 * test * 6 * 128 * 4, rel=1e-3)
+    # Photos of 341 x 256 pixels in colour, masks of the same size in grey.
+    assert found["prepared"].disk == pytest.approx(photos * 341 * 256 * 4, rel=1e-2)
     assert not any(c.unknown for c in found.values())
 
 

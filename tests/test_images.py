@@ -173,28 +173,3 @@ def test_size_is_read_from_the_header() -> None:
     assert images.size(encoded(picture(20, 30, 3), "JPEG"), "x") == (20, 30)
     with pytest.raises(UserError, match="'x' cannot be decoded"):
         images.size(b"nothing", "x")
-
-
-class _Counting:
-    """A store that counts how often it decodes."""
-
-    def __init__(self) -> None:
-        self.decoded: list[str] = []
-
-    def __contains__(self, image_id: str) -> bool:
-        return True
-
-    def array(self, image_id: str, mode: str) -> np.ndarray:
-        self.decoded.append(image_id)
-        return picture(20, 20, 3) if mode == "RGB" else picture(20, 20)
-
-
-def test_gallery_decodes_once_within_its_memory() -> None:
-    store = _Counting()
-    gallery = images.Gallery(store, 10, memory=2 * 300)  # type: ignore[arg-type]
-    for name in "ababab":
-        assert gallery.get(name).shape == (10, 10, 3)
-    assert store.decoded == ["a", "b"]
-    gallery.get("c")
-    gallery.get("a")
-    assert store.decoded == ["a", "b", "c", "a"]

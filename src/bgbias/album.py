@@ -1,41 +1,30 @@
-"""A dataset of the study as a model with this short side and crop sees it: photos, masks and backgrounds, opened from their
-stores."""
+"""A dataset of the study as a model sees it: photos, masks and backgrounds, prepared at its short side and crop."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from bgbias import backgrounds as pools
-from bgbias import image_table, images, masking
+from bgbias import image_table, masking, prepared
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
 from bgbias.image_table import ImageTable
 from bgbias.params import Study
-from bgbias.store import ImageStore
+from bgbias.prepared import Pictures
 
 if TYPE_CHECKING:
     from bgbias.batches import TrainingPhotos
-
-# A split that is looked at once needs no memory of its photos.
-SEEN_ONCE = 2**28
 
 
 class Album:
     """Opens what is asked for, and nothing else: a method that reads no masks runs without them."""
 
-    def __init__(
-        self, study: Study, dataset: str, side: int, size: int, memory: int = images.BYTES_PER_MEMORY
-    ) -> None:
-        """``side``: short side of the photos in pixels; ``size``: of the crop; ``memory``: bytes of decoded photos to keep."""
+    def __init__(self, study: Study, dataset: str, side: int, size: int) -> None:
+        """``side``: short side of the photos in pixels; ``size``: of the crop."""
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
-        self._memory = memory
-        self._photos = images.Gallery(
-            ImageStore(study.files.at("photos", dataset=dataset)), side, memory=memory
-        )
+        self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
@@ -59,19 +48,27 @@ class Album:
         """What puts photos before the backgrounds of pool ``role``."""
         return Corruption(self._pool(role), pools.sizes(self._pool_path(role)))
 
-    def _masks(self) -> tuple[images.Gallery, frozenset[str]]:
+    def _masks(self) -> tuple[Pictures, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
         where = {"dataset": self._dataset, "masker": masker}
         policy = self._study.mask_policy
         usable = masking.usable(masking.read(files.at("mask_table", **where)), policy)
-        store = ImageStore(files.at("masks", **where))
-        shown = images.Gallery(
-            store, self._side, "L", self._memory, lambda alpha: masking.as_used(alpha, policy)
+        tag = f"-from{policy.threshold}" if policy.kind == "threshold" else ""
+        masks = self._prepared(
+            files.at("masks", **where),
+            f"{self._dataset}/{masker}",
+            mode="L",
+            change=lambda alpha: masking.as_used(alpha, policy),
+            tag=tag,
         )
-        return shown, usable & frozenset(store.ids)
+        return masks, usable & frozenset(masks.ids)
 
-    def _pool(self, role: str) -> list[np.ndarray]:
-        return pools.decoded(self._pool_path(role), self._side)
+    def _pool(self, role: str) -> Pictures:
+        pool = self._study.datasets[self._dataset].backgrounds
+        return self._prepared(self._pool_path(role), f"backgrounds/{pool}")
 
     def _pool_path(self, role: str) -> Path:
         return self._study.files.at("pool", pool=self._study.datasets[self._dataset].backgrounds, role=role)
+
+    def _prepared(self, store: Path, owner: str, **how: Any) -> Pictures:
+        return prepared.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from bgbias import images, listed, paths, seeds
 from bgbias.archives import members
 from bgbias.errors import UserError
@@ -62,12 +60,6 @@ def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
             " empty). Add photos, or name some under `keep` of the proposal in params.yaml."
         )
     return {role: sorted(pool) for role, pool in pools.items()}
-
-
-def decoded(path: Path, side: int) -> list[np.ndarray]:
-    """A pool in pool order, short side ``side``, uint8 [H, W, 3] each."""
-    store = ImageStore(path)
-    return [images.resize_short(store.array(name), side) for name in store.ids]
 
 
 def sizes(path: Path) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ the same crops, and a run that was interrupted goes on as if it had not been.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from bgbias import images, seeds
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
+from bgbias.prepared import Pictures
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,11 @@ class TrainingPhotos:
     def __init__(
         self,
         table: ImageTable,
-        photos: images.Gallery,
+        photos: Pictures,
         size: int,
-        masks: images.Gallery | None = None,
+        masks: Pictures | None = None,
         usable: frozenset[str] = frozenset(),
-        pool: list[np.ndarray] | None = None,
+        pool: Sequence[np.ndarray] | Pictures | None = None,
     ) -> None:
         """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
         ``pool``: decoded backgrounds, uint8 [H, W, 3] each."""

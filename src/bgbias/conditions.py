@@ -6,12 +6,14 @@ size, worker count and input size, so that models are compared on the same pictu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bgbias import images, seeds
 from bgbias.composite import blend_pixels
+from bgbias.prepared import Pictures
 
 CLEAN = "clean"
 RANDOM_BACKGROUND = "random_background"
@@ -42,7 +44,9 @@ def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]])
 class Corruption:
     """Replaces backgrounds in evaluation views, photo by photo."""
 
-    def __init__(self, pool: list[np.ndarray], sizes: list[tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self, pool: Sequence[np.ndarray] | Pictures, sizes: list[tuple[int, int]] | None = None
+    ) -> None:
         """``pool``: decoded backgrounds in pool order, uint8 [H, W, 3] each; ``sizes``: (height, width) of their originals.
 
         Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.

@@ -17,6 +17,7 @@ from bgbias.atomic import replacing
 from bgbias.conditions import Corruption
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
+from bgbias.prepared import Pictures
 
 if TYPE_CHECKING:
     from bgbias.model import EmbeddingModel
@@ -69,9 +70,9 @@ class EvaluationPhotos:
     """A split as evaluation shows it to a model with this short side and crop."""
 
     table: ImageTable
-    photos: images.Gallery
+    photos: Pictures
     size: int
-    masks: images.Gallery | None = None
+    masks: Pictures | None = None
     usable: frozenset[str] = frozenset()
     corruption: Corruption | None = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bgbias import lineage, paths, plugins, records
+from bgbias import backbones, lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
 from bgbias.fetching import Source
 from bgbias.lineage import Node
@@ -19,6 +19,9 @@ from bgbias.plan import Cell
 MASK_BYTES = 40_000
 # A photo of an archive whose size nobody states, where its file does not know better: CUB200's mean.
 PHOTO_BYTES = 98_000
+# Photo and mask as raw pixels at short side s: 3 + 1 bytes each, pictures being 4:3 in the mean.
+PREPARED_BYTES = 4 * 4 / 3
+USUAL_SIDE = 256  # of networks whose library, which takes seconds to load, would have to be asked
 # A model whose size is not known before it is made: ResNet-50's.
 MODEL_BYTES = 95e6
 # Record, log, curve and MLflow's copy of them.
@@ -55,6 +58,8 @@ def forecast(study: Study) -> list[Cost]:
     found: dict[str, Cost] = {}
     for node in lineage.in_order(study):
         cost = _cost(study, node)
+        if node.name == "train" and "prepared" not in found:
+            found["prepared"] = _prepared(study)
         found[node.name] = found[node.name] + cost if node.name in found else cost
     return list(found.values())
 
@@ -105,6 +110,24 @@ def _of_dataset(study: Study, node: Node) -> Cost:
         size = sum(_bytes(sources, guess) for sources in parts_of(study, dataset).values())
         return Cost("index", 1, number, (0, 0), (0, 0), size, unknown)
     return Cost("masks", 1, number, (number, number), (0, 0), number * MASK_BYTES, unknown)
+
+
+def _prepared(study: Study) -> Cost:
+    """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
+    wanted = {(c.dataset, _side(study, c.backbone)) for c in plan.cells(study)}
+    total = Cost("prepared", 0, 0, (0, 0), (0, 0), 0.0)
+    for dataset, side in wanted:
+        counts = photos(study, dataset)
+        number = sum(counts.values()) if counts else 0
+        size = number * side**2 * PREPARED_BYTES
+        total += Cost("prepared", 0, number, (0, 0), (0, 0), size, counts is None)
+    return total
+
+
+def _side(study: Study, backbone: str) -> int:
+    if plugins.variant(backbone):
+        return USUAL_SIDE
+    return backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone])).resize
 
 
 def _of_cell(study: Study, name: str, cell: Cell) -> Cost:

@@ -94,6 +94,7 @@ PATTERNS = {
     # unfinished work, outside declared outputs: Snakemake deletes those of a failed job
     "partial": f"WORK/partial/{{grid}}/{CELL}/checkpoint.pt",
     "partial_history": f"WORK/partial/{{grid}}/{CELL}/history.csv",
+    "prepared": "WORK/prepared/{owner}",
     "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
     "running": "WORK/running/{name}.json",
     "locks": "WORK/locks/{name}.lock",

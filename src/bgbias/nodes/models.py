@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import digests, embedding, plan, plugins, pretrained, records, seeds
-from bgbias.album import SEEN_ONCE, Album
+from bgbias.album import Album
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
@@ -115,7 +115,7 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
         device = pick(device)
         made.device = describe(device)
         model = for_inference(_model(study, cell).to(device))
-        album = Album(study, cell.dataset, model.resize, model.input_size, SEEN_ONCE)
+        album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         settings = study.evaluation
         found = embedding.embed(
@@ -188,7 +188,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         device = pick(device)
         made.device = describe(device)
         model = _model(study, cell).to(device)
-        album = Album(study, cell.dataset, model.resize, model.input_size, SEEN_ONCE)
+        album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
         from bgbias.attribution import attribute_photos
 

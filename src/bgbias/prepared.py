@@ -1,0 +1,175 @@
+"""Pictures decoded and resized once, for every process, epoch, draw and condition that wants them at this size.
+
+A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
+pixels into one file (an uncompressed npz of ``pixels``, one picture after the other, with ``ids``, ``offsets`` and ``shapes``),
+and everybody maps that file into memory: opening takes no time, and processes on one machine share the pages. It is a cache and
+no product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
+be deleted at any time.
+
+Raw pixels take about 230 kB a photo at short side 256, five times a good JPEG's; docs/speed.md has what that buys.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import mmap
+import os
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from bgbias import images, progress
+from bgbias.atomic import remove_leftovers, replacing
+from bgbias.errors import UserError
+from bgbias.store import EPOCH, LOCAL_HEADER, ImageStore
+
+VERSION = 1  # of the pixels: another resize is another version
+PER_CHUNK = 256  # pictures between two lines of progress
+ROOM_TO_LEAVE = 2**28  # bytes of the disk
+
+Change = Callable[[np.ndarray], np.ndarray]
+
+
+class Pictures:
+    """Read access to prepared pictures by image id, or by their place; the arrays are read-only views of the mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        with zipfile.ZipFile(path) as archive:
+            self.ids: list[str] = _member(archive, "ids").tolist()
+            self._offsets = _member(archive, "offsets")
+            self._shapes = list(map(tuple, _member(archive, "shapes").tolist()))
+            start = _start(archive, "pixels")
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # `npy` pads its header, so that the numbers begin where it says they do.
+        header = 10 + struct.unpack_from("<H", mapped, start + 8)[0]
+        self._pixels = np.frombuffer(mapped, np.uint8, offset=start + header)
+        self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self.__getitem__, range(len(self)))
+
+    def get(self, image_id: str) -> np.ndarray:
+        """The picture, uint8 [H, W, 3] or [H, W]; an unknown id is a KeyError."""
+        return self[self._rows[image_id]]
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """The picture at a place in the collection's order."""
+        shape = self._shapes[row]
+        start = int(self._offsets[row])
+        return self._pixels[start : start + int(np.prod(shape))].reshape(shape)
+
+
+def pictures(
+    store: Path, side: int, folder: Path, mode: str = "RGB", change: Change | None = None, tag: str = ""
+) -> Pictures:
+    """The pictures of a store at short side ``side``, prepared in ``folder`` unless they are there already.
+
+    ``mode``: RGB or L. ``change``, if given, is applied to the decoded picture before it is resized; ``tag`` names it. A second
+    process that wants the same waits for the first. A picture that cannot be decoded and a disk without the room are errors.
+    """
+    source = ImageStore(store)
+    family = f"{store.stem}{tag}-{side}"
+    identity = f"{VERSION}|{mode}|{tag}|{side}|{source.fingerprint}"
+    path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with _turn(folder / f".{family}.lock"):
+            if not path.exists():
+                remove_leftovers(path)
+                _prepare(source, side, path, mode, change)
+                for older in folder.glob(f"{family}-*.npz"):
+                    if older != path:
+                        older.unlink()
+    try:
+        return Pictures(path)
+    except (zipfile.BadZipFile, KeyError, ValueError, struct.error) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); delete it, and it is prepared anew when it is needed."
+        ) from error
+
+
+def resized_shape(height: int, width: int, side: int) -> tuple[int, int]:
+    """(height, width) of a picture of this size at short side ``side``; see ``images.resize_short``."""
+    if min(height, width) == side:
+        return height, width
+    return (int(side * height / width), side) if width <= height else (side, int(side * width / height))
+
+
+def threads() -> int:
+    """How many threads this process was given."""
+    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+
+
+def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Change | None) -> None:
+    channels = (3,) if mode == "RGB" else ()
+    sizes = [images.size(source.read(i), i) for i in source.ids]
+    shapes = np.array([(*resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
+    lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
+    total = int(lengths.sum())
+    free = shutil.disk_usage(path.parent).free
+    if free < total + ROOM_TO_LEAVE:
+        raise UserError(
+            f"{len(source)} pictures of {source.path} take {total / 1e9:.1f} GB at short side {side}, and {path.parent} has room"
+            f" for {max(0, free - ROOM_TO_LEAVE) / 1e9:.1f} GB; free some, or name a larger disk as paths.work in params.yaml."
+        )
+
+    def decoded(image_id: str) -> bytes:
+        picture = source.array(image_id, mode)
+        return images.resize_short(change(picture) if change else picture, side).tobytes()
+
+    ids = source.ids
+    chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+        ThreadPoolExecutor(threads()) as workers,
+    ):
+        with archive.open(zipfile.ZipInfo("pixels.npy", EPOCH), "w", force_zip64=True) as file:
+            described = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+            np.lib.format.write_array_header_1_0(file, described)
+            label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
+            for chunk in progress.track(chunks, len(chunks), label):
+                for data in workers.map(decoded, chunk):
+                    file.write(data)
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)]
+        for name, values in (("ids", np.array(ids, dtype=str)), ("offsets", offsets), ("shapes", shapes)):
+            buffer = io.BytesIO()
+            np.save(buffer, values, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", EPOCH), buffer.getvalue())
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Wait until nobody else prepares the same; whoever ends, however it ends, lets the next one in."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    values: np.ndarray = np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+    return values
+
+
+def _start(archive: zipfile.ZipFile, name: str) -> int:
+    """Where a member's own bytes begin in the archive."""
+    offset = archive.getinfo(f"{name}.npy").header_offset
+    assert archive.fp is not None
+    archive.fp.seek(offset + LOCAL_HEADER - 4)
+    named, extra = struct.unpack("<HH", archive.fp.read(4))
+    return offset + LOCAL_HEADER + int(named) + int(extra)
