@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume restore status ui test test-all check lock toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume restore status ui test test-all bench bench-gpu check lock toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,15 @@ test: $(READY)  ## the tests, without the shared photos
 test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
 	pytest -rs
 
+# Peers are for these two commands alone; what they bring changes no package of the environment.
+bench: $(READY) requirements-bench.lock  ## measure speed on this machine against what people would run instead
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
+	python -m bgbias bench --write docs/speed.md
+
+bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
+	python -m bgbias bench --device cuda --write docs/speed.md
+
 check: $(READY)  ## formatting, lint, types, workflow lint
 	ruff format --check src tests workflow
 	ruff check src tests workflow
@@ -77,6 +86,7 @@ lock: $(READY)  ## resolve requirements again and rewrite the locks and the cond
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements.in -o requirements.lock
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-uv.in -o requirements-uv.lock
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-cluster.in -o requirements-cluster.lock
+	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements-bench.in -o requirements-bench.lock
 	python workflow/envs/from_lock.py
 
 clean:  ## delete what runs made (data/raw stays)

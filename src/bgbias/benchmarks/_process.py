@@ -1,0 +1,81 @@
+"""One comparison in a process of its own, which has its threads before any library is loaded.
+
+    python -m bgbias.benchmarks._process COMPARISON DEVICE ROUNDS RECORD [tiny]
+
+writes what it measured to RECORD as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bgbias import plugins
+from bgbias.atomic import write_json
+from bgbias.benchmarks import Measured
+from bgbias.benchmarks._machine import describe
+from bgbias.benchmarks._rounds import take_turns
+from bgbias.device import pick
+
+
+def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
+    """What one comparison gave, ready for JSON."""
+    module = plugins.load("benchmarks", comparison)
+    device = pick(device)
+    begun, load = datetime.now(UTC), [os.getloadavg()[0]]
+    # First: processes of their own, which should not find a gigabyte of data in use beside them.
+    able: list[str] = [c.name for c in module.contenders(device, True) if c.run is not None]
+    wanted = [name for name in getattr(module, "MEMORY", ()) if name in able]
+    megabytes = {name: _extra_megabytes(comparison, name, device, tiny) for name in wanted}
+    contenders = list(module.contenders(device, tiny))
+    seconds, results = take_turns(contenders, rounds, _finish(device))
+    missing = {c.name: c.missing for c in contenders if c.run is None}
+    figures = module.judge(Measured(device, tiny, seconds, results, missing, megabytes))
+    load.append(os.getloadavg()[0])
+    return {
+        "comparison": comparison,
+        "title": module.TITLE,
+        "device": device,
+        "tiny": tiny,
+        "rounds": rounds,
+        "begun": begun.isoformat(timespec="seconds"),
+        "load": load,
+        "machine": describe(device),
+        "contenders": [
+            {
+                "name": c.name,
+                "role": c.role,
+                "seconds": seconds.get(c.name, []),
+                "megabytes": megabytes.get(c.name),
+                "missing": c.missing,
+            }
+            for c in contenders
+        ],
+        "figures": [asdict(figure) | {"values": [float(v) for v in figure.values]} for figure in figures],
+    }
+
+
+def _extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
+    words = [sys.executable, "-m", "bgbias.benchmarks._memory", comparison, contender, device]
+    done = subprocess.run(words + ["tiny"] * tiny, check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def _finish(device: str) -> Callable[[], None]:
+    """What waits until the device has done all that it was told."""
+    if not device.startswith("cuda"):
+        return lambda: None
+    import torch
+
+    return torch.cuda.synchronize
+
+
+if __name__ == "__main__":
+    name, where, count, record, *small = sys.argv[1:]
+    write_json(Path(record), measure(name, where, int(count), small == ["tiny"]))

@@ -1,0 +1,112 @@
+"""Retrieval metrics of a whole test set, against the calculator that most papers use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bgbias import plugins
+from bgbias.benchmarks import Contender, Figure, Measured, peer
+
+TITLE = "MAP@R, P@1 and RP at SOP's size (60,502 x 128, 11,316 classes)"
+DEVICES = ("cpu", "cuda")
+THREADS = None
+ROUNDS = 3
+OURS, PEER, LIMIT = "bgbias", "pytorch-metric-learning", "the multiplications alone"
+MEMORY = (OURS, PEER)
+METRICS = ("map_at_r", "precision_at_1", "r_precision")
+# Queries that are ranked again in another way.
+CHECKED = 500
+
+
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    from bgbias.benchmarks._embeddings import clustered
+
+    photos, classes, dim = (600, 60, 16) if tiny else (60_502, 11_316, 128)
+    vectors, labels = clustered(photos, classes, dim)
+    yield Contender(OURS, "ours", lambda: _ours(vectors, labels, device))
+    yield peer(PEER, "pytorch_metric_learning", lambda: _calculator(vectors, labels, device))
+    yield Contender(LIMIT, "limit", _multiplications(photos, dim, device))
+
+
+def judge(measured: Measured) -> list[Figure]:
+    found, theirs = measured.results[OURS], measured.results[PEER]
+    on_cpu = measured.device == "cpu"
+    figures = [
+        measured.ratio(f"times as fast as {PEER}", PEER, OURS, at_least=2.5 if on_cpu else None),
+        measured.ratio("share of the speed of the multiplications alone", LIMIT, OURS),
+        Figure(
+            f"largest difference of the three metrics from {PEER}'s",
+            [max(abs(found[name] - theirs[name]) for name in METRICS)],
+            at_most=1e-6,
+        ),
+        Figure(
+            f"share of {CHECKED} queries ranked as float64 ranks them, equal ones in image order",
+            [_agreement(found)],
+            at_least=1,
+        ),
+    ]
+    if on_cpu:
+        part = measured.megabytes[OURS] / measured.megabytes[PEER]
+        figures.append(Figure(f"extra memory as a part of {PEER}'s", [part], at_most=1 / 50))
+    else:
+        figures.append(Figure("seconds", measured.seconds[OURS], at_most=0.2, unit="s"))
+    return figures
+
+
+def _ours(vectors: np.ndarray, labels: np.ndarray, device: str) -> dict[str, Any]:
+    from bgbias.retrieval import neighbours
+
+    ranked = neighbours(vectors, labels, vectors, labels, device=device)
+    values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}
+    means = {name: float(np.nanmean(value)) for name, value in values.items()}
+    return means | {"vectors": vectors, "ranked": ranked.indices}
+
+
+def _calculator(vectors: np.ndarray, labels: np.ndarray, device: str) -> Callable[[], dict[str, float]]:
+    import torch
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+    names = dict(zip(METRICS, ("mean_average_precision_at_r", "precision_at_1", "r_precision"), strict=True))
+    calculator = AccuracyCalculator(tuple(names.values()), k="max_bin_count", device=torch.device(device))
+    x, y = torch.from_numpy(vectors).to(device), torch.from_numpy(labels).to(device)
+
+    def run() -> dict[str, float]:
+        found = calculator.get_accuracy(x, y, x, y, ref_includes_query=True)
+        return {ours: float(found[theirs]) for ours, theirs in names.items()}
+
+    return run
+
+
+def _multiplications(photos: int, dim: int, device: str) -> Callable[[], None]:
+    """As many multiplications as there are between all pairs, in squares that suit the machine best."""
+    import torch
+
+    side = min(2048, photos)
+    a = torch.rand(side, side, device=device)
+    b, out = torch.rand_like(a), torch.empty_like(a)
+    times = max(1, round(photos**2 * dim / side**3))
+
+    def run() -> None:
+        for _ in range(times):
+            torch.mm(a, b, out=out)
+
+    return run
+
+
+def _agreement(found: dict[str, Any]) -> float:
+    """Of some queries, the share whose ranked gallery is that of whole float64 products, sorted stably.
+
+    Similarity is defined on the vectors rounded to multiples of 2^-24 (see ``bgbias.retrieval``).
+    """
+    vectors, ranked = found["vectors"], found["ranked"]
+    rounded = np.rint(np.ldexp(vectors, 24).astype(np.float64))
+    some = np.linspace(0, len(vectors) - 1, min(CHECKED, len(vectors))).astype(int)
+    same = 0
+    for query in some:
+        products = rounded @ rounded[query]
+        products[query] = -np.inf
+        same += np.array_equal(np.argsort(-products, kind="stable")[: ranked.shape[1]], ranked[query])
+    return same / len(some)
