@@ -63,9 +63,7 @@ def fit(
     state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
     """
     model = method.model
-    for module in method.modules().values():
-        module.to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # unknown to torch's stubs
+    place(method, device)
     optimizer = make_optimizer(method, settings, loss_lr)
     peaks = [float(group["lr"]) for group in optimizer.param_groups]
     state = _restore(checkpoint, digest, method, optimizer) or State()
@@ -76,7 +74,7 @@ def fit(
         begun = time.perf_counter()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
-        losses = _train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch)
+        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch)
         trained = time.perf_counter()
         model.eval()
         scores = validate(model)
@@ -101,6 +99,13 @@ def fit(
     model.load_state_dict(state.best_weights)
     model.eval()
     return state
+
+
+def place(method: BaseMethod, device: str) -> None:
+    """Bring all that training changes to the device, in the memory layout that convolutions are fastest in."""
+    for module in method.modules().values():
+        module.to(device)
+    method.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # unknown to torch's stubs
 
 
 def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Train, epoch: int) -> None:
@@ -128,7 +133,7 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
     )
 
 
-def _train_epoch(
+def train_epoch(
     method: BaseMethod,
     batches: Iterator[Batch],
     optimizer: torch.optim.Optimizer,
@@ -136,6 +141,7 @@ def _train_epoch(
     device: str,
     epoch: int,
 ) -> dict[str, float]:
+    """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
     for module in method.modules().values():
         module.train()
     method.start_epoch(epoch)

@@ -1,0 +1,123 @@
+"""Photos, masks and backgrounds as the published study had them on its disk, and prepared as this project keeps them.
+
+Sizes are those of CUB200 (500 x 375, JPEG) and of the backgrounds (short side 600 here; the published ones have at least 586).
+The photos are real ones where the shared data are at hand, enlarged if need be, else drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image, ImageDraw, ImageFilter
+
+from bgbias import backgrounds, paths, prepared, procedural, seeds
+from bgbias.archives import members
+from bgbias.batches import TrainingPhotos
+from bgbias.conditions import Corruption
+from bgbias.embedding import EvaluationPhotos
+from bgbias.fetching import is_picture
+from bgbias.image_table import COLUMNS, ImageTable
+from bgbias.store import writing
+
+PHOTO, BACKGROUND = (500, 375), (900, 600)
+SHARED_PHOTOS, SHARED_BACKGROUNDS = "shared:cub200_first50.tgz", "shared:backgrounds_val.zip"
+SIDE = 256
+PER_CLASS = 4
+
+
+@dataclass(frozen=True)
+class Files:
+    """Encoded pictures on a disk, in the same order: photos and their masks; and backgrounds."""
+
+    folder: Path
+    photos: list[Path]
+    masks: list[Path]
+    backgrounds: list[Path]
+
+
+def files(photos: int, backgrounds: int) -> Files:
+    """Write the pictures into a new temporary folder, which the process's end leaves to the system."""
+    folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
+    made = Files(folder, [], [], [])
+    sources = (
+        (made.photos, "photo", SHARED_PHOTOS, photos, PHOTO, 90),
+        (made.backgrounds, "background", SHARED_BACKGROUNDS, backgrounds, BACKGROUND, 85),
+    )
+    for kept, name, source, count, size, quality in sources:
+        for n, picture in enumerate(itertools.islice(_pictures(source, name), count)):
+            path = folder / f"{name}_{n:03d}.jpg"
+            picture.resize(size, Image.Resampling.BICUBIC).save(path, quality=quality)
+            kept.append(path)
+    for path in made.photos:
+        mask = path.with_suffix(".png")
+        _mask(path.stem).save(mask)
+        made.masks.append(mask)
+    return made
+
+
+def stores(made: Files) -> None:
+    """The same pictures as this project stores and prepares them."""
+    for name, listed in (("photos", made.photos), ("masks", made.masks), ("pool", made.backgrounds)):
+        with writing(made.folder / f"{name}.zip") as store:
+            for path in listed:
+                store.add(path.stem, path.read_bytes())
+
+
+def training(made: Files, size: int, replaced: bool = True) -> TrainingPhotos:
+    """Training photos cropped to ``size``, with masks and backgrounds if these are to be ``replaced``."""
+    ids = [p.stem for p in made.photos]
+    photos, masks = _prepared(made)
+    if not replaced:
+        return TrainingPhotos(_table(ids), photos, size)
+    pool = prepared.pictures(made.folder / "pool.zip", SIDE, made.folder)
+    return TrainingPhotos(_table(ids), photos, size, masks, frozenset(ids), pool)
+
+
+def evaluation(made: Files, size: int) -> EvaluationPhotos:
+    """The same as a test set, with what replaces its backgrounds."""
+    ids = [p.stem for p in made.photos]
+    store = made.folder / "pool.zip"
+    pool = prepared.pictures(store, SIDE, made.folder)
+    photos, masks = _prepared(made)
+    corruption = Corruption(pool, backgrounds.sizes(store))
+    return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), corruption)
+
+
+def _prepared(made: Files) -> tuple[prepared.Pictures, prepared.Pictures]:
+    return (
+        prepared.pictures(made.folder / "photos.zip", SIDE, made.folder),
+        prepared.pictures(made.folder / "masks.zip", SIDE, made.folder, "L"),
+    )
+
+
+def _table(ids: list[str]) -> ImageTable:
+    rows = [[i, n // PER_CLASS, "class", "test", "bench|test", i] for n, i in enumerate(ids)]
+    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
+def _pictures(source: str, name: str) -> Iterator[Image.Image]:
+    place = paths.source(source)
+    if place.exists():
+        for _, data in members(place, is_picture):
+            yield Image.open(io.BytesIO(data)).convert("RGB")
+    else:
+        for _, drawn in procedural.pictures("textures", 200, name, 256):
+            yield Image.fromarray(drawn)
+
+
+def _mask(name: str) -> Image.Image:
+    """A soft-edged blob somewhere near the middle."""
+    rng = seeds.generator("benchmark mask", name)
+    mask = Image.new("L", PHOTO)
+    centre = np.array(PHOTO) * rng.uniform(0.4, 0.6, 2)
+    for _ in range(6):
+        middle, radius = centre + rng.normal(0, 50, 2), rng.uniform(20, 90, 2)
+        ImageDraw.Draw(mask).ellipse([*(middle - radius), *(middle + radius)], fill=255)
+    return mask.filter(ImageFilter.GaussianBlur(2))
