@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from PIL import Image
 
 from bgbias import seeds
-from bgbias.composite import blend, blend_pixels
+from bgbias.composite import blend, blend_pixels, replaced
 from bgbias.images import Preprocess
 
 RNG = seeds.generator("composite")
@@ -14,14 +15,18 @@ PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
 MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
 
 
+def pixels(*pictures: np.ndarray) -> np.ndarray:
+    return np.asarray(blend_pixels(*map(Image.fromarray, pictures)))
+
+
 def test_full_mask_is_the_identity() -> None:
-    assert (blend_pixels(PHOTO, np.full_like(MASK, 255), BEHIND) == PHOTO).all()
+    assert (pixels(PHOTO, np.full_like(MASK, 255), BEHIND) == PHOTO).all()
     photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
     assert torch.equal(blend(photo, torch.ones(()), behind), photo)
 
 
 def test_empty_mask_is_the_background() -> None:
-    assert (blend_pixels(PHOTO, np.zeros_like(MASK), BEHIND) == BEHIND).all()
+    assert (pixels(PHOTO, np.zeros_like(MASK), BEHIND) == BEHIND).all()
     photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
     assert torch.equal(blend(photo, torch.zeros(()), behind), behind)
 
@@ -32,17 +37,26 @@ def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
     photo, behind = (np.repeat(p[..., None], 3, axis=2) for p in np.meshgrid(levels, levels))
     wide = photo.astype(np.int64), behind.astype(np.int64)
     for m in range(256):
-        found = blend_pixels(photo, np.full((256, 256), m, np.uint8), behind)
+        found = pixels(photo, np.full((256, 256), m, np.uint8), behind)
         exact = m * wide[0] + (255 - m) * wide[1]
         assert found.dtype == np.uint8
         assert (2 * np.abs(255 * found.astype(np.int64) - exact) <= 255).all()
 
 
 def test_every_pixel_has_its_own_mask() -> None:
-    mixed = blend_pixels(PHOTO, MASK, BEHIND)
+    mixed = pixels(PHOTO, MASK, BEHIND)
     for y, x in np.ndindex(*MASK.shape):
         alone = [p[y : y + 1, x : x + 1] for p in (PHOTO, MASK, BEHIND)]
-        assert (mixed[y, x] == blend_pixels(*alone)[0, 0]).all()
+        assert (mixed[y, x] == pixels(*alone)[0, 0]).all()
+
+
+def test_batches_are_mixed_photo_by_photo_without_a_difference() -> None:
+    photos, behind = (torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)) for _ in range(2))
+    photos, behind = photos.permute(0, 3, 1, 2), behind.permute(0, 3, 1, 2)
+    masks = torch.from_numpy(RNG.integers(0, 256, (5, 1, 9, 11), dtype=np.uint8)).float() / 255
+    mixed = replaced(photos, masks, behind)
+    assert torch.equal(mixed, blend(photos.float(), masks, behind.float()))
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_mixing_before_or_after_normalisation_is_the_same() -> None:
@@ -57,6 +71,7 @@ def test_caffe_preprocessing() -> None:
     caffe = Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr")
     pixel = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
     assert caffe(pixel).flatten().tolist() == [-74, -97, -118]
+    assert caffe(pixel.to(torch.uint8)).flatten().tolist() == [-74, -97, -118]
 
 
 def test_preprocessing_is_scale_then_mean_then_std() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from bgbias import images, seeds
@@ -24,8 +25,8 @@ from bgbias.prepared import Pictures
 class Batch:
     """Photos as a method gets them, on the model's device.
 
-    images: float32 [B, 3, S, S], RGB grey levels 0..255; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1
-    and backgrounds: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1 and backgrounds: like
+    images, where the method needs them; index: int64 [B], the photos' rows in the training table.
     """
 
     images: Tensor
@@ -101,7 +102,8 @@ class TrainingPhotos:
         """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
         ``pool``: decoded backgrounds, uint8 [H, W, 3] each."""
         self.table, self._photos, self._size = table, photos, size
-        self._masks, self._usable, self._pool = masks, usable, pool
+        self._masks, self._usable = masks, usable
+        self._pool = [Image.fromarray(p) for p in pool or ()]
         self._ids = table.ids
         self.labels = np.unique(table.labels, return_inverse=True)[1]
 
@@ -136,11 +138,11 @@ class TrainingPhotos:
                         f"The mask of '{name}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
                     )
                 masks[place] = images.crop(mask, box, self._size, flip)
-            if behind is not None and self._pool is not None:
+            if behind is not None:
                 background = self._pool[int(background_generator.integers(len(self._pool)))]
-                height, width = background.shape[:2]
+                width, height = background.size
                 cut, mirrored = images.random_box(background_generator, height, width, scale, ratio)
-                behind[place] = images.crop(background, cut, self._size, mirrored)
+                behind[place] = np.asarray(images.cropped(background, cut, self._size, mirrored))
         return Batch(
             images=_channels_first(photos),
             labels=torch.from_numpy(self.labels[rows]),
@@ -184,4 +186,4 @@ class TrainingPhotos:
 
 
 def _channels_first(pictures: np.ndarray) -> Tensor:
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2)

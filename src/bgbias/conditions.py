@@ -6,10 +6,11 @@ size, worker count and input size, so that models are compared on the same pictu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from PIL import Image
 
 from bgbias import images, seeds
 from bgbias.composite import blend_pixels
@@ -51,10 +52,20 @@ class Corruption:
 
         Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
         """
-        self._pool = pool
-        self._sizes = [(p.shape[0], p.shape[1]) for p in pool] if sizes is None else sizes
+        self._pool = [Image.fromarray(p) for p in pool]
+        self._sizes = [(p.height, p.width) for p in self._pool] if sizes is None else sizes
 
     def __call__(self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeat: int) -> np.ndarray:
         """The view [S, S, 3] with the background of draw ``repeat`` behind its mask [S, S]: uint8 [S, S, 3]."""
-        d = draw(key[0], repeat, key[1], self._sizes)
-        return blend_pixels(view, mask, images.crop(self._pool[d.index], d.box, view.shape[0], d.flip))
+        return next(self.draws(view, mask, key, range(repeat, repeat + 1)))
+
+    def draws(
+        self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeats: range
+    ) -> Iterator[np.ndarray]:
+        """The same for several draws, one after the other."""
+        size = view.shape[0]
+        photo, shape = Image.fromarray(view), Image.fromarray(mask)
+        for repeat in repeats:
+            d = draw(key[0], repeat, key[1], self._sizes)
+            behind = images.cropped(self._pool[d.index], d.box, size, d.flip)
+            yield np.asarray(blend_pixels(photo, shape, behind))

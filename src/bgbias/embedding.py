@@ -100,13 +100,10 @@ class EvaluationPhotos:
             view = self.clean(image_id)
             if clean:
                 yield view
-            replaceable = self.corruption is not None and image_id in self.usable
-            mask = self.mask(image_id) if replaceable and len(draws) else None
-            for repeat in draws:
-                if mask is None or self.corruption is None:
-                    yield view
-                else:
-                    yield self.corruption(view, mask, key, repeat)
+            if self.corruption is not None and image_id in self.usable and len(draws):
+                yield from self.corruption.draws(view, self.mask(image_id), key, draws)
+            else:
+                yield from itertools.repeat(view, len(draws))
 
 
 def embed_views(
@@ -135,7 +132,7 @@ def embed_views(
         upcoming = ahead.submit(next_batch)
         while (batch := upcoming.result()) is not None:
             upcoming = ahead.submit(next_batch)
-            x = torch.from_numpy(batch).to(device).permute(0, 3, 1, 2).float()
+            x = torch.from_numpy(batch).to(device).permute(0, 3, 1, 2)
             seen = model.preprocess(x).contiguous(memory_format=torch.channels_last)
             made.append(look(seen).float().cpu().numpy())
     if not made:

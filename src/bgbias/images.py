@@ -33,13 +33,25 @@ class Preprocess:
     order: str = "rgb"
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W] (float)."""
+        """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W], uint8 (gives float32) or float."""
         if self.order == "bgr":
-            x = x.flip(1)
+            x = _reversed(x)
+        x = x if x.is_floating_point() else x.float()
         size, kind = (x.shape[2], x.shape[3]), (x.dtype, x.device)
         y = x * self.scale if self.scale != 1 else x
         y = y - _plane(self.mean, size, *kind)
         return y if set(self.std) == {1} else y.div_(_plane(self.std, size, *kind))
+
+
+def _reversed(x: torch.Tensor) -> torch.Tensor:
+    """The channels in reverse order, as floating point: half as long as to flip and then to convert."""
+    import torch
+
+    kind = x.dtype if x.is_floating_point() else torch.float32
+    y = torch.empty(x.shape, dtype=kind, device=x.device, memory_format=torch.channels_last)
+    for channel in range(x.shape[1]):
+        y[:, channel] = x[:, -1 - channel]
+    return y
 
 
 @lru_cache(maxsize=16)
@@ -150,12 +162,17 @@ def random_box(
 
 def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
     """The boxed part, bilinearly resized to ``size`` x ``size``, mirrored if asked."""
-    height, width = array.shape[:2]
+    return np.asarray(cropped(Image.fromarray(array), box, size, flip))
+
+
+def cropped(picture: Image.Image, box: Box, size: int, flip: bool) -> Image.Image:
+    """The same of a picture of Pillow's."""
+    width, height = picture.size
     corners = (
         box.left * width,
         box.top * height,
         min((box.left + box.width) * width, width),
         min((box.top + box.height) * height, height),
     )
-    part = np.asarray(Image.fromarray(array).resize((size, size), Image.Resampling.BILINEAR, box=corners))
-    return part[:, ::-1] if flip else part
+    part = picture.resize((size, size), Image.Resampling.BILINEAR, box=corners)
+    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else part

@@ -1,7 +1,8 @@
 """Photos, masks and backgrounds as the published study had them on its disk, and prepared as this project keeps them.
 
-Sizes are those of CUB200 (500 x 375, JPEG) and of the backgrounds (short side 600 here; the published ones have at least 586).
-The photos are real ones where the shared data are at hand, enlarged if need be, else drawn.
+Sizes are those of CUB200 (500 x 375 pixels and 98 kB in the mean) and of the published backgrounds (1,000 pixels wide). The
+photos are real ones where the shared data are at hand, else drawn; those that had been reduced are enlarged again, with grain, so
+that they take as long to decode as the originals.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from bgbias.fetching import is_picture
 from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.store import writing
 
-PHOTO, BACKGROUND = (500, 375), (900, 600)
+PHOTO = (500, 375)
+BACKGROUND_WIDTH = 1000
+GRAIN = 3.5  # grey levels
 SHARED_PHOTOS, SHARED_BACKGROUNDS = "shared:cub200_first50.tgz", "shared:backgrounds_val.zip"
+BICUBIC = Image.Resampling.BICUBIC
 SIDE = 256
 PER_CLASS = 4
 
@@ -46,15 +50,13 @@ def files(photos: int, backgrounds: int) -> Files:
     """Write the pictures into a new temporary folder, which the process's end leaves to the system."""
     folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
     made = Files(folder, [], [], [])
-    sources = (
-        (made.photos, "photo", SHARED_PHOTOS, photos, PHOTO, 90),
-        (made.backgrounds, "background", SHARED_BACKGROUNDS, backgrounds, BACKGROUND, 85),
-    )
-    for kept, name, source, count, size, quality in sources:
-        for n, picture in enumerate(itertools.islice(_pictures(source, name), count)):
-            path = folder / f"{name}_{n:03d}.jpg"
-            picture.resize(size, Image.Resampling.BICUBIC).save(path, quality=quality)
-            kept.append(path)
+    for n, picture in enumerate(itertools.islice(_pictures(SHARED_PHOTOS, "photo"), photos)):
+        made.photos.append(folder / f"photo_{n:03d}.jpg")
+        _grainy(picture.resize(PHOTO, BICUBIC), n).save(made.photos[-1], quality=92)
+    for n, picture in enumerate(itertools.islice(_pictures(SHARED_BACKGROUNDS, "background"), backgrounds)):
+        made.backgrounds.append(folder / f"background_{n:03d}.jpg")
+        size = (BACKGROUND_WIDTH, round(BACKGROUND_WIDTH * picture.height / picture.width))
+        _grainy(picture.resize(size, BICUBIC), n).save(made.backgrounds[-1], quality=80)
     for path in made.photos:
         mask = path.with_suffix(".png")
         _mask(path.stem).save(mask)
@@ -112,12 +114,18 @@ def _pictures(source: str, name: str) -> Iterator[Image.Image]:
             yield Image.fromarray(drawn)
 
 
+def _grainy(picture: Image.Image, n: int) -> Image.Image:
+    grain = seeds.generator("benchmark grain", n).normal(0, GRAIN, (picture.height, picture.width, 1))
+    return Image.fromarray((np.asarray(picture) + grain).clip(0, 255).astype(np.uint8))
+
+
 def _mask(name: str) -> Image.Image:
-    """A soft-edged blob somewhere near the middle."""
+    """A soft-edged blob somewhere near the middle, as clean as predicted masks are: not quite."""
     rng = seeds.generator("benchmark mask", name)
     mask = Image.new("L", PHOTO)
     centre = np.array(PHOTO) * rng.uniform(0.4, 0.6, 2)
     for _ in range(6):
         middle, radius = centre + rng.normal(0, 50, 2), rng.uniform(20, 90, 2)
         ImageDraw.Draw(mask).ellipse([*(middle - radius), *(middle + radius)], fill=255)
-    return mask.filter(ImageFilter.GaussianBlur(2))
+    blurred = np.asarray(mask.filter(ImageFilter.GaussianBlur(2)), np.float64)
+    return Image.fromarray((blurred + rng.normal(0, 1, blurred.shape)).clip(0, 255).astype(np.uint8))

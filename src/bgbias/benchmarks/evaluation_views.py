@@ -28,7 +28,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     published = PublishedPhotos(made, FACTS.input_size, FACTS.preprocess)
 
     def ours() -> int:
-        x = torch.from_numpy(np.stack(list(photos.views(range(DRAWS))))).permute(0, 3, 1, 2).float()
+        x = torch.from_numpy(np.stack(list(photos.views(range(DRAWS))))).permute(0, 3, 1, 2)
         return len(FACTS.preprocess(x))
 
     yield Contender(OURS, "ours", ours)

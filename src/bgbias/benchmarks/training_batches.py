@@ -47,12 +47,12 @@ def judge(measured: Measured) -> list[Figure]:
 def _ours(photos: Any, preprocess: Any, rows: list[int]) -> Callable[[], object]:
     from bgbias import seeds
     from bgbias.benchmarks._published import RATIO, SCALE
-    from bgbias.composite import blend
+    from bgbias.composite import replaced
 
     def run() -> object:
         crops, behind = seeds.generator("crop", "bench"), seeds.generator("background", "bench")
         batch = photos.batch(np.array(rows), crops, behind, SCALE, RATIO)
-        return preprocess(blend(batch.images, batch.masks, batch.backgrounds))
+        return preprocess(replaced(batch.images, batch.masks, batch.backgrounds))
 
     return run
 

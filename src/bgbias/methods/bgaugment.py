@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bgbias.composite import blend
+from bgbias.composite import replaced
 from bgbias.methods import BaseMethod
 
 if TYPE_CHECKING:
@@ -23,6 +23,6 @@ class Method(BaseMethod):
         """Scalar ``loss`` after replacement; a batch without masks or backgrounds is a programming error."""
         if batch.masks is None or batch.backgrounds is None:
             raise ValueError("bgaugment needs batches with masks and backgrounds")
-        replaced = blend(batch.images, batch.masks, batch.backgrounds)
-        embeddings = self.model(self.model.preprocess(replaced))
+        photos = replaced(batch.images, batch.masks, batch.backgrounds)
+        embeddings = self.model(self.model.preprocess(photos))
         return {"loss": self.base_loss(embeddings, batch.labels)}
