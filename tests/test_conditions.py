@@ -139,6 +139,8 @@ def test_views_are_clean_then_one_a_draw(tmp_path: Path, pool: Path) -> None:
                 assert (view != clean).any()
             else:  # without a trusted mask a photo keeps its own background
                 assert (view == clean).all()
+    for one, many in zip(views, shown.views(range(3), workers=3), strict=True):
+        assert (one == many).all()
     assert [len(list(shown.views(range(1), clean=False))), len(list(shown.views(range(0))))] == [10, 10]
 
 

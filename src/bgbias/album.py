@@ -30,13 +30,13 @@ class Album:
         """The photos of a split."""
         return image_table.read(self._study.files.at("table", dataset=self._dataset)).split(split)
 
-    def training(self, needed: Collection[str]) -> TrainingPhotos:
-        """The training split, with masks and training backgrounds where they are ``needed``."""
+    def training(self, needed: Collection[str], device: str = "cpu") -> TrainingPhotos:
+        """The training split for this device, with masks and training backgrounds where they are ``needed``."""
         from bgbias.batches import TrainingPhotos
 
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool = self._pool("train") if "backgrounds" in needed else None
-        return TrainingPhotos(self.table("train"), self._photos, self._size, masks, usable, pool)
+        return TrainingPhotos(self.table("train"), self._photos, self._size, masks, usable, pool, device)
 
     def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
         """The photos of ``table``, with masks and the backgrounds of pool ``role`` where they are ``needed``."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from bgbias import images, seeds
+from bgbias.cropping import crops
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
 from bgbias.prepared import Pictures
@@ -98,19 +98,21 @@ class TrainingPhotos:
         masks: Pictures | None = None,
         usable: frozenset[str] = frozenset(),
         pool: Sequence[np.ndarray] | Pictures | None = None,
+        device: str = "cpu",
     ) -> None:
         """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
-        ``pool``: decoded backgrounds, uint8 [H, W, 3] each."""
-        self.table, self._photos, self._size = table, photos, size
-        self._masks, self._usable = masks, usable
-        self._pool = [Image.fromarray(p) for p in pool or ()]
-        self._ids = table.ids
+        ``pool``: decoded backgrounds, uint8 [H, W, 3] each; ``device``: where crops are made, if it has the memory."""
+        self.table = table
         self.labels = np.unique(table.labels, return_inverse=True)[1]
-
-    @property
-    def without_trusted_mask(self) -> int:
+        shown = [photos.get(name) for name in table.ids]
+        self._sizes = [(p.shape[0], p.shape[1]) for p in shown]
+        self._photos = crops(shown, size, device)
+        self._masks = crops(self._trusted(masks, usable), size, device) if masks is not None else None
+        behind = list(pool or ())
+        self._pool_sizes = [(p.shape[0], p.shape[1]) for p in behind]
+        self._pool = crops(behind, size, device) if behind else None
+        self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
         """Photos that keep their own background although the method replaces it."""
-        return len(set(self._ids) - self._usable) if self._masks else 0
 
     def batch(
         self,
@@ -121,34 +123,15 @@ class TrainingPhotos:
         ratio: tuple[float, float],
     ) -> Batch:
         """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
-        shape = (len(rows), self._size, self._size)
-        photos = np.empty((*shape, 3), np.uint8)
-        masks = np.full(shape, 255, np.uint8) if self._masks else None
-        behind = np.empty((*shape, 3), np.uint8) if self._pool else None
-        for place, row in enumerate(rows):
-            name = self._ids[row]
-            photo = self._photos.get(name)
-            height, width = photo.shape[:2]
-            box, flip = images.random_box(generator, height, width, scale, ratio)
-            photos[place] = images.crop(photo, box, self._size, flip)
-            if masks is not None and self._masks is not None and name in self._usable:
-                mask = self._masks.get(name)
-                if mask.shape != photo.shape[:2]:
-                    raise UserError(
-                        f"The mask of '{name}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
-                    )
-                masks[place] = images.crop(mask, box, self._size, flip)
-            if behind is not None:
-                background = self._pool[int(background_generator.integers(len(self._pool)))]
-                width, height = background.size
-                cut, mirrored = images.random_box(background_generator, height, width, scale, ratio)
-                behind[place] = np.asarray(images.cropped(background, cut, self._size, mirrored))
+        drawn = [images.random_box(generator, *self._sizes[row], scale, ratio) for row in rows]
+        boxes, flips = zip(*drawn, strict=True)
+        masks = self._masks.crops(rows, boxes, flips).float() / 255 if self._masks else None
         return Batch(
-            images=_channels_first(photos),
+            images=self._photos.crops(rows, boxes, flips),
             labels=torch.from_numpy(self.labels[rows]),
             index=torch.from_numpy(rows),
-            masks=None if masks is None else torch.from_numpy(masks).unsqueeze(1).float() / 255,
-            backgrounds=None if behind is None else _channels_first(behind),
+            masks=masks,
+            backgrounds=self._behind(len(rows), background_generator, scale, ratio) if self._pool else None,
         )
 
     def epoch(
@@ -184,6 +167,27 @@ class TrainingPhotos:
                     upcoming = ahead.submit(prepare, step + 1)
                 yield ready
 
+    def _behind(
+        self,
+        count: int,
+        generator: np.random.Generator,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Tensor:
+        assert self._pool is not None
+        rows, drawn = [], []
+        for _ in range(count):
+            rows.append(int(generator.integers(len(self._pool_sizes))))
+            drawn.append(images.random_box(generator, *self._pool_sizes[rows[-1]], scale, ratio))
+        boxes, flips = zip(*drawn, strict=True)
+        return self._pool.crops(rows, boxes, flips)
 
-def _channels_first(pictures: np.ndarray) -> Tensor:
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2)
+    def _trusted(self, masks: Pictures, usable: frozenset[str]) -> list[np.ndarray]:
+        """The photos' masks; where none is trusted all is foreground, so that the background stays."""
+        found = []
+        for name, size in zip(self.table.ids, self._sizes, strict=True):
+            mask = masks.get(name) if name in usable else np.full((1, 1), 255, np.uint8)
+            if name in usable and mask.shape != size:
+                raise UserError(f"The mask of '{name}' is {mask.shape}, its photo {size}; remake the masks.")
+            found.append(mask)
+        return found

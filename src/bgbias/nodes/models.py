@@ -42,7 +42,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.device = describe(device)
         model = _fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size)
-        photos = album.training(plugins.load("methods", cell.method).NEEDS)
+        photos = album.training(plugins.load("methods", cell.method).NEEDS, device)
         validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         condition = plan.selection_condition(study, cell)
 
