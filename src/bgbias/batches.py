@@ -123,7 +123,8 @@ class TrainingPhotos:
         ratio: tuple[float, float],
     ) -> Batch:
         """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
-        drawn = [images.random_box(generator, *self._sizes[row], scale, ratio) for row in rows]
+        sizes = [self._sizes[row] for row in rows.tolist()]
+        drawn = [images.random_box(generator, height, width, scale, ratio) for height, width in sizes]
         boxes, flips = zip(*drawn, strict=True)
         masks = self._masks.crops(rows, boxes, flips).float() / 255 if self._masks else None
         return Batch(

@@ -2,8 +2,8 @@
 
 A GPU would wait for Pillow. So there the prepared pictures lie in its memory, and a whole batch of crops is a few gathers:
 Pillow's own separable filter (bilinear, antialiased, rounded to bytes after each direction), whose weights and places are worked
-out for all crops together. No pixel differs from Pillow's by more than one grey level; hardly any does, but for tall pictures, where
-Pillow resizes down before it resizes across: up to a quarter.
+out for all crops together. No pixel differs from Pillow's by more than one grey level; hardly any does, but for tall pictures,
+where Pillow resizes down before it resizes across: up to a quarter.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ class EvaluationPhotos:
             return
         with ThreadPoolExecutor(workers) as pool:
             while some := list(itertools.islice(named, workers * PHOTOS_AHEAD)):
-                for made in pool.map(lambda photo: list(self._of_photo(*photo, draws, clean)), some):
+                for made in pool.map(
+                    lambda photo: list(self._of_photo(photo[0], photo[1], draws, clean)), some
+                ):
                     yield from made
 
     def _of_photo(
