@@ -13,6 +13,7 @@ import pytest
 from project import ROOT, wait_for
 
 from bgbias import gpu_slots
+from bgbias.errors import UserError
 
 H200 = "GPU {n}: NVIDIA H200 (UUID: GPU-{n}{n}{n}{n}-aa)"
 HOLDER = """
@@ -96,6 +97,20 @@ def test_two_processes_take_two_gpus_and_the_third_waits_until_one_is_killed(sta
     second.kill()
     assert third.gpu() == freed
     assert first.process.poll() is None
+
+
+def test_small_cells_share_a_gpu_once_every_gpu_has_one(start: Start) -> None:
+    gpus = "\n".join(H200.format(n=n) for n in range(2))
+    first = [start(gpus, BGBIAS_CELLS_PER_GPU="2").gpu() for _ in range(4)]
+    assert set(first[:2]) == set(first[2:]) == {"GPU-0000-aa", "GPU-1111-aa"}
+    start(gpus, BGBIAS_CELLS_PER_GPU="2").waits()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_number_of_cells_on_a_gpu_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("BGBIAS_CELLS_PER_GPU", text)
+    with pytest.raises(UserError, match=f"BGBIAS_CELLS_PER_GPU is '{text}'; set it to how many"):
+        gpu_slots.shares()
 
 
 def test_who_chose_a_gpu_or_the_cpu_neither_waits_nor_takes_one(start: Start) -> None:

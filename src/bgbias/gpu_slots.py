@@ -5,11 +5,14 @@ A process locks one of the slots in ``data/work/gpu-slots`` and shows itself the
 the kernel's: a slot is free again when its process ends, however it ends. Whoever has set
 ``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there are,
 nvidia-smi is.
+
+Small models leave most of a GPU idle: with ``BGBIAS_CELLS_PER_GPU=K``, K processes share one, once every GPU has one.
 """
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import platform
 import re
@@ -18,10 +21,12 @@ import time
 from pathlib import Path
 from typing import IO
 
+from bgbias.errors import UserError
 from bgbias.params import Study
 from bgbias.progress import say
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+SHARED = "BGBIAS_CELLS_PER_GPU"
 SECONDS_BETWEEN_LOOKS = 1.0
 # "GPU 0: NVIDIA H200 (UUID: GPU-1c4a...)", and below it, indented, the parts that a GPU was split into ("MIG-...").
 LISTED = re.compile(r"^\s*(?P<kind>GPU|MIG).*\(UUID: (?P<uuid>[\w-]+)\)", re.MULTILINE)
@@ -39,15 +44,25 @@ def take(study: Study, wanted: str) -> None:
     gpus = installed()
     told = False
     while gpus:
-        for number, gpu in enumerate(gpus):
-            if _lock(study, number):
+        for share, (number, gpu) in itertools.product(range(shares()), enumerate(gpus)):
+            if _lock(study, number, share):
                 os.environ[VISIBLE] = gpu
                 say(f"runs on GPU {number} of {len(gpus)} ({gpu})")
                 return
         if not told:
             told = True
-            say(f"waits: all {len(gpus)} GPU(s) are taken by other processes; see {_slot(study, 0).parent}")
+            say(
+                f"waits: all {len(gpus)} GPU(s) are taken by other processes; see {_slot(study, 0, 0).parent}"
+            )
         time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def shares() -> int:
+    """How many processes may use one GPU; a number that is none is an error."""
+    text = os.environ.get(SHARED, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"{SHARED} is '{text}'; set it to how many processes may share one GPU, 1 or more.")
+    return int(text)
 
 
 def installed() -> list[str]:
@@ -65,8 +80,8 @@ def installed() -> list[str]:
     return [name for whole, *parts in found for name in (parts or [whole])]
 
 
-def _lock(study: Study, number: int) -> bool:
-    path = _slot(study, number)
+def _lock(study: Study, number: int, share: int) -> bool:
+    path = _slot(study, number, share)
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a+", encoding="utf-8")
     try:
@@ -82,6 +97,6 @@ def _lock(study: Study, number: int) -> bool:
     return True
 
 
-def _slot(study: Study, number: int) -> Path:
+def _slot(study: Study, number: int, share: int) -> Path:
     # With the machine's name: the folder may be shared by several.
-    return study.files.at("gpu_slot", name=f"{platform.node()}-{number}")
+    return study.files.at("gpu_slot", name=f"{platform.node()}-{number}" + (f"-{share}" if share else ""))
