@@ -168,7 +168,8 @@ def _refuse_others(study: Study, reader: lineage.Node, label: str, inputs: dict[
         certified = of_now(study, path, upstream.name, **upstream.keywords)
         if not certified:
             raise UserError(
-                f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now ({path}); {remedy}"
+                f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"
+                f" ({path}); {remedy}"
             )
         for file in map(str, inputs.values()):
             if certified["outputs"].get(file, sha256(Path(file))) != sha256(Path(file)):
