@@ -105,12 +105,13 @@ def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> Non
     assert [label.split()[0] for label in old].count("train") == 8
 
 
-def test_right_files_with_any_modification_times_stay(study: Study) -> None:
+@pytest.mark.parametrize("first", [0, 1_500_000_000])
+def test_right_files_with_any_modification_times_stay(study: Study, first: int) -> None:
     """A fresh clone after `dvc pull`: everything is there, in an arbitrary order of time."""
     pretended.run(study)
     files = [p for p in Path("data").rglob("*") if p.is_file()]
     random.Random(0).shuffle(files)
-    for second, path in enumerate(files, 1_500_000_000):
+    for second, path in enumerate(files, first):
         os.utime(path, (second, second))
     assert out_of_date(study) == []
     _assert_in_order(study)
@@ -193,6 +194,17 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
     read.clear()
     assert out_of_date(study) == []
     assert read == []
+
+
+def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: Study) -> None:
+    """`make record` asks: DVC would take whatever lies there for what params.yaml says."""
+    assert not status.complete(study)
+    nodes = pretended.run(study)
+    assert status.complete(study)
+    assert not status.complete(edited("attribution", "samples", value=7))
+    edited("attribution", "samples", value=25)
+    nodes[-1].record(study).unlink()
+    assert not status.complete(study)
 
 
 def test_a_table_refuses_scores_of_other_settings(study: Study) -> None:

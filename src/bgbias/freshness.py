@@ -87,7 +87,7 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
             old.add(node)
             found.append(Finding(node, "behind"))
             continue
-        doubtful = _doubtful(path, record, thorough)
+        doubtful = _doubtful(path, thorough)
         why = _mismatch(study, node, record, doubtful) or _replaced(
             record, [certified[n] for n in upstream if n in certified]
         )
@@ -111,7 +111,11 @@ def settle(study: Study, thorough: bool = False) -> Report:
     if any(_looks_old(study, f.node) for f in current):
         report.ordered = len(current)
         for place, finding in enumerate(current, 1):
-            _date(finding.node.record(study), MARKER + place * STEP)
+            path, time = finding.node.record(study), MARKER + place * STEP
+            # Some archives give files no time at all.
+            for early in [p for p in _products(path) if _time(p) < time]:
+                _date(early, time)
+            _date(path, time)
     else:
         # What was read is not read again: the record is now the younger one.
         for finding in current:
@@ -124,18 +128,17 @@ def settle(study: Study, thorough: bool = False) -> Report:
 def _looks_old(study: Study, node: Node) -> bool:
     """Whether a node's products look older to Snakemake than the marker or the records of those it reads from."""
     read = [n.record(study) for n in lineage.reads_from(study, node)]
-    made = [node.record(study), *map(Path, _read(node.record(study))["outputs"])]
+    made = [node.record(study), *_products(node.record(study))]
     return min(map(_time, made)) < max([MARKER, *(_time(p) for p in read if p.exists())])
 
 
 def _make_old(study: Study, node: Node) -> None:
     path = node.record(study)
-    record = _read(path)
     if node.name == "masks":
-        _keep_masks(study, node, record)
-    for product in map(Path, record.get("outputs", {})):
+        _keep_masks(study, node, _read(path))
+    for product in _products(path):
         # Snakemake refuses to replace what DVC's cache protects.
-        if product.exists() and not product.stat().st_mode & stat.S_IWUSR:
+        if not product.stat().st_mode & stat.S_IWUSR:
             _own(product)
     _date(path, STALE)
 
@@ -154,14 +157,20 @@ def _marker(study: Study) -> None:
     os.utime(folder, ns=(MARKER, MARKER))
 
 
-def _doubtful(path: Path, record: dict[str, Any], thorough: bool) -> list[Path]:
+def _products(path: Path) -> list[Path]:
+    """The files that the record at ``path`` certifies, as far as they are there."""
+    return [p for p in map(Path, _read(path).get("outputs", {})) if p.exists()]
+
+
+def _doubtful(path: Path, thorough: bool) -> list[Path]:
     """The products that may not be those that the record at ``path`` certifies."""
-    made = [p for p in map(Path, record.get("outputs", {})) if p.exists()]
     # A record is written last; one that was made to look old, later still. Modification times of products tell nothing: caches
     # keep them, a checkout sets them.
     written = path.lstat().st_ctime_ns
     every = thorough or _time(path) == STALE
-    return [p for p in made if every or max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written]
+    return [
+        p for p in _products(path) if every or max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written
+    ]
 
 
 def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[Path]) -> str:
