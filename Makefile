@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume restore status ui test test-all bench bench-gpu check lock toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status ui test test-all bench bench-gpu check lock toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,8 +49,12 @@ resume: $(READY)  ## go on after anything was killed (the same grid, or GRID=cub
 	@python -m bgbias resume $(CHOICE)
 
 restore: $(READY)  ## after git clone: fetch what DVC keeps, and verify it against the plan
-	dvc pull
+	dvc pull --allow-missing
 	@python -m bgbias restore $(CHOICE)
+
+record: $(READY)  ## after snakemake: let DVC remember what was made, if all of it is current
+	@python -m bgbias status --check
+	dvc commit --force
 
 status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)

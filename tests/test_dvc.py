@@ -1,82 +1,54 @@
-"""DVC for real: from nothing to a table, what an edit reruns, what a checkout and a clone find."""
+"""DVC for real: from nothing to a table, what an edit reruns, what checkouts, clones and experiments find.
+
+What the same steps lead to without records is shown by ``test_naive_versions.py``.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from project import Project, fresh
+import yaml
+from project import SMOKE, fresh
+from repository import Repository, jobs, ran
 
 pytestmark = pytest.mark.workflow
 TABLE = "data/report/smoke/table1.csv"
 ONE_CELL = ("methods: [plain, bgaugment], seeds: [0]}\n    train: {max_epochs: 2,",
             "methods: [plain], seeds: [0]}\n    train: {max_epochs: 2,")  # fmt: skip
-
-
-class Repository(Project):
-    """A project under git and DVC, with a remote in a folder beside it."""
-
-    def dvc(self, *words: str) -> str:
-        """What DVC says; the commands of its stages find Snakemake as in an activated environment."""
-        tools = str(Path(sys.executable).parent)
-        path = os.pathsep.join([tools, self.environment()["PATH"]])
-        return self.run("dvc", *words, PATH=path).stdout
-
-    def git(self, *words: str) -> str:
-        """What git says."""
-        who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-        command = ["git", *who, *words]
-        return subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-    def commit(self, tag: str) -> None:
-        """Commit everything that git does not ignore, and push what DVC keeps."""
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", tag)
-        self.git("tag", tag)
-        self.dvc("push", "--quiet")
-
-    def table(self) -> bytes:
-        """Table 1, as it lies there."""
-        return (self.folder / TABLE).read_bytes()
-
-
-def ran(said: str) -> list[str]:
-    """The stages that a repro ran."""
-    return [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]
-
-
-def jobs(said: str) -> set[str]:
-    """The nodes that Snakemake ran in them."""
-    rules = {
-        line.split()[-1].rstrip(":") for line in said.splitlines() if line.startswith(("rule ", "localrule "))
-    }
-    return rules - {"data", "all_masks", "models", "scores", "table1", "table2"}
+STAGES = ("data", "masks", "models", "scores", "table1", "table2")
+EVALUATION = {"embed", "score", "collect", "table"}
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """Two versions of a study of one cell, made by DVC from nothing: two draws of backgrounds, and one."""
+    """Two versions of a study of one cell: two draws of backgrounds, made by DVC, and one, made by Snakemake."""
     made = Repository(fresh(tmp_path_factory.mktemp("dvc") / "project").folder)
     made.edit("grid: demo ", "grid: smoke ")
     made.edit(*ONE_CELL)
     made.git("init", "--quiet")
     made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", "../remote")
-    said = made.dvc("repro", "table1", "table2")
-    assert ran(said) == ["data", "masks", "models", "scores", "table1", "table2"]
+    assert ran(made.dvc("repro", "table1", "table2")) == list(STAGES)
     made.commit("two-draws")
     made.edit("evaluation: {draws: 2}", "evaluation: {draws: 1}")
-    said = made.dvc("repro", "table1", "table2")
-    assert jobs(said) == {"embed", "score", "collect", "table"}
+    assert jobs(made.snakemake("table1", "table2")) == EVALUATION
+    made.dvc("commit", "--quiet", "--force", *STAGES)
     made.commit("one-draw")
     return made
 
 
-def test_second_repro_runs_nothing(repository: Repository) -> None:
+@pytest.fixture
+def clone(repository: Repository, tmp_path: Path) -> Repository:
+    """The version with one draw in another folder, still without what DVC keeps."""
+    return repository.clone(tmp_path / "clone", "one-draw", repository.folder.parent / "remote")
+
+
+def test_what_snakemake_made_and_dvc_recorded_is_not_made_again(repository: Repository) -> None:
     assert ran(repository.dvc("repro", "table1", "table2")) == []
-    assert "up to date" in repository.dvc("status", "table1", "table2")
+    assert "up to date" in repository.dvc("status", *STAGES)
 
 
 def test_results_stay_out_of_git(repository: Repository) -> None:
@@ -89,70 +61,139 @@ def test_results_stay_out_of_git(repository: Repository) -> None:
     }
 
 
-def test_params_of_one_version_with_files_of_another_give_the_right_table(repository: Repository) -> None:
-    """`git checkout` without `dvc checkout`: the files are wrong, whatever Snakemake remembers of having run."""
-    one_draw = repository.table()
-    repository.git("checkout", "--quiet", "two-draws")
-    said = repository.dvc("repro", "table1")
-    assert jobs(said) == {"embed", "score", "collect", "table"}
-    two_draws = repository.table()
-    assert two_draws != one_draw
-    repository.git("checkout", "--quiet", "--force", "one-draw")
+def test_settings_of_one_version_with_linked_files_of_another_give_the_right_table(
+    repository: Repository, clone: Repository
+) -> None:
+    """`git checkout` without `dvc checkout`, on hard links of the cache, which must stay what it is."""
+    cache = _share_cache(clone, repository, "hardlink")
+    one_draw = (clone.folder / TABLE).read_bytes()
+    assert (clone.folder / TABLE).stat().st_nlink > 1
+    clone.git("checkout", "--quiet", "two-draws")
+    said = clone.dvc("repro", "table1")
+    assert jobs(said) == EVALUATION
+    assert (clone.folder / TABLE).read_bytes() == _table(repository, "two-draws") != one_draw
+    clone.git("checkout", "--quiet", "--force", "one-draw")
     # And with it, nothing runs: the files are right, though Snakemake last ran something else.
-    repository.dvc("checkout", "--quiet", "scores", "table1", "table2")
-    assert repository.table() == one_draw
-    assert repository.planned("table1", "table2") == []
-
-
-def test_clone_pulls_and_has_nothing_to_do(repository: Repository, tmp_path: Path) -> None:
-    clone = _cloned(repository, tmp_path / "clone")
-    clone.dvc("pull", "--quiet", "table1", "table2", "scores")
-    assert "up to date" in clone.dvc("status", "table1", "table2")
+    clone.dvc("checkout", "--quiet", *STAGES)
+    assert (clone.folder / TABLE).read_bytes() == one_draw
     assert clone.planned("table1", "table2") == []
+    assert ran(clone.dvc("repro", "table1", "table2")) == []
+    _assert_unspoilt(cache)
 
 
-def test_a_table_can_be_pulled_alone(repository: Repository, tmp_path: Path) -> None:
+def test_symbolic_links_into_the_cache_are_as_good_as_files(
+    repository: Repository, clone: Repository
+) -> None:
+    cache = _share_cache(clone, repository, "symlink")
+    assert (clone.folder / TABLE).is_symlink()
+    assert clone.planned("table1", "table2") == []
+    # Which score selects is told in captions alone: plain training takes the same one either way.
+    clone.edit("  selection: clean ", "  selection: published ")
+    assert jobs(clone.snakemake("table1")) == {"table"}
+    assert "as published" in (clone.folder / TABLE).with_suffix(".md").read_text(encoding="utf-8")
+    assert clone.planned("table1") == []
+    _assert_unspoilt(cache)
+
+
+def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
+    clone.dvc("pull", "--quiet", "--allow-missing")
+    assert "train toy_smoke/tiny/contrastive/plain/seed0" not in clone.bgbias("restore").stdout
+    assert clone.planned("table1", "table2") == []
+    assert "up to date" in clone.dvc("status", *STAGES)
+    assert ran(clone.dvc("repro", "table1", "table2")) == []
+    # What a remote or a cache spoilt is not blessed, however old it looks.
+    model = clone.folder / f"data/runs/smoke/models/{SMOKE}/plain/seed0/model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1] + b"x")
+    os.utime(model, (1_500_000_000, 1_500_000_000))
+    assert "model.safetensors has changed" in clone.bgbias("restore").stdout
+    planned = clone.planned("table1", "table2")
+    assert f"train {SMOKE}/plain/0" in planned
+    assert "table table1" in planned
+
+
+def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     """What it was made from is elsewhere, and is not made again for its own sake."""
-    clone = _cloned(repository, tmp_path / "clone")
     clone.dvc("pull", "--quiet", "table1")
     assert clone.planned("table1") == []
     assert "stale: " not in clone.bgbias("status").stdout
     clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
-    assert {job.split()[0] for job in clone.planned("table1")} >= {
-        "index",
-        "train",
-        "embed",
-        "collect",
-        "table",
-    }
+    rules = {job.split()[0] for job in clone.planned("table1")}
+    assert rules >= {"index", "train", "embed", "collect", "table"}
+    assert "stale: table table1 (collect has changed)" in clone.bgbias("status").stdout
 
 
-def test_a_file_that_a_cache_spoilt_is_found_by_restore(repository: Repository, tmp_path: Path) -> None:
-    """However old it looks: `restore` reads every file."""
-    clone = _cloned(repository, tmp_path / "clone")
-    clone.dvc("pull", "--quiet", "data", "masks", "models", "scores", "table1", "table2")
-    spoilt = next(clone.folder.glob("data/runs/smoke/models/**/model.safetensors"))
-    spoilt.write_bytes(spoilt.read_bytes()[:-1] + b"x")
-    os.utime(spoilt, (1_500_000_000, 1_500_000_000))
-    said = clone.bgbias("restore").stdout
-    assert "model.safetensors has changed" in said
-    assert "train toy_smoke/tiny/contrastive/plain/0" in clone.planned("table1", "table2")
+@pytest.mark.parametrize("forms", [("csv",), ("csv", "md", "tex", "yaml", "json")])
+def test_a_table_in_git_is_taken_for_that_of_its_own_settings_alone(
+    clone: Repository, forms: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Committed where Snakemake writes, in a clone that knows nothing of how it was made."""
+    clone.dvc("pull", "--quiet", "table1")
+    clone.git("add", "--force", *(str(Path(TABLE).with_suffix(f".{form}")) for form in forms))
+    clone.git("commit", "--quiet", "-m", "a table in git")
+    clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
+    clone.git("commit", "--quiet", "--all", "-m", "other settings")
+    clone.git("clone", "--quiet", ".", str(tmp_path / "second"))
+    second = Repository(tmp_path / "second")
+    assert (second.folder / TABLE).exists()
+    assert "table table1" in second.planned("table1")
+    second.git("checkout", "--quiet", "HEAD~1")
+    assert ("table table1" in second.planned("table1")) == (len(forms) == 1)
 
 
 def test_another_grid_leaves_the_first_one_alone(repository: Repository) -> None:
-    before = repository.table()
+    before = (repository.folder / TABLE).read_bytes()
     repository.edit("grid: smoke ", "grid: demo ")
     try:
         assert "data/report/demo/table1.csv" in repository.dvc("status", "table1")
-        assert repository.table() == before
+        assert (repository.folder / TABLE).read_bytes() == before
     finally:
         repository.git("checkout", "--quiet", "params.yaml")
 
 
-def _cloned(repository: Repository, folder: Path) -> Repository:
-    repository.git("clone", "--quiet", ".", str(folder))
-    clone = Repository(folder)
-    clone.git("checkout", "--quiet", "one-draw")
-    remote = repository.folder.parent / "remote"
-    clone.dvc("remote", "add", "--quiet", "--local", "--default", "beside", str(remote))
-    return clone
+def test_an_experiment_varies_a_setting_and_shows_what_it_did(
+    repository: Repository, clone: Repository
+) -> None:
+    _share_cache(clone, repository, "copy")
+    key = "grids.smoke.evaluation.draws"
+    comments = _comments(clone)
+    said = clone.dvc("exp", "run", "-S", f"{key}=2", "table1")
+    assert jobs(said) == EVALUATION
+    assert _comments(clone) == comments
+    params = json.loads(clone.dvc("params", "diff", "--json"))
+    assert params["params.yaml"][key] == {"old": 1, "new": 2, "diff": 1}
+    (changed,) = json.loads(clone.dvc("metrics", "diff", "--json", "HEAD")).values()
+    model = f"{SMOKE.replace('/', '.')}.plain"
+    assert changed.keys() == {f"{model}.MAP@R corrupted", f"{model}.relative drop"}
+    (plot,) = json.loads(clone.dvc("plots", "diff", "--json", "HEAD", "--targets", TABLE))["data"][TABLE]
+    points = {p["rev"]: float(p["corrupted"]) for p in plot["content"]["data"]["values"]}
+    versions = changed[f"{model}.MAP@R corrupted"]
+    assert points == {"HEAD": versions["old"], "workspace": versions["new"]}
+
+
+def _comments(clone: Repository) -> list[str]:
+    text = (clone.folder / "params.yaml").read_text(encoding="utf-8")
+    return sorted(line.split(" #", 1)[1] for line in text.splitlines() if " #" in line)
+
+
+def _share_cache(clone: Repository, repository: Repository, link: str) -> Path:
+    """A clone on the same machine takes files from the same cache, by ``link``; gives the cache."""
+    cache = repository.folder / ".dvc/cache"
+    clone.dvc("cache", "dir", "--local", str(cache))
+    clone.dvc("config", "--local", "cache.type", link)
+    clone.dvc("checkout", "--quiet", *STAGES)
+    return cache
+
+
+def _assert_unspoilt(cache: Path) -> None:
+    files = [p for p in (cache / "files/md5").rglob("*") if p.is_file()]
+    assert files
+    for path in files:
+        name = path.parent.name + path.name.removesuffix(".dir")
+        assert hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == name
+
+
+def _table(repository: Repository, revision: str) -> bytes:
+    """Table 1 of a version, as the cache has it."""
+    stages = yaml.safe_load(repository.git("show", f"{revision}:dvc.lock"))["stages"]
+    (md5,) = (out["md5"] for out in stages["table1"]["outs"] if out["path"] == TABLE)
+    return (repository.folder / ".dvc/cache/files/md5" / md5[:2] / md5[2:]).read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pretended
@@ -12,9 +12,12 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias import freshness, lineage, params, reading
+from bgbias import freshness, lineage, params, reading, records, status
+from bgbias.errors import UserError
+from bgbias.nodes import report
 from bgbias.params import Study
 
+Link = Callable[[Path, Path], None]
 STALE, MARKER = freshness.STALE, freshness.MARKER
 
 
@@ -65,21 +68,21 @@ def test_every_input_is_made_by_a_node_that_is_read_from(study: Study, grid: str
 def test_a_finished_run_is_left_alone(study: Study) -> None:
     pretended.run(study)
     before = {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
-    report = freshness.settle(study)
-    assert str(report) == ""
-    assert report.touched == 0
+    settled = freshness.settle(study)
+    assert str(settled) == ""
+    assert settled.ordered == 0
     assert before == {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
 
 
 def test_an_edited_margin_makes_that_loss_alone_old_and_says_why(study: Study) -> None:
     pretended.run(study)
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
-    report = freshness.settle(changed)
-    assert report.stale == {
+    settled = freshness.settle(changed)
+    assert settled.stale == {
         f"train toy_090/tiny/arcface/{m}/seed0": "loss.margin: 20 -> 21" for m in ("plain", "bgaugment")
     }
     old = out_of_date(changed)
-    assert len(old) == len(report.stale) + report.followers
+    assert len(old) == len(settled.stale) + settled.followers
     assert not [label for label in old if "contrastive" in label]
     assert {label.split()[0] for label in old} >= {"embed", "score", "attribute", "collect", "table"}
 
@@ -102,12 +105,13 @@ def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> Non
     assert [label.split()[0] for label in old].count("train") == 8
 
 
-def test_right_files_with_any_modification_times_stay(study: Study) -> None:
+@pytest.mark.parametrize("first", [0, 1_500_000_000])
+def test_right_files_with_any_modification_times_stay(study: Study, first: int) -> None:
     """A fresh clone after `dvc pull`: everything is there, in an arbitrary order of time."""
     pretended.run(study)
     files = [p for p in Path("data").rglob("*") if p.is_file()]
     random.Random(0).shuffle(files)
-    for second, path in enumerate(files, 1_500_000_000):
+    for second, path in enumerate(files, first):
         os.utime(path, (second, second))
     assert out_of_date(study) == []
     _assert_in_order(study)
@@ -127,25 +131,114 @@ def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
 def test_a_damaged_output_is_made_again(study: Study) -> None:
     pretended.run(study)
     study.files.at("photos", dataset="toy_050").write_text("damaged")
-    report = freshness.settle(study)
-    assert report.stale == {"index toy_050": "data/work/datasets/toy_050/photos.zip has changed"}
+    settled = freshness.settle(study)
+    assert settled.stale == {"index toy_050": "data/work/datasets/toy_050/photos.zip has changed"}
     # And is so until it is made again, however often somebody looks.
-    assert freshness.settle(study).stale == report.stale
+    assert freshness.settle(study).stale == settled.stale
 
 
 def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
     nodes = pretended.run(study)
     first = next(n for n in nodes if n.name == "train")
     first.record(study).write_text("{")
-    report = freshness.settle(study)
-    assert report.stale == {first.label: "its record is damaged"}
+    settled = freshness.settle(study)
+    assert settled.stale == {first.label: "its record is damaged"}
     assert _time(first.record(study)) < MARKER
 
 
+def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Study) -> None:
+    """A GPU need not train the same model twice; a checkout of one folder brings the other one, however old it looks."""
+    nodes = pretended.run(study)
+    trained = next(n for n in nodes if n.name == "train" and "arcface/plain" in n.label)
+    pretended.make(study, trained, "on another machine")
+    for path in (*pretended.outputs(study, trained), trained.record(study)):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    settled = freshness.settle(study)
+    model = study.files.at("model", **trained.keywords["cell"].wildcards)
+    why = f"{model} is another one than it was made from"
+    assert settled.stale == {trained.label.replace("train", node): why for node in ("embed", "attribute")}
+    assert why in status.told(study)
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
+    study: Study, link: Link, tmp_path: Path
+) -> None:
+    """With ``cache.type`` hardlink or symlink products are the cache's own read-only files, perhaps somebody else's."""
+    pretended.run(study)
+    cached = _put_into_a_cache(tmp_path / "cache", link)
+    before = {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
+    assert out_of_date(study) == []
+    _assert_in_order(study)
+    changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
+    old = out_of_date(changed)
+    assert "train toy_090/tiny/arcface/plain/seed0" in old
+    for node in lineage.in_order(changed):
+        if node.label in old:
+            # Snakemake refuses to replace files that it must not write.
+            assert all(p.stat().st_mode & 0o200 for p in pretended.outputs(changed, node)), node.label
+    assert before == {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
+
+
+def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended.run(study)
+    for path in [p for p in Path("data").rglob("*") if p.is_file()]:
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+    read: list[Path] = []
+    whole = records.sha256
+    monkeypatch.setattr(records, "sha256", lambda path: read.append(path) or whole(path))
+    assert out_of_date(study) == []
+    assert read
+    read.clear()
+    assert out_of_date(study) == []
+    assert read == []
+
+
+def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: Study) -> None:
+    """`make record` asks: DVC would take whatever lies there for what params.yaml says."""
+    assert not status.complete(study)
+    nodes = pretended.run(study)
+    assert status.complete(study)
+    assert not status.complete(edited("attribution", "samples", value=7))
+    edited("attribution", "samples", value=25)
+    nodes[-1].record(study).unlink()
+    assert not status.complete(study)
+
+
+def test_a_table_refuses_scores_of_other_settings(study: Study) -> None:
+    pretended.run(study)
+    with pytest.raises(
+        UserError, match=r"table table1 would read from collect, which was not made with the settings"
+    ):
+        report.table(edited("evaluation", "draws", value=3), "table1")
+
+
+def test_a_table_refuses_scores_that_are_not_those_of_their_record(study: Study) -> None:
+    pretended.run(study)
+    study.files.at("results").write_text("dataset,value\n")
+    with pytest.raises(
+        UserError, match=r"would read data/report/demo/results.csv, which is not the file that"
+    ):
+        report.table(study, "table1")
+
+
+def _put_into_a_cache(cache: Path, link: Link) -> list[Path]:
+    cache.mkdir()
+    for number, path in enumerate(p for p in sorted(Path("data").rglob("*")) if p.is_file()):
+        path.chmod(0o444)
+        os.utime(path, (1_400_000_000 - number, 1_400_000_000 - number))
+        path.rename(cache / str(number))
+        link(cache / str(number), path)
+    return sorted(cache.iterdir())
+
+
 def _assert_in_order(study: Study) -> None:
+    """As Snakemake sees it: products after the records of what they were made from."""
     for node in lineage.in_order(study):
         oldest = min(_time(p) for p in (*pretended.outputs(study, node), node.record(study)))
-        read = reading.inputs(study, node.name, **node.keywords).values()
+        read = [n.record(study) for n in lineage.reads_from(study, node)]
         assert all(MARKER <= _time(p) <= oldest for p in read), node.label
 
 

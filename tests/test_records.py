@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pretended
 import pytest
 from small_study import described, load
 
-from bgbias import digests, plan, reading, records
+from bgbias import digests, lineage, plan, reading, records
 from bgbias.errors import UserError
 from bgbias.params import Study
 
@@ -75,9 +76,7 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
 def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
     cell = plan.Cell("squares", "pixels", "contrastive", "plain", 0)
     inputs = reading.inputs(study, "train", cell=cell)
-    for path in inputs.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(path.name.encode())
+    pretended.make(study, lineage.node("index", dataset="squares"))
     made = study.files.at("train_record", **cell.wildcards)
     outputs = {name: study.files.at(name, **cell.wildcards) for name in ("model", "history")}
     with records.node(study, "train", outputs, made, cell=cell):
@@ -91,7 +90,7 @@ def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
     found = records.read(made)
     assert found["cell"] == cell.wildcards
     assert found["subject"] == "squares/pixels/contrastive/plain/seed0"
-    assert found["inputs"] == {str(p): hashlib.sha256(p.name.encode()).hexdigest() for p in inputs.values()}
+    assert found["inputs"] == {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in inputs.values()}
     assert found["history"] == str(outputs["history"])
 
 

@@ -18,6 +18,7 @@ from bgbias.dataset_parts import identity, parts_of, sources_of
 from bgbias.errors import UserError
 from bgbias.listing import elsewhere, listing, recorded
 from bgbias.params import Study, loss_options
+from bgbias.paths import PUBLISHED, project_root
 from bgbias.plan import Cell
 
 VERSIONS = {
@@ -33,7 +34,7 @@ VERSIONS = {
     "score": 1,
     "attribute": 1,
     "collect": 1,
-    "table": 1,
+    "table": 2,
     "figure": 1,
 }
 OWN_WEIGHTS = Path("data/weights")
@@ -225,7 +226,11 @@ def _collect(study: Study) -> dict[str, Any]:
 
 
 def _table(study: Study, name: str) -> dict[str, Any]:
-    return {"collect": digest(study, "collect")}
+    return {
+        "collect": digest(study, "collect"),
+        "published": _sha256(project_root() / PUBLISHED),
+        "selection": study.train.selection,
+    }
 
 
 def _figure(study: Study, name: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:
     entry = folder / f"all-{hashlib.sha256(text.encode()).hexdigest()[:16]}.zip"
     with replacing(entry) as temporary:
         try:
-            os.link(masks, temporary)
+            os.link(masks.resolve(), temporary)  # of the file itself, where DVC put a symbolic link
         except OSError:  # a file system without hard links
             shutil.copyfile(masks, temporary)
     write_text(entry.with_suffix(".csv"), text)

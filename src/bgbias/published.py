@@ -13,9 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from bgbias.errors import UserError
-from bgbias.paths import project_root
+from bgbias.paths import PUBLISHED, project_root
 
-FILE = Path("data/published/kobs2022.csv")
 # Kobs & Hotho 2022, section 4: the full official test splits, embedded by a BN-Inception.
 DATASETS = ("cars196", "cub200", "sop")
 BACKBONE = "bn_inception"
@@ -38,14 +37,16 @@ NOTHING = Published(math.nan, math.nan, "")
 
 def read(path: Path | None = None) -> pd.DataFrame:
     """All published rows, one a number. Raises UserError if the file or one of its columns is missing."""
-    path = path or project_root() / FILE
+    path = path or project_root() / PUBLISHED
     if not path.exists():
-        raise UserError(f"The published numbers are missing: {path}. Restore them: git checkout -- {FILE}")
+        raise UserError(
+            f"The published numbers are missing: {path}. Restore them: git checkout -- {PUBLISHED}"
+        )
     rows = pd.read_csv(path)
     missing = [c for c in COLUMNS if c not in rows]
     if missing:
         raise UserError(
-            f"{path} lacks the column(s) {', '.join(missing)}. Restore it: git checkout -- {FILE}"
+            f"{path} lacks the column(s) {', '.join(missing)}. Restore it: git checkout -- {PUBLISHED}"
         )
     return rows
 
@@ -59,7 +60,7 @@ def number(
     wanted = {"dataset": dataset, "loss": loss, "method": method, "metric": metric, "condition": condition}
     found = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     if len(found) > 1:
-        raise UserError(f"{FILE} holds {len(found)} rows for {' '.join(wanted.values())}; keep one.")
+        raise UserError(f"{PUBLISHED} holds {len(found)} rows for {' '.join(wanted.values())}; keep one.")
     if found.empty:
         return NOTHING
     row = found.iloc[0]

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from bgbias import digests, plan, reading
+from bgbias import digests, lineage, plan, reading
 from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
@@ -52,7 +52,13 @@ class Record:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Hex digest of a file's bytes, which are read once as long as it is the same file."""
+    found = path.stat()
+    return _sha256(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+
+
+@cache
+def _sha256(path: Path, identity: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -99,6 +105,7 @@ def node(
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
+        _refuse_others(study, lineage.node(name, **subject), label, inputs)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running = study.files.at("running", name=key)
@@ -151,6 +158,24 @@ def node(
                 running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
             )
             raise
+
+
+def _refuse_others(study: Study, reader: lineage.Node, label: str, inputs: dict[str, Path]) -> None:
+    """Inputs of other settings, or that are not what the record of the node that made them certifies, are errors."""
+    remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
+    for upstream in lineage.reads_from(study, reader):
+        path = upstream.record(study)
+        certified = of_now(study, path, upstream.name, **upstream.keywords)
+        if not certified:
+            raise UserError(
+                f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"
+                f" ({path}); {remedy}"
+            )
+        for file in map(str, inputs.values()):
+            if certified["outputs"].get(file, sha256(Path(file))) != sha256(Path(file)):
+                raise UserError(
+                    f"{reader.name} {label} would read {file}, which is not the file that {path} certifies; {remedy}"
+                )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from bgbias.freshness import Finding
 from bgbias.params import Study
 
 STATES = ("current", "stale", "behind", "missing")
+ARCHIVES = ("fetch", "weights")
 MOST_TOLD = 20
 
 
@@ -26,6 +27,11 @@ def told(study: Study, thorough: bool = False) -> str:
     if len(stale) > MOST_TOLD:
         lines.append(f"and {len(stale) - MOST_TOLD} more")
     return "\n".join([*lines, _next(study, findings)])
+
+
+def complete(study: Study) -> bool:
+    """Whether all that the grid's tables and figures need is there and current; fetched archives may be elsewhere."""
+    return all(f.state == "current" or f.node.name in ARCHIVES for f in freshness.examine(study))
 
 
 def _next(study: Study, findings: list[Finding]) -> str:

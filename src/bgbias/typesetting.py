@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias import atomic, wording
+from bgbias import atomic, headline, wording
 
 WIDTH = 110
 NOTHING = "–"
@@ -44,11 +44,12 @@ class Section:
 
 
 def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[str, Path]:
-    """The table as ``name``.csv, .md and .tex in ``folder``, atomically; gives the three paths by suffix."""
+    """The table as ``name``.csv, .md and .tex in ``folder``, and its main numbers as .yaml; gives the paths by suffix."""
     texts = {
         "csv": table.to_csv(index=False),
         "md": markdown(table, caption),
         "tex": latex(table, caption, label=f"tab:{name}"),
+        "yaml": headline.text(table),
     }
     written = {suffix: folder / f"{name}.{suffix}" for suffix in texts}
     for suffix, path in written.items():

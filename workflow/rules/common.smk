@@ -102,16 +102,17 @@ def reads(name):
     """Input function of a node's rule: what it reads, the records of the nodes that made it, and freshness's marker.
 
     What a node that is current was made from may be elsewhere (archives are not kept, tables can be pulled alone): it is not
-    made again for its own sake.
+    made again for its own sake. And only the records' ages count, whatever times a checkout or a cache gave the files.
     """
 
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(lineage.reads_from, STUDY, reader)]
-        needed = [*planned(reading.inputs, STUDY, name, **reader.keywords).values(), *upstream]
+        needed = list(planned(reading.inputs, STUDY, name, **reader.keywords).values())
         if reader in CURRENT:
-            needed = [path for path in needed if path.exists()]
-        return [*map(str, needed), PATHS.changed_plan]
+            needed = [ancient(path) for path in needed if path.exists()]
+            upstream = [path for path in upstream if path.exists()]
+        return [*needed, *upstream, PATHS.changed_plan]
 
     return files
 

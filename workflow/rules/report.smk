@@ -30,6 +30,7 @@ rule table:
         csv=PATHS.report_table.replace("{format}", "csv"),
         md=PATHS.report_table.replace("{format}", "md"),
         tex=PATHS.report_table.replace("{format}", "tex"),
+        yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
         table="table[12]",

@@ -59,13 +59,19 @@ def status(
     grid: Grid = None,
     params: Params = DEFAULT,
     verify: Annotated[
-        bool, typer.Option(help="Read every file, not only those younger than its record.")
+        bool, typer.Option(help="Read every file, not only those that changed after their record.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
     from bgbias import status as standing
 
-    print(standing.told(load(params, grid), verify))
+    study = load(params, grid)
+    print(standing.told(study, verify))
+    if check and not standing.complete(study):
+        raise typer.Exit(1)
 
 
 @app.command()

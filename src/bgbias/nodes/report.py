@@ -43,13 +43,14 @@ def collect(study: Study) -> None:
 
 
 def table(study: Study, name: str) -> None:
-    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown and LaTeX."""
+    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown and LaTeX, and its main numbers as YAML."""
     from bgbias import captions, published, tables, typesetting
 
     if name not in TABLES:
         raise UserError(f"There is no table '{name}'; there are: {', '.join(TABLES)}.")
     files = study.files
-    outputs = {form: files.at("report_table", table=name, format=form) for form in ("csv", "md", "tex")}
+    forms = ("csv", "md", "tex", "yaml")
+    outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
     with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
         known = published.read()
         excluded = _excluded(study)

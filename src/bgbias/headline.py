@@ -1,0 +1,35 @@
+"""The few numbers of a table by which two versions of a study are compared: what ``dvc metrics diff`` shows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import yaml
+
+# Columns of Table 1 and of Table 2, as people call them.
+NUMBERS = {
+    "clean": "MAP@R clean",
+    "corrupted": "MAP@R corrupted",
+    "relative_drop": "relative drop",
+    "ref": "attribution score",
+}
+MODEL = ("dataset", "backbone", "loss", "method")
+
+
+def numbers(table: pd.DataFrame) -> dict[str, Any]:
+    """dataset: backbone: loss: method: name: value, as far as the table has the columns and the values are known."""
+    nested: dict[str, Any] = {}
+    for row in table.to_dict("records"):
+        inner = nested
+        for name in MODEL:
+            inner = inner.setdefault(str(row[name]), {})
+        known = {title: float(row[column]) for column, title in NUMBERS.items() if column in row}
+        inner |= {title: value for title, value in known.items() if not math.isnan(value)}
+    return nested
+
+
+def text(table: pd.DataFrame) -> str:
+    """The numbers as YAML, in the table's order."""
+    return yaml.safe_dump(numbers(table), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,55 @@
+"""A project under git and DVC, for tests that go back and forth between its versions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from project import Project
+
+
+class Repository(Project):
+    """A project under git and DVC."""
+
+    def dvc(self, *words: str) -> str:
+        """What DVC says; the commands of its stages find Snakemake as in an activated environment."""
+        tools = str(Path(sys.executable).parent)
+        path = os.pathsep.join([tools, self.environment()["PATH"]])
+        return self.run("dvc", *words, PATH=path).stdout
+
+    def git(self, *words: str) -> str:
+        """What git says."""
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+        command = ["git", *who, *words]
+        return subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def commit(self, tag: str, push: bool = True) -> None:
+        """Commit everything that git does not ignore, and push what DVC keeps."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "-m", tag)
+        self.git("tag", tag)
+        if push:
+            self.dvc("push", "--quiet")
+
+    def clone(self, folder: Path, revision: str, remote: Path) -> Repository:
+        """Another folder with one version of it; ``remote`` is where DVC pulls from."""
+        self.git("clone", "--quiet", ".", str(folder))
+        made = Repository(folder)
+        made.git("checkout", "--quiet", revision)
+        made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", str(remote))
+        return made
+
+
+def ran(said: str) -> list[str]:
+    """The stages that a repro ran."""
+    return [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]
+
+
+def jobs(said: str) -> set[str]:
+    """The nodes that Snakemake ran in them."""
+    rules = {
+        line.split()[-1].rstrip(":") for line in said.splitlines() if line.startswith(("rule ", "localrule "))
+    }
+    return rules - {"data", "all_masks", "models", "scores", "table1", "table2", "report"}
