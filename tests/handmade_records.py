@@ -76,7 +76,10 @@ class Project:
         )
 
     def sync(self) -> tuple[int, int, int]:
-        done = tracking.sync([self.data], self.uri, "demo")
+        return self.sync_to(self.uri)
+
+    def sync_to(self, uri: str) -> tuple[int, int, int]:
+        done = tracking.sync([self.data], uri, "demo")
         return done.created, done.updated, done.unchanged
 
     def runs(self) -> dict[str, Any]:

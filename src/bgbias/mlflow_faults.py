@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from bgbias.errors import UserError
@@ -14,6 +16,8 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 SERVERS = ("http", "https")
 MANAGED = ("databricks", "databricks-uc", "uc")
 VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
+# MLflow calls any other version of its tables out of date.
+SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
 SECONDS = 5.0
 
 
@@ -44,9 +48,10 @@ def _reason(uri: str, error: Exception) -> str:
         if error.name in ("psycopg2", "pymysql", "MySQLdb", "pymssql", "pyodbc"):
             return f"the database needs the package {error.name}; `make cluster` installs PostgreSQL's"
         return f"MLflow cannot be imported ({said}); `make setup` installs it"
-    if "out-of-date database schema" in said:
+    schema = SCHEMA.search(said)
+    if schema and _knows(schema[1]):
         return f"it is of an older MLflow than this one ({ours}); back it up, then: mlflow db upgrade {_shown(uri)}"
-    if "Can't locate revision" in said:
+    if schema:
         return f"it is of a newer MLflow than this one ({ours}); use that one, or another store with --uri"
     if urlsplit(uri).scheme in SERVERS:
         return f"{_server(uri, ours)} ({_first_line(said)})"
@@ -78,6 +83,15 @@ def _first_line(text: str) -> str:
 def _shown(uri: str) -> str:
     """The address without a password."""
     return re.sub(r"(://[^:/@]+):[^@]+@", r"\1:***@", uri)
+
+
+def _knows(schema: str) -> bool:
+    """Whether the MLflow here has had tables of this version."""
+    found = importlib.util.find_spec("mlflow")
+    migrations = (
+        Path(found.origin).parent / "store/db_migrations/versions" if found and found.origin else Path()
+    )
+    return any(migrations.glob(f"{schema}_*.py"))
 
 
 def _installed() -> bool:

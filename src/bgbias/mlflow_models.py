@@ -79,7 +79,8 @@ def _logged(client: MlflowClient, run: Run, entry: Entry, weights: Path) -> str:
     client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, 0)])
     version = client.create_model_version(
         registered,
-        f"models:/{logged.model_id}",
+        # Not models:/<id>, which MLflow looks up in the process's own store, whichever this one is.
+        logged.artifact_location,
         run.info.run_id,
         tags,
         description=f"`mlflow.pyfunc.load_model('models:/{registered}@{ALIAS}').predict(...)` takes a table with a column"
