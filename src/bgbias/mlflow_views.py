@@ -30,6 +30,8 @@ TITLES = {"cell": "all models", "compare": "clean against corrupted, in charts",
 CURRENT = "bgbias.superseded"
 # As MLflow's table calls them.
 RUN_NAME, CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
+# Pixels: name, time, the cell's five, and what was measured.
+WIDTHS = (200, 110, 90, 110, 100, 95, 60, *[140] * 10)
 
 
 def page(experiment: str, view: str = "cell") -> str:
@@ -129,4 +131,5 @@ def _sections(own: dict[str, tuple[int, list[dict[str, Any]]]]) -> dict[str, Any
         "compareRunSections": sections,
         "isAccordionReordered": True,
         "hideEmptyCharts": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }

@@ -56,9 +56,10 @@ def watching(path: Path) -> Iterator[Vitals]:
         while not over.wait(INTERVAL):
             number += 1
             if shown(number):
+                row = line(vitals.look())
                 # A full disk must not end what is worth more than its samples.
                 with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-                    file.write(line(vitals.look()))
+                    file.write(row)
 
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,8 @@ def watching(path: Path) -> Iterator[Vitals]:
     finally:
         over.set()
         watcher.join(timeout=1.0)
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def shown(number: int) -> bool:
