@@ -69,8 +69,7 @@ def _view(node: str, charts: dict[str, Any] | None = None) -> dict[str, Any]:
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
         "columnOrder": [RUN_NAME, CREATED, *columns],
-        "columnWidths": {RUN_NAME: 220, CREATED: 120}
-        | {c: 105 if c.startswith("params") else 140 for c in columns},
+        "columnWidths": dict(zip([RUN_NAME, CREATED, *columns], WIDTHS, strict=False)),
         "runsHiddenMode": "SHOW_ALL",
     } | (charts or {})
 
