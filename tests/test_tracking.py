@@ -251,7 +251,9 @@ def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_only_modules_named_after_it_import_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
-    doors = {p.name for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)}
+    # Benchmarks measure MLflow beside us.
+    ours = (p for p in SRC.rglob("*.py") if p.parent.name != "benchmarks")
+    doors = {p.name for p in ours if any(word in p.read_text() for word in words)}
     assert doors == {"mlflow_store.py", "mlflow_models.py", "mlflow_values.py"}
 
 

@@ -102,7 +102,13 @@ def _charts() -> dict[str, dict[str, Any]]:
         },
     ]
     curves: list[dict[str, Any]] = [
-        {"type": "LINE", "metricKey": name, "selectedMetricKeys": [name], "displayName": name}
+        {
+            "type": "LINE",
+            "metricKey": name,
+            "selectedMetricKeys": [name],
+            "displayName": name,
+            "lineSmoothness": 0,
+        }
         for name in ("epoch/loss", "epoch/val_map_at_r", "epoch/val_corrupted_map_at_r")
     ]
     return {
