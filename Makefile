@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status ui test test-all bench bench-gpu check lock toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status ui screenshots test test-all bench bench-gpu check lock toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ status: $(READY)  ## what is current, what is stale and why
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
+
+screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
+	PYTHONPATH=$(PYTHONPATH):tests python docs/mlflow/take_screenshots.py $(GRID)
 
 test: $(READY)  ## the tests, without the shared photos
 	pytest -m "not shared and not slurm and not slow"

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from handmade_records import TRAIN, Project
+from handmade_records import MODEL, NAME, TRAIN, Project
 
-from bgbias import mirror
+from bgbias import vitals
 from bgbias.mirror import Records
 
 
@@ -39,7 +39,7 @@ def test_damaged_records_are_named_and_skipped(project: Project, caplog: pytest.
         True,
     ]
     project.training()
-    assert [entry.name for entry in found.entries().values()] == [TRAIN]
+    assert [entry.name for entry in found.entries().values()] == [TRAIN, MODEL]
     assert set(found.unreadable) == {bare}
 
 
@@ -53,13 +53,13 @@ def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) ->
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     project.training(status="running", pid=dead.pid)
-    (entry,) = Records([project.data], "demo").entries().values()
+    entry = Records([project.data], "demo").entries()[f"demo/train/{NAME}"]
     assert entry.status == "KILLED"
     project.training(status="running", pid=dead.pid, host="another machine")
-    (entry,) = Records([project.data], "demo").entries().values()
+    entry = Records([project.data], "demo").entries()[f"demo/train/{NAME}"]
     assert entry.status == "RUNNING"
 
 
 def test_curves_have_at_most_200_points() -> None:
-    assert all(map(mirror.shown, range(100)))
-    assert sum(map(mirror.shown, range(1, 1001))) == 181
+    assert all(map(vitals.shown, range(100)))
+    assert sum(map(vitals.shown, range(1, 1001))) == 181

@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade_records import CELL, NAME, SCORE, START, TRAIN, Project, whole_grid
+from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
 
 from bgbias import tracking
 from bgbias.errors import UserError
@@ -43,10 +44,10 @@ def content(project: Project) -> dict[str, Any]:
 
 def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> None:
     whole_grid(project)
-    assert project.sync() == (3, 0, 0)
-    assert project.sync() == (0, 0, 3)
+    assert project.sync() == (4, 0, 0)
+    assert project.sync() == (0, 0, 4)
     runs = project.runs()
-    assert set(runs) == {TRAIN, SCORE, "figure drop"}
+    assert set(runs) == {TRAIN, SCORE, MODEL, "figure drop"}
 
     train = runs[TRAIN]
     cell = {k: str(v) for k, v in CELL.items()} | {"node": "train"}
@@ -61,10 +62,6 @@ def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> 
     )
     assert (train.info.status, train.info.start_time) == ("FINISHED", MILLISECONDS)
     assert train.info.end_time == MILLISECONDS + 5000
-    # Photos are a data set; what the cell itself made before is not.
-    (photos,) = train.inputs.dataset_inputs
-    assert (photos.dataset.name, photos.dataset.digest) == ("data/work/datasets/toy_090/photos.zip", "2" * 36)
-
     curve = project.curve(train, "epoch/loss")
     assert curve[:2] == [(1, 1.0), (2, 0.5)]
     assert [step for step, _ in curve[98:]] == [99, 100, 104, 108, 112, 116, 120, 124, 128, 130]
@@ -79,7 +76,7 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     project.sync()
     before = content(project)
     (project.root / "mlflow.db").unlink()
-    assert project.sync() == (3, 0, 0)
+    assert project.sync() == (4, 0, 0)
     assert content(project) == before
 
 
@@ -87,18 +84,18 @@ def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Pro
     running = {"status": "running", "pid": os.getpid()}
     project.history(2, text="3,0.33")
     work = project.training(**running)
-    assert project.sync() == (1, 0, 0)
+    assert project.sync() == (2, 0, 0)
     first = project.runs()[TRAIN]
     assert (first.info.status, first.info.end_time) == ("RUNNING", None)
     assert [step for step, _ in project.curve(first, "epoch/loss")] == [1, 2]
 
     project.history(4)
-    assert project.sync() == (0, 1, 0)
-    assert project.sync() == (0, 0, 1)
+    assert project.sync() == (0, 1, 1)
+    assert project.sync() == (0, 0, 2)
     work.unlink()
     project.history(5)
     project.training(metrics={"best_val_map_at_r": 0.44})
-    assert project.sync() == (0, 1, 0)
+    assert project.sync() == (0, 2, 0)
     done = project.runs()[TRAIN]
     assert (done.info.run_id, done.info.status) == (first.info.run_id, "FINISHED")
     assert [step for step, _ in project.curve(done, "epoch/val_map_at_r")] == [1, 2, 3, 4, 5]
@@ -106,7 +103,7 @@ def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Pro
     # Trained again from the beginning: the old points must not stay in the new curve.
     project.history(2, loss=2.0)
     project.training(**running)
-    assert project.sync() == (0, 1, 0)
+    assert project.sync() == (0, 2, 0)
     assert project.curve(project.runs()[TRAIN], "epoch/loss") == [(1, 2.0), (2, 1.0)]
 
 
@@ -127,16 +124,16 @@ def test_changed_settings_make_a_new_run_and_mark_the_old_one(project: Project) 
     project.training(spec={"loss": {"margin": 0.5}})
     project.sync()
     project.training(spec={"loss": {"margin": 0.2}})
-    assert project.sync() == (1, 0, 0)
+    assert project.sync() == (2, 0, 0)
     runs = project.runs()
-    assert set(runs) == {TRAIN, f"(superseded) {TRAIN}"}
+    assert set(runs) == {n for name in (TRAIN, MODEL) for n in (name, f"(superseded) {name}")}
     assert runs[TRAIN].data.params["loss.margin"] == "0.2"
     assert runs[TRAIN].data.tags["bgbias.superseded"] == "no"
     digest = runs[TRAIN].data.tags["bgbias.digest"]
     assert runs[f"(superseded) {TRAIN}"].data.tags["bgbias.superseded"] == f"by {digest}"
 
     project.training(spec={"loss": {"margin": 0.5}})
-    assert project.sync() == (0, 1, 0)
+    assert project.sync() == (0, 2, 0)
     assert project.runs()[TRAIN].data.params["loss.margin"] == "0.5"
 
 
@@ -162,7 +159,7 @@ def test_settings_beyond_mlflows_limits_are_shortened(project: Project) -> None:
     assert run.data.tags["inputs"].startswith("500 items")
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "nonsense://x", "sqlite:////proc/nowhere/mlflow.db"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db"])
 def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
     project: Project, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,7 +197,7 @@ def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) 
         mirror_thread.join(timeout=20)
         parent.wait()
     assert not mirror_thread.is_alive()
-    assert set(project.runs()) == {TRAIN, SCORE}
+    assert set(project.runs()) == {TRAIN, SCORE, MODEL}
 
 
 def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
@@ -216,26 +213,33 @@ def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
     for process in processes:
         process.join(timeout=60)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert sorted(answers.get() for _ in processes) == [(0, 0, 3)] * 3 + [(3, 0, 0)]
-    assert len(project.runs()) == 3
+    assert sorted(answers.get() for _ in processes) == [(0, 0, 4)] * 3 + [(4, 0, 0)]
+    assert len(project.runs()) == 4
 
 
-def test_the_views_show_columns_that_the_runs_have(project: Project) -> None:
+def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:
     from mlflow import MlflowClient
 
-    whole_grid(project)
+    chain(project)
     page = tracking.sync([project.data], project.uri, "demo").page
     experiment = MlflowClient(project.uri).get_experiment_by_name("bgbias-demo")
     assert experiment is not None
-    assert page.startswith(f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=score")
+    assert page.startswith(f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=cell")
     assert page in experiment.tags["mlflow.note.content"]
-    view = json.loads(experiment.tags["mlflow.sharedViewState.score"])
-    found = MlflowClient(project.uri).search_runs([experiment.experiment_id], view["searchFilter"])
-    assert [run.info.run_name for run in found] == [SCORE]
-    names = {f"params.`{k}`" for k in found[0].data.params} | {
-        f"metrics.`{k}`" for k in found[0].data.metrics
-    }
-    assert set(view["selectedColumns"]) <= names
+    for name in ("cell", "compare", "train"):
+        assert f"viewStateShareKey={name}&" in experiment.tags["mlflow.note.content"]
+        view = json.loads(experiment.tags[f"mlflow.sharedViewState.{name}"])
+        found = MlflowClient(project.uri).search_runs([experiment.experiment_id], view["searchFilter"])
+        assert [run.info.run_name for run in found] == [TRAIN if name == "train" else MODEL]
+        data = found[0].data
+        columns = {f"params.`{k}`" for k in data.params} | {f"metrics.`{k}`" for k in data.metrics}
+        assert set(view["selectedColumns"]) <= columns
+        drawn = view.get("compareRunCharts", [])
+        axes = [chart[axis]["key"] for chart in drawn for axis in ("xaxis", "yaxis") if axis in chart]
+        axes += [name for chart in drawn for name in chart.get("selectedMetrics", [])]
+        axes += [chart["metricKey"] for chart in drawn if "metricKey" in chart]
+        assert set(axes) <= data.metrics.keys()
+        assert {name for chart in drawn for name in chart.get("selectedParams", [])} <= data.params.keys()
 
 
 def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -245,10 +249,43 @@ def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_
     assert tracking.default_uri(tmp_path) == "http://server:5000"
 
 
-def test_one_module_imports_mlflow() -> None:
+def test_only_modules_named_after_it_import_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
-    doors = [p.name for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)]
-    assert doors == ["mlflow_store.py"]
+    # Benchmarks measure MLflow beside us.
+    ours = (p for p in SRC.rglob("*.py") if p.parent.name != "benchmarks")
+    doors = {p.name for p in ours if any(word in p.read_text() for word in words)}
+    assert doors == {"mlflow_store.py", "mlflow_models.py", "mlflow_values.py"}
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "mlflow.py").write_text("raise ImportError('no MLflow here')")
+    words = ["--grid", "smoke", "--params", "params.yaml"]
+    shutil.copy(SRC.parent / "params.yaml", tmp_path)
+    (tmp_path / "data").mkdir()
+    for name in ("backgrounds", "published"):
+        (tmp_path / "data" / name).symlink_to(SRC.parent / "data" / name)
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{SRC}"}
+
+    def run(*node: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bgbias", *node, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    made = run("index", "toy_smoke")
+    assert made.returncode == 0, made.stderr
+    assert run("train", "toy_smoke", "tiny", "contrastive", "plain", "--seed", "0").returncode == 0
+    told = run("track")
+    assert told.returncode == 2
+    assert "MLflow cannot be imported" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def wait_until(condition: Any, seconds: float = 30.0) -> None:

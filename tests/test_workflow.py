@@ -20,7 +20,7 @@ from miniatures import as_folder
 from pretended import run as pretend
 from project import SMOKE, Project, wait_for
 
-from bgbias import lineage, params, records
+from bgbias import lineage, params, plan, records
 from bgbias.images import encode_png
 from bgbias.params import Study
 
@@ -220,8 +220,11 @@ def test_with_conda_a_rule_runs_in_the_environment_of_the_lock(smoke: Project) -
     assert (smoke.folder / "data/report/smoke/table2.json").exists()
 
 
-def test_mlflow_holds_one_run_for_every_node(smoke_run: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = lineage.in_order(_study(smoke_run, monkeypatch))
+def test_mlflow_holds_one_run_for_every_node_and_model(
+    smoke_run: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(smoke_run, monkeypatch)
+    expected = len(lineage.in_order(study)) + len(plan.cells(study))
     store = smoke_run.folder / "mlflow.db"
 
     def finished() -> int:
@@ -229,9 +232,10 @@ def test_mlflow_holds_one_run_for_every_node(smoke_run: Project, monkeypatch: py
         if not store.exists():
             return 0
         with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return connection.execute("select count(*) from runs where status = 'FINISHED'").fetchone()[0]
+            shown = "status = 'FINISHED' and lifecycle_stage = 'active'"
+            return connection.execute(f"select count(*) from runs where {shown}").fetchone()[0]
 
-    wait_for(lambda: finished() == len(nodes), 180, f"{len(nodes)} finished runs in {store}")
+    wait_for(lambda: finished() == expected, 180, f"{expected} finished runs in {store}")
 
 
 def _study(run: Project, monkeypatch: pytest.MonkeyPatch) -> Study:

@@ -20,9 +20,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bgbias import mirror, mlflow_views
+from bgbias import mlflow_faults, mlflow_models, mlflow_values, mlflow_views
+from bgbias.cell_runs import NODE
+from bgbias.curves import Point, mark
 from bgbias.errors import UserError
-from bgbias.mirror import Entry, Epoch
+from bgbias.mlflow_values import HISTORY, SAMPLES
+from bgbias.run_entries import Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -32,9 +35,8 @@ SQLITE = "sqlite:///"
 LOCK_SECONDS = 60.0
 # What MLflow takes in one call.
 PARAMS_A_CALL, METRICS_A_CALL, RUNS_A_PAGE = 100, 1000, 1000
-DATASET_NAME, DATASET_DIGEST = 500, 36
-KEY, DIGEST, FINGERPRINT, HISTORY, SUPERSEDED = (
-    f"bgbias.{name}" for name in ("key", "digest", "fingerprint", "history", "superseded")
+KEY, DIGEST, FINGERPRINT, SUPERSEDED = (
+    f"bgbias.{name}" for name in ("key", "digest", "fingerprint", "superseded")
 )
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
 ENVIRONMENT = {
@@ -64,14 +66,14 @@ class Experiment:
 
     def write(self, entry: Entry) -> Outcome:
         """Make the entry's run show what the entry says, and tell what that took."""
-        rows = mirror.epochs(entry)
+        rows, samples = entry.epochs(), entry.samples()
         run = self._current(entry)
         outcome: Outcome = "updated" if run else "created"
         if run and not _continues(run, entry, rows):
-            # MLflow takes back no parameter and no point of a curve: what began anew gets a new run.
+            # MLflow takes back no parameter, no result and no point of a curve: what began anew gets a new run.
             self.client.delete_run(run.info.run_id)
             run = None
-        wanted = _state(entry, rows, run)
+        wanted = _state(entry, rows, samples, run)
         if run and run.info.status == entry.status and wanted.items() <= run.data.tags.items():
             return "unchanged"
         if run is None:
@@ -80,7 +82,7 @@ class Experiment:
             self._runs.setdefault(entry.key, []).append(run)
         elif run.data.tags.get(SUPERSEDED) != "no":
             self.client.update_run(run.info.run_id, name=entry.name)
-        self._fill(run, entry, rows, wanted)
+        self._fill(run, entry, mlflow_values.metrics(entry, run.data, rows, samples), wanted)
         return outcome
 
     def _current(self, entry: Entry) -> Run | None:
@@ -103,17 +105,16 @@ class Experiment:
         if run.info.status == "RUNNING":
             self.client.set_terminated(run.info.run_id, "KILLED", entry.started)
 
-    def _fill(self, run: Run, entry: Entry, rows: Sequence[Epoch], wanted: dict[str, str]) -> None:
+    def _fill(self, run: Run, entry: Entry, metrics: list[Metric], wanted: dict[str, str]) -> None:
         from mlflow.entities import Param, RunTag
 
         identity = run.info.run_id
         params = [Param(k, v) for k, v in entry.params.items() if k not in run.data.params]
-        metrics = _points(run, entry, rows)
         for some_params, some_metrics in zip_longest(
             _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL), fillvalue=()
         ):
             self.client.log_batch(identity, metrics=some_metrics, params=some_params)
-        if run.data.tags.get(FINGERPRINT) != entry.fingerprint:
+        if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
             self._attach(run, entry)
         if run.info.status != entry.status:
             if entry.status == "RUNNING":
@@ -129,17 +130,16 @@ class Experiment:
             self.client.log_batch(identity, tags=changed)
 
     def _attach(self, run: Run, entry: Entry) -> None:
-        """Datasets, pictures, and away with the error of a run that has been mended."""
-        from mlflow.entities import Dataset, DatasetInput
-
+        """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
         if entry.datasets:
-            datasets = [
-                DatasetInput(Dataset(name, digest, "local", name))
-                for name, digest in _datasets(entry).items()
-            ]
-            self.client.log_inputs(run.info.run_id, datasets)
+            use = "training" if entry.node == "train" else "evaluation"
+            self.client.log_inputs(
+                run.info.run_id, [mlflow_values.dataset(read, use) for read in entry.datasets]
+            )
         for picture in filter(Path.exists, entry.pictures):
             self.client.log_artifact(run.info.run_id, str(picture))
+        if entry.model:
+            mlflow_models.register(self.client, run, entry)
         if "error" in run.data.tags and "error" not in entry.tags:
             self.client.delete_tag(run.info.run_id, "error")
 
@@ -150,24 +150,26 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
     A store that cannot be reached, read or written is a ``UserError``.
     """
+    mlflow_faults.check_uri(uri)
     os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
-    import sqlalchemy.exc
-    from mlflow.exceptions import MlflowException
+    try:
+        import alembic.util
+        import sqlalchemy.exc
+        from mlflow.exceptions import MlflowException
 
-    _do_not_wait_for_the_disk()
+        _do_not_wait_for_the_disk()
+    except ImportError as error:
+        raise UserError(mlflow_faults.told(uri, error)) from error
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    database = (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
     try:
         with _alone(uri):
             client = _client(uri)
             yield Experiment(client, _identity(client, uri, f"bgbias-{grid}"))
-    except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise UserError(
-            f"MLflow's store {uri} did not take the records: {reason}. The records are safe;"
-            " show them later with: python -m bgbias track"
-        ) from error
+    except (MlflowException, *database, OSError, ImportError) as error:
+        raise UserError(mlflow_faults.told(uri, error)) from error
 
 
 @cache
@@ -251,40 +253,26 @@ def _identity(client: MlflowClient, uri: str, name: str) -> str:
     return str(found.experiment_id)
 
 
-def _state(entry: Entry, rows: Sequence[Epoch], run: Run | None) -> dict[str, str]:
+def _state(entry: Entry, rows: Sequence[Point], samples: Sequence[Point], run: Run | None) -> dict[str, str]:
     """The tags of a run that shows all of the entry."""
     # A history that is not there at the moment (it moves when training ends) takes nothing back.
-    before = run.data.tags.get(HISTORY) if run else None
-    history = f"{len(rows)}:{mirror.mark(rows)}" if rows else before
-    return {FINGERPRINT: entry.fingerprint, SUPERSEDED: "no"} | ({HISTORY: history} if history else {})
+    before = run.data.tags if run else {}
+    history = f"{len(rows)}:{mark(rows)}" if rows else before.get(HISTORY)
+    sampled = f"{len(samples)}:{entry.started}" if samples else before.get(SAMPLES)
+    state = {FINGERPRINT: entry.fingerprint(), SUPERSEDED: "no", HISTORY: history, SAMPLES: sampled}
+    return {name: value for name, value in state.items() if value}
 
 
-def _continues(run: Run, entry: Entry, rows: Sequence[Epoch]) -> bool:
+def _continues(run: Run, entry: Entry, rows: Sequence[Point]) -> bool:
     """Whether the entry only adds to what its run already shows."""
-    number, _, mark = run.data.tags.get(HISTORY, "0:").partition(":")
-    grown = not rows or not int(number) or mirror.mark(rows[: int(number)]) == mark
+    number, _, before = run.data.tags.get(HISTORY, "0:").partition(":")
+    grown = not rows or not int(number) or mark(rows[: int(number)]) == before
     params = all(run.data.params.get(k, v) == v for k, v in entry.params.items())
+    # A node at work has no results yet, and may have had some; a model's must be those of one training.
+    metrics = entry.node != NODE or {k for k in run.data.metrics if "/" not in k} <= entry.metrics.keys()
     inputs = {i.dataset.name: i.dataset.digest for i in run.inputs.dataset_inputs} if run.inputs else {}
-    datasets = all(inputs.get(name, digest) == digest for name, digest in _datasets(entry).items())
-    return grown and params and datasets
-
-
-def _datasets(entry: Entry) -> dict[str, str]:
-    return {k[-DATASET_NAME:]: v[:DATASET_DIGEST] for k, v in entry.datasets.items()}
-
-
-def _points(run: Run, entry: Entry, rows: Sequence[Epoch]) -> list[Metric]:
-    """Results that are new or have changed, and the points of the curves that the run does not have yet."""
-    from mlflow.entities import Metric
-
-    at = entry.finished or entry.started
-    made = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(run.data.metrics.get(k)) != repr(v)]
-    known = int(run.data.tags.get(HISTORY, "0:").partition(":")[0])
-    chosen = [row for row in rows[known:] if mirror.shown(row.number)]
-    if entry.status == "FINISHED" and rows and not mirror.shown(rows[-1].number):
-        chosen.append(rows[-1])
-    made += [Metric(f"epoch/{k}", v, row.ended, row.number) for row in chosen for k, v in row.values.items()]
-    return made
+    datasets = all(inputs.get(d.name, d.digest) == d.digest for d in entry.datasets)
+    return grown and params and metrics and datasets
 
 
 def _chunks(values: list[Any], size: int) -> Iterator[list[Any]]:

@@ -1,17 +1,22 @@
-"""What a person sees first in MLflow's pages: tables of runs with the columns that a comparison needs.
+"""What a person sees first in MLflow's pages: tables with the columns that a comparison needs, and charts that are drawn already.
 
-MLflow's own table of runs shows neither parameters nor metrics until they are chosen. A shared view, kept in
-a tag of the experiment, is such a choice: which runs, which columns.
+MLflow's own table of runs shows neither parameters nor metrics until they are chosen, and its charts are one bar
+chart a metric. A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which
+charts.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 CELL = ("dataset", "backbone", "loss", "method", "seed")
+RETRIEVAL = ("map_at_r_clean", "map_at_r_corrupted", "relative_drop")
+ATTRIBUTION = ("attribution_ref", "attribution_robust")
 RESULTS = {
-    "score": ("map_at_r_clean", "map_at_r_corrupted", "relative_drop"),
-    "attribute": ("attribution_ref", "attribution_robust"),
+    "cell": (*RETRIEVAL, "attribution_ref", "precision_at_1_corrupted", "seconds"),
+    "score": RETRIEVAL,
+    "attribute": ATTRIBUTION,
     "train": (
         "best_val_map_at_r",
         "best_val_corrupted_map_at_r",
@@ -21,36 +26,38 @@ RESULTS = {
         "peak_memory_mb",
     ),
 }
-TITLES = {
-    "score": "clean and corrupted retrieval",
-    "attribute": "attribution scores",
-    "train": "training curves",
-}
+TITLES = {"cell": "all models", "compare": "clean against corrupted, in charts", "train": "training curves"}
 CURRENT = "bgbias.superseded"
+# As MLflow's table calls them.
+RUN_NAME, CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
+# Pixels: name, time, the cell's five, and what was measured.
+WIDTHS = (200, 110, 90, 110, 100, 95, 60, *[140] * 10)
 
 
-def page(experiment: str, node: str = "score") -> str:
+def page(experiment: str, view: str = "cell") -> str:
     """The address of a view, to be put behind the ``http://host:port/`` of an MLflow server."""
-    mode = "&compareRunsMode=CHART" if node == "train" else ""
-    return f"#/experiments/{experiment}/runs?viewStateShareKey={node}&workflowType=machine_learning{mode}"
+    mode = "&compareRunsMode=CHART" if view in _charts() else ""
+    return f"#/experiments/{experiment}/runs?viewStateShareKey={view}&workflowType=machine_learning{mode}"
 
 
 def note(experiment: str) -> str:
     """The experiment's description; its first line, which stands above the runs, links to the views."""
-    links = " · ".join(f"[{title}]({page(experiment, node)})" for node, title in TITLES.items())
+    links = " · ".join(f"[{title}]({page(experiment, view)})" for view, title in TITLES.items())
     return (
-        f"Compare models by {links}.\n\nOne run a node. Runs whose settings have changed since are called"
-        f' `(superseded)`; `tags."{CURRENT}" = "no"` leaves them out.'
+        f"Compare models: {links}.\n\nOne run a node, and one a model (`cell`) that joins what its nodes found. Runs whose"
+        f' settings have changed since are called `(superseded)`; `tags."{CURRENT}" = "no"` leaves them out.'
     )
 
 
 def tags() -> dict[str, str]:
     """The views, and what kind of experiment this is, as tags of the experiment."""
-    views = {f"mlflow.sharedViewState.{node}": json.dumps(_view(node)) for node in RESULTS}
-    return views | {"mlflow.experimentKind": "custom_model_development"}
+    views = {view: _view(view) for view in RESULTS} | {"compare": _view("cell", _charts()["compare"])}
+    views["train"] |= _charts()["train"]
+    named = {f"mlflow.sharedViewState.{view}": json.dumps(state) for view, state in views.items()}
+    return named | {"mlflow.experimentKind": "custom_model_development"}
 
 
-def _view(node: str) -> dict[str, object]:
+def _view(node: str, charts: dict[str, Any] | None = None) -> dict[str, Any]:
     columns = [f"params.`{name}`" for name in CELL] + [f"metrics.`{name}`" for name in RESULTS[node]]
     return {
         "searchFilter": f'params.node = "{node}" and tags."{CURRENT}" = "no"',
@@ -61,4 +68,73 @@ def _view(node: str) -> dict[str, object]:
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
+        "columnOrder": [RUN_NAME, CREATED, *columns],
+        "columnWidths": dict(zip([RUN_NAME, CREATED, *columns], WIDTHS, strict=False)),
+        "runsHiddenMode": "SHOW_ALL",
+    } | (charts or {})
+
+
+def _charts() -> dict[str, dict[str, Any]]:
+    """The charts of the views that have their own, section by section; below them, folded, MLflow's: one a metric."""
+    clean, corrupted, attribution = (
+        {"key": name, "type": "METRIC"}
+        for name in ("map_at_r_clean", "map_at_r_corrupted", "attribution_ref")
+    )
+    found: list[dict[str, Any]] = [
+        {"type": "SCATTER", "xaxis": clean, "yaxis": corrupted},
+        {"type": "SCATTER", "xaxis": attribution, "yaxis": corrupted},
+        {"type": "BAR", "metricKey": "relative_drop", "displayName": "relative_drop"},
+        {"type": "BAR", "metricKey": "attribution_ref", "displayName": "attribution_ref"},
+    ]
+    settings: list[dict[str, Any]] = [
+        {
+            "type": "PARALLEL",
+            "selectedParams": ["dataset", "loss", "method"],
+            "selectedMetrics": list(RETRIEVAL),
+            "showAllRuns": True,
+        },
+        {
+            "type": "DIFFERENCE",
+            "chartName": "What differs",
+            "compareGroups": ["Parameters", "Model metrics"],
+            "showChangeFromBaseline": False,
+            "showDifferencesOnly": True,
+        },
+    ]
+    curves: list[dict[str, Any]] = [
+        {
+            "type": "LINE",
+            "metricKey": name,
+            "selectedMetricKeys": [name],
+            "displayName": name,
+            "lineSmoothness": 0,
+        }
+        for name in ("epoch/loss", "epoch/val_map_at_r", "epoch/val_corrupted_map_at_r")
+    ]
+    return {
+        "compare": _sections({"Clean and corrupted": (2, found), "Settings and results": (1, settings)}),
+        "train": _sections({"Training curves": (2, curves)}),
+    }
+
+
+def _sections(own: dict[str, tuple[int, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """MLflow's state of a page of charts: title -> how many stand side by side, and which."""
+    common = {"runsCountToCompare": 100, "deleted": False, "isGenerated": False}
+    charts = [
+        {"uuid": f"{title} {number}", "metricSectionId": title, **common, **chart}
+        for title, (_, drawn) in own.items()
+        for number, chart in enumerate(drawn)
+    ]
+    given = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False, "cardHeight": 380}
+    sections = [{"uuid": title, "name": title, "columns": side, **given} for title, (side, _) in own.items()]
+    folded = {"display": False, "isReordered": False, "deleted": False, "isGenerated": True}
+    sections += [
+        {"uuid": name, "name": name, **folded} for name in ("epoch", "Model metrics", "System metrics")
+    ]
+    return {
+        "compareRunCharts": charts,
+        "compareRunSections": sections,
+        "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }

@@ -98,6 +98,7 @@ PATTERNS = {
     "prepared": "WORK/prepared/{owner}",
     "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
     "running": "WORK/running/{name}.json",
+    "vitals": "WORK/running/{name}.csv",
     "locks": "WORK/locks/{name}.lock",
     "gpu_slot": "WORK/gpu-slots/{name}.lock",
     "logs": "WORK/logs/{name}.log",

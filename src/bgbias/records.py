@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from bgbias import digests, lineage, plan, reading
+from bgbias import digests, lineage, plan, reading, vitals
 from bgbias.atomic import remove_leftovers, write_json
 from bgbias.errors import UserError
 from bgbias.params import Study
@@ -108,7 +108,7 @@ def node(
         _refuse_others(study, lineage.node(name, **subject), label, inputs)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
-        running = study.files.at("running", name=key)
+        running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
         made = Record()
         cell = next((v for v in subject.values() if isinstance(v, plan.Cell)), None)
         written: dict[str, Any] = {
@@ -125,13 +125,16 @@ def node(
             "git_commit": _git_commit(),
             "pid": os.getpid(),
             "host": platform.node(),
+            "vitals_file": str(sampled),
         }
         if name == "train" and cell:
             written["history"] = str(study.files.at("partial_history", grid=study.grid, **cell.wildcards))
         write_json(running, written)
         begun = time.perf_counter()
         try:
-            yield made
+            with vitals.watching(sampled) as watched:
+                yield made
+            watched.look()
             missing = [str(p) for p in outputs.values() if not p.exists()]
             if missing:
                 raise RuntimeError(f"{name} ended without making {missing[0]}")
@@ -144,6 +147,7 @@ def node(
                 "notes": made.notes,
                 "seconds": round(time.perf_counter() - begun, 3),
                 "peak_memory_mb": peak_memory_mb(),
+                "vitals": watched.csv(),
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 "packages": _packages(),
                 "python": platform.python_version(),

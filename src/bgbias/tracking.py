@@ -18,7 +18,8 @@ from pathlib import Path
 import psutil
 
 from bgbias import mlflow_store, mlflow_views
-from bgbias.mirror import Entry, Records
+from bgbias.mirror import Records
+from bgbias.run_entries import Entry
 
 LONGEST_PAUSE = 60.0
 

@@ -1,0 +1,102 @@
+"""Why a store did not take the records, in a line that says what to do: wrong address, no answer, another version."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bgbias.errors import UserError
+
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+SERVERS = ("http", "https")
+MANAGED = ("databricks", "databricks-uc", "uc")
+VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
+# MLflow calls any other version of its tables out of date.
+SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
+SECONDS = 5.0
+
+
+def check_uri(uri: str) -> None:
+    """Refuse what is no address of a store."""
+    scheme = urlsplit(uri).scheme.partition("+")[0] or uri
+    if scheme not in (*DATABASES, *SERVERS, *MANAGED):
+        raise UserError(
+            f"'{uri}' is no address of an MLflow store. Give --uri or $MLFLOW_TRACKING_URI as sqlite:///<file>,"
+            " http://<server>:<port> or postgresql://<user>@<host>/<database>; unset, it is mlflow.db in the project's folder."
+        )
+    if scheme == "sqlite" and not uri.startswith("sqlite:///"):
+        raise UserError(f"'{uri}' names no file; write sqlite:///<file>, with three slashes.")
+
+
+def told(uri: str, error: Exception) -> str:
+    """The whole message for an error that writing to a store gave."""
+    return (
+        f"MLflow's store {_shown(uri)} did not take the records: {_reason(uri, error)}. The records are safe;"
+        " show them later with: python -m bgbias track"
+    )
+
+
+def _reason(uri: str, error: Exception) -> str:
+    said = str(error).strip() or type(error).__name__
+    ours = f"MLflow {importlib.metadata.version('mlflow')}" if _installed() else "MLflow"
+    if isinstance(error, ImportError):
+        if error.name in ("psycopg2", "pymysql", "MySQLdb", "pymssql", "pyodbc"):
+            return f"the database needs the package {error.name}; `make cluster` installs PostgreSQL's"
+        return f"MLflow cannot be imported ({said}); `make setup` installs it"
+    schema = SCHEMA.search(said)
+    if schema and _knows(schema[1]):
+        return f"it is of an older MLflow than this one ({ours}); back it up, then: mlflow db upgrade {_shown(uri)}"
+    if schema:
+        return f"it is of a newer MLflow than this one ({ours}); use that one, or another store with --uri"
+    if urlsplit(uri).scheme in SERVERS:
+        return f"{_server(uri, ours)} ({_first_line(said)})"
+    return _first_line(said)
+
+
+def _server(uri: str, ours: str) -> str:
+    """What answers at an address."""
+    try:
+        with urllib.request.urlopen(f"{uri.rstrip('/')}/version", timeout=SECONDS) as answer:
+            version = answer.read(100).decode("utf-8", "replace").strip()
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            return (
+                "the server wants to know who asks; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+            )
+        return "what answers there is no MLflow server"
+    except (OSError, ValueError):
+        return "nobody answers there; is the server running, and the address right?"
+    if not VERSION.fullmatch(version):
+        return "what answers there is no MLflow server"
+    return f"the server runs MLflow {version}, this is {ours}"
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0][:300].rstrip(". ")
+
+
+def _shown(uri: str) -> str:
+    """The address without a password."""
+    return re.sub(r"(://[^:/@]+):[^@]+@", r"\1:***@", uri)
+
+
+def _knows(schema: str) -> bool:
+    """Whether the MLflow here has had tables of this version."""
+    found = importlib.util.find_spec("mlflow")
+    migrations = (
+        Path(found.origin).parent / "store/db_migrations/versions" if found and found.origin else Path()
+    )
+    return any(migrations.glob(f"{schema}_*.py"))
+
+
+def _installed() -> bool:
+    try:
+        importlib.metadata.version("mlflow")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Real servers for the tests of what MLflow shows: ``mlflow server``, and a PostgreSQL of one's own below it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+def free_port() -> int:
+    """A port of the loopback on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
+    """``mlflow server`` on a store, answering while the block lasts; its address."""
+    words = ["server", "--backend-store-uri", store, "--artifacts-destination", str(folder / "artifacts")]
+    words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    address = f"http://127.0.0.1:{port}"
+    with (folder / "server.log").open("a") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log
+        )
+    try:
+        end = time.monotonic() + 180
+        while not _answers(address):
+            assert server.poll() is None, (folder / "server.log").read_text()[-3000:]
+            assert time.monotonic() < end, "mlflow server has not started"
+            time.sleep(0.2)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """A fresh PostgreSQL with an empty database; its address for MLflow. Skips where none can be started."""
+    pytest.importorskip("psycopg2", reason="MLflow's way to PostgreSQL is missing: make cluster")
+    if not PROGRAMS:
+        pytest.skip("no PostgreSQL here: apt-get install postgresql")
+    programs, user = PROGRAMS[-1].parent, None
+    data, port = folder / "postgresql", free_port()
+    data.mkdir()
+    if os.getuid() == 0:
+        # PostgreSQL refuses to run as root.
+        try:
+            user = pwd.getpwnam("postgres").pw_name
+        except KeyError:
+            pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres'")
+        shutil.chown(data, user)
+        for parent in (folder, *folder.parents):
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+    def run(program: str, *words: str) -> None:
+        made = subprocess.run(
+            [programs / program, *words], user=user, cwd="/", capture_output=True, text=True, check=False
+        )
+        assert made.returncode == 0, f"{program}: {made.stdout}{made.stderr}"
+
+    run("initdb", "--pgdata", str(data), "--auth", "trust", "--username", "bgbias", "--no-sync")
+    settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    run("pg_ctl", "--pgdata", str(data), "--wait", "--log", str(data / "log"), "-o", settings, "start")
+    try:
+        run("createdb", "--host", "127.0.0.1", "--port", str(port), "--username", "bgbias", "mlflow")
+        yield f"postgresql://bgbias@127.0.0.1:{port}/mlflow"
+    finally:
+        run("pg_ctl", "--pgdata", str(data), "--mode", "immediate", "stop")
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
