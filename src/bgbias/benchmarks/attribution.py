@@ -27,8 +27,9 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.model import build_model, for_inference
     from bgbias.toy.render import specimens
 
-    backbone, photos = ("tiny", 1) if tiny else ("bn_inception", 2)
-    params = plugins.load("backbones", backbone).Params()
+    # The weights do not matter to speed.
+    backbone, options, photos = ("tiny", {}, 1) if tiny else ("bn_inception", {"weights": None}, 2)
+    params = plugins.load("backbones", backbone).Params.model_validate(options)
     model = build_model(backbone, params, 128, seeds.torch_generator("benchmark model")).to(device).eval()
     pictures, masks = specimens(photos, model.input_size)
     x = model.preprocess(torch.from_numpy(pictures).to(device).permute(0, 3, 1, 2).float())

@@ -16,9 +16,9 @@ DEVICES = ("cpu",)
 THREADS = 1
 # The sizes of each, which double, and the power that cost should grow with.
 GROWING = {
-    "embedding, photos": ((16, 32, 64, 128), 1),
+    "embedding, photos": ((32, 64, 128, 256), 1),
     "embedding, draws": ((4, 8, 16, 32), 1),
-    "masks, photos": ((4, 8, 16, 32), 1),
+    "masks, photos": ((8, 16, 32, 64), 1),
     "retrieval, photos": ((4000, 8000, 16000, 32000), 2),
     "planning, seeds": ((8, 16, 32, 64), 1),
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import bgbias
 from bgbias.benchmarks import Contender, Figure, Measured
 
 TITLE = "a node's overhead"
@@ -53,7 +54,9 @@ def judge(measured: Measured) -> list[Figure]:
 
 
 def _run(folder: Path, *words: str) -> None:
-    environment = os.environ | {"BGBIAS_TRACK": "0"}
+    # This very package, from another folder.
+    found = [str(Path(bgbias.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"BGBIAS_TRACK": "0", "PYTHONPATH": os.pathsep.join(found)}
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True
     )
