@@ -14,7 +14,9 @@ import yaml
 from packaging.requirements import Requirement
 from project import ROOT
 
-LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-cluster.lock")
+# What may be added to the environment, for a cluster and for `make bench`.
+ADDED = ("requirements-cluster", "requirements-bench")
+LOCKS = ("requirements.lock", "requirements-uv.lock", *(f"{name}.lock" for name in ADDED))
 CONDA = ROOT / "workflow/envs/bgbias.yaml"
 # Spelled in pieces, or this file would be the first to offend.
 HOME = re.compile(r"(?<![\w.:/$}])/" + "(?:work|home|root|Users|opt|mnt|farm)" + r"/[\w.-]+")
@@ -61,7 +63,7 @@ def test_every_package_of_a_lock_has_hashes_and_no_lock_names_a_host(lock: str) 
     assert not re.search(r"^-", text, re.MULTILINE), "an option of pip, such as an index"
 
 
-@pytest.mark.parametrize("name", ["requirements", "requirements-cluster"])
+@pytest.mark.parametrize("name", ["requirements", *ADDED])
 def test_lock_resolves_what_is_asked_for(name: str) -> None:
     asked = [Requirement(line) for line in _lines(f"{name}.in") if not line.startswith("-")]
     pinned = _pins(f"{name}.lock")
@@ -69,10 +71,12 @@ def test_lock_resolves_what_is_asked_for(name: str) -> None:
         assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
 
 
-def test_what_a_cluster_takes_changes_no_package_of_the_lock() -> None:
-    pinned, cluster = _pins("requirements.lock"), _pins("requirements-cluster.lock")
-    assert {k: v for k, v in cluster.items() if k in pinned and pinned[k] != v} == {}
-    assert any(k.startswith("snakemake-executor-plugin-slurm") for k in cluster.keys() - pinned.keys())
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_added_changes_no_package_of_the_lock(name: str) -> None:
+    pinned, added = _pins("requirements.lock"), _pins(f"{name}.lock")
+    assert {k: v for k, v in added.items() if k in pinned and pinned[k] != v} == {}
+    asked = {Requirement(line).name for line in _lines(f"{name}.in") if not line.startswith("-")}
+    assert asked <= added.keys() - pinned.keys()
 
 
 def test_this_environment_is_the_lock() -> None:

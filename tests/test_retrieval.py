@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -237,3 +238,18 @@ def test_mismatched_photos_are_refused() -> None:
         neighbours(embeddings, labels[:9], embeddings, labels)
     with pytest.raises(ValueError, match="the same photos"):
         neighbours(embeddings, labels, embeddings, labels[::-1])
+
+
+def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queries there are, and though ties send some of them through the whole gallery."""
+    block = 2**18
+    monkeypatch.setattr(retrieval, "BLOCK", block)
+    monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", 64)
+    gallery, labels = random_points(60_000, dim=32)
+    gallery[:200] = gallery[0]
+    for queries in (64, 512):
+        tracemalloc.start()
+        neighbours(gallery[:queries], labels[:queries], gallery, labels, k=10, exclude_self=False)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert gallery.nbytes < peak < gallery.nbytes + 6 * 8 * block

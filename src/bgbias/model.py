@@ -95,7 +95,7 @@ def build_model(
     if weights is not None:
         load_weights(trunk, weights, backbone)
     channels = backbones.facts(backbone, params).channels
-    embedder = torch.nn.utils.skip_init(nn.Linear, channels, dim)
+    embedder = _embedder(channels, dim)
     bound = channels**-0.5  # PyTorch's own rule for a linear layer
     for tensor in (embedder.weight, embedder.bias):
         nn.init.uniform_(tensor, -bound, bound, generator=generator)
@@ -128,7 +128,7 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
         dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
         trunk = _trunk(name, params, seed=0)
-        embedder = torch.nn.utils.skip_init(nn.Linear, backbones.facts(name, params).channels, dim)
+        embedder = _embedder(backbones.facts(name, params).channels, dim)
         model = EmbeddingModel(name, params, trunk, embedder, frozen)
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
@@ -180,6 +180,12 @@ def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return backbones.build(backbone, params)
+
+
+def _embedder(channels: int, dim: int) -> nn.Linear:
+    """A linear layer to be filled. (``skip_init`` would make it empty, and import a second of symbolic algebra.)"""
+    with torch.random.fork_rng(devices=[]):
+        return nn.Linear(channels, dim)
 
 
 def _header(path: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bgbias import progress
+from bgbias import optimizers, progress
 from bgbias.atomic import replacing, write_text
 from bgbias.batches import Batch
 from bgbias.device import autocast
@@ -127,8 +127,8 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
     groups += method.own_parameters()
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
-    return torch.optim.RMSprop(
+        return optimizers.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
+    return optimizers.RMSprop(
         groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
     )
 

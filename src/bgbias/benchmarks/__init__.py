@@ -8,7 +8,8 @@ A file here is one comparison, and `bgbias bench` finds it by its name. Nothing 
 ``contenders(device, tiny)``    the contenders, prepared: loading and random data are not timed;
 ``judge(measured)``             what is concluded: ratios, differences, exponents, each with its bar.
 
-and, where they differ from these, ``ROUNDS`` = 5 and ``MEMORY`` = (), the names of the contenders whose extra memory counts.
+and, where they differ from these, ``ROUNDS`` = 5 and ``MEMORY`` = (), the names of the contenders whose extra memory counts;
+these may not be missing.
 Heavy imports stay inside the functions: the command reads what all files declare. ``tiny`` asks for sizes that say nothing of
 speed and are done at once, so that a test can run every line.
 """
@@ -69,7 +70,7 @@ class Measured:
         self, what: str, of: str, by: str, at_least: float | None = None, at_most: float | None = None
     ) -> Figure:
         """The seconds of one contender by those of another, round by round."""
-        missing = "; ".join(self.missing[name] for name in (of, by) if name in self.missing)
+        missing = "; ".join(dict.fromkeys(self.missing[n] for n in (of, by) if n in self.missing))
         pairs = zip(self.seconds.get(of, ()), self.seconds.get(by, ()), strict=not missing)
         return Figure(what, [a / b for a, b in pairs], at_least, at_most, "x", missing)
 

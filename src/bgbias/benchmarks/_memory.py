@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from bgbias import plugins
+from bgbias.benchmarks._allocation import suit
 
 # Written here, "5" lets the kernel forget the peak so far (proc(5), since Linux 4.0).
 FORGET = Path("/proc/self/clear_refs")
@@ -23,6 +24,7 @@ def extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) ->
     module = plugins.load("benchmarks", comparison)
     for small in (True, tiny):
         chosen = next(c for c in module.contenders(device, small) if c.name == contender)
+        suit(chosen.role)
         gc.collect()
         before = _memory("VmRSS")
         FORGET.write_text("5")

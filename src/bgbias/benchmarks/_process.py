@@ -30,9 +30,8 @@ def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, 
     device = pick(device)
     begun, load = datetime.now(UTC), [os.getloadavg()[0]]
     # First: processes of their own, which should not find a gigabyte of data in use beside them.
-    able: list[str] = [c.name for c in module.contenders(device, True) if c.run is not None]
-    wanted = [name for name in getattr(module, "MEMORY", ()) if name in able]
-    megabytes = {name: _extra_megabytes(comparison, name, device, tiny) for name in wanted}
+    counted = getattr(module, "MEMORY", ())
+    megabytes = {name: _extra_megabytes(comparison, name, device, tiny) for name in counted}
     contenders = list(module.contenders(device, tiny))
     seconds, results = take_turns(contenders, rounds, _finish(device))
     missing = {c.name: c.missing for c in contenders if c.run is None}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bgbias.benchmarks import Contender
+from bgbias.benchmarks._allocation import suit
 
 
 def take_turns(
@@ -21,15 +22,17 @@ def take_turns(
     Everyone runs once beforehand, untimed. Then come ``rounds`` rounds, A B C and C B A by turns. ``finish`` waits for a device
     that works on by itself.
     """
-    able = [(contender.name, contender.run) for contender in contenders if contender.run is not None]
-    results = {name: run() for name, run in able}
-    seconds: dict[str, list[float]] = {name: [] for name, _ in able}
-    for number in range(rounds):
-        for name, run in able if number % 2 == 0 else reversed(able):
+    able = [(c.name, c.role, c.run) for c in contenders if c.run is not None]
+    seconds: dict[str, list[float]] = {name: [] for name, _, _ in able}
+    results: dict[str, Any] = {}
+    for number in range(1 + rounds):
+        for name, role, run in reversed(able) if number % 2 == 0 else able:
+            suit(role)
             gc.collect()
             finish()
             begun = clock()
             results[name] = run()
             finish()
-            seconds[name].append(clock() - begun)
+            if number > 0:
+                seconds[name].append(clock() - begun)
     return seconds, results

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from bgbias import seeds
 from bgbias.composite import blend
@@ -214,6 +213,8 @@ def _shadow(
     parts: list[Primitive], pose: Pose, tilt: np.ndarray, window: tuple[float, float, float], size: int
 ) -> np.ndarray:
     """How much light reaches each pixel of the ground the object stands on: float32 [size, size], 1 in the open."""
+    from scipy import ndimage
+
     zoom, left, up_shift = window
     line = ((np.arange(_SHADOW) + 0.5) / _SHADOW * 2 - 1).astype(np.float32)
     x, y = (a.ravel() for a in np.meshgrid((line - left) / zoom, (-line - up_shift) / zoom))

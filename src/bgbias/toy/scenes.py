@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from bgbias import seeds
 from bgbias.toy.textures import TEXTURES, Cloth
@@ -72,6 +71,8 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
 
     ``extent`` is how much more of the scene than usual the photo covers, along a side.
     """
+    from scipy import ndimage
+
     n = size * SAMPLES
     line = (np.arange(n, dtype=np.float32) + 0.5) / n * 2 - 1
     x, y = (a.ravel() for a in np.meshgrid(line, line))

@@ -1,0 +1,109 @@
+"""Does the cost grow as it should: with photos, draws and seeds, and with the square of the photos in retrieval?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bgbias.benchmarks import Contender, Figure, Measured
+
+TITLE = "cost against size"
+DEVICES = ("cpu",)
+# One: a second thread pays only from some size on, and would pass for slower growth.
+THREADS = 1
+# The sizes of each, which double, and the power that cost should grow with.
+GROWING = {
+    "embedding, photos": ((32, 64, 128, 256), 1),
+    "embedding, draws": ((4, 8, 16, 32), 1),
+    "masks, photos": ((8, 16, 32, 64), 1),
+    "retrieval, photos": ((4000, 8000, 16000, 32000), 2),
+    "planning, seeds": ((8, 16, 32, 64), 1),
+}
+TINY = 3  # of the sizes, counted from the smallest
+WITHIN = 0.1
+PHOTOS, DRAWS = 8, 2
+
+
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    makers = (_photos, _draws, _masks, _retrieval, _planning)
+    for (what, (sizes, _)), make in zip(GROWING.items(), makers, strict=True):
+        chosen = sizes[:TINY] if tiny else sizes
+        for size, run in zip(chosen, make(chosen), strict=True):
+            yield Contender(f"{what}: {size}", "ours", run)
+
+
+def judge(measured: Measured) -> list[Figure]:
+    from bgbias.benchmarks._growth import exponents
+
+    figures = []
+    for what, (sizes, power) in GROWING.items():
+        chosen = sizes[:TINY] if measured.tiny else sizes
+        times = zip(*(measured.seconds[f"{what}: {size}"] for size in chosen), strict=True)
+        slopes = exponents(chosen, list(times))
+        figures.append(Figure(f"exponent of {what}", slopes, power - WITHIN, power + WITHIN))
+    return figures
+
+
+def _photos(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    for size in sizes:
+        yield _embedding(size, DRAWS)
+
+
+def _draws(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    for size in sizes:
+        yield _embedding(PHOTOS, size)
+
+
+def _embedding(photos: int, draws: int) -> Callable[[], Any]:
+    from bgbias import embedding, seeds
+    from bgbias.backbones.tiny import FACTS, Params
+    from bgbias.benchmarks import _album
+    from bgbias.model import build_model, for_inference
+
+    made = _album.files(photos, 4)
+    _album.stores(made)
+    served = _album.evaluation(made, FACTS.input_size)
+    model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
+    return lambda: embedding.embed(model, served, draws, batch_size=8)
+
+
+def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    import torch
+
+    from bgbias.maskers._params import SaliencyParams
+    from bgbias.saliency import SaliencyMasker
+    from bgbias.toy.render import specimens
+    from bgbias.u2net import u2netp
+
+    params = SaliencyParams(input_size=64, batch_size=4)
+    masker = SaliencyMasker(u2netp(), params, torch.device("cpu"))
+    pictures = list(specimens(4, 64)[0])
+    for size in sizes:
+        yield partial(masker, pictures * (size // 4))
+
+
+def _retrieval(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    from bgbias.benchmarks._embeddings import clustered
+    from bgbias.retrieval import neighbours
+
+    for size in sizes:
+        vectors, labels = clustered(size, size // 5, 64)
+        yield partial(neighbours, vectors, labels, vectors, labels)
+
+
+def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    """The digests of all nodes of a study, which Snakemake asks for before it plans anything."""
+    from bgbias import digests, plan
+    from bgbias.benchmarks import _study
+    from bgbias.params import load
+
+    def digest_all(path: Path) -> list[str]:
+        study = load(path)
+        nodes = ("train", "embed", "score", "attribute")
+        return [digests.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
+
+    for size in sizes:
+        yield partial(digest_all, _study.write(Path(tempfile.mkdtemp(prefix="bgbias-bench-")), size))
