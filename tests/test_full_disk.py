@@ -123,7 +123,7 @@ def test_a_really_full_disk_under_the_models(tmp_path: Path, raw: dict[str, Any]
     assert list(model.parent.iterdir()) == []
     filler.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bgbias.training._train_epoch", None)
+        patch.setattr("bgbias.training.train_epoch", None)
         run(study, cell, "train")
     assert model.exists()
 
