@@ -19,12 +19,13 @@ THREADS = 1
 ROUNDS = 3
 CELL = ("toys", "tiny", "contrastive", "plain")
 BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
-# What a node cannot do without: tables, and what it computes with.
+# What a node cannot do without: the command line and the settings, tables, and what it computes with.
+EVERY = "typer, pydantic, yaml, pandas"
 NEEDS = {
-    "train": "torch, faiss, pandas, pytorch_metric_learning.losses",
-    "embed": "torch, pandas",
-    "score": "faiss, pandas, pyarrow.parquet",
-    "attribute": "torch, pandas",
+    "train": f"{EVERY}, torch, faiss, pytorch_metric_learning.losses",
+    "embed": f"{EVERY}, torch",
+    "score": f"{EVERY}, faiss, pyarrow.parquet",
+    "attribute": f"{EVERY}, torch",
 }
 AT_MOST = 1.3
 
@@ -56,7 +57,9 @@ def judge(measured: Measured) -> list[Figure]:
 def _run(folder: Path, *words: str) -> None:
     # This very package, from another folder.
     found = [str(Path(bgbias.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"BGBIAS_TRACK": "0", "PYTHONPATH": os.pathsep.join(found)}
+    # Python keeps what it compiled, as it does unless it is told not to.
+    kept = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    environment = os.environ | kept | {"BGBIAS_TRACK": "0", "PYTHONPATH": os.pathsep.join(found)}
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True
     )
