@@ -37,8 +37,9 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     _study.write(folder)
     for words in (*BEFORE, *((node, *CELL) for node in NEEDS)):
         _run(folder, "-m", "bgbias", *words)
-    for node, packages in NEEDS.items():
+    for node in NEEDS:
         yield Contender(f"{node} node", "ours", partial(_run, folder, "-m", "bgbias", node, *CELL))
+    for packages in dict.fromkeys(NEEDS.values()):
         yield Contender(f"import {packages}", "limit", partial(_run, folder, "-c", f"import {packages}"))
 
 
