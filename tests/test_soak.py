@@ -154,7 +154,9 @@ class Soak(Project):
 def kill(soak: Soak, kind: str, program: subprocess.Popen[bytes]) -> bool:
     """Kill one process of a kind outright, or all at once."""
     victims: list[psutil.Process] = []
-    wait_for(lambda: victims.extend(soak.alive(kind)) or victims or program.poll() is not None, PATIENCE, kind)
+    wait_for(
+        lambda: victims.extend(soak.alive(kind)) or victims or program.poll() is not None, PATIENCE, kind
+    )
     if kind != "all" and victims:
         victims = [soak.random.choice(victims)]
     for victim in victims:
@@ -166,12 +168,21 @@ def kill(soak: Soak, kind: str, program: subprocess.Popen[bytes]) -> bool:
 def raising(soak: Soak, program: subprocess.Popen[bytes]) -> bool:
     """Let a node raise where it is."""
     victims: list[psutil.Process] = []
-    wait_for(lambda: victims.extend(soak.alive("node")) or victims or program.poll() is not None, PATIENCE, "a node")
+    wait_for(
+        lambda: victims.extend(soak.alive("node")) or victims or program.poll() is not None,
+        PATIENCE,
+        "a node",
+    )
     if victims:
         _signal(soak.random.choice(victims), signal.SIGUSR1)
     program.wait(PATIENCE)
     logs = (soak.folder / "data/work/logs").rglob("*.log")
-    print("  rc", program.returncode, [v.pid for v in victims], [log for log in (soak.folder / "data/work/logs").rglob("*.log") if RAISED in log.read_text()])
+    print(
+        "  rc",
+        program.returncode,
+        [v.pid for v in victims],
+        [log for log in (soak.folder / "data/work/logs").rglob("*.log") if RAISED in log.read_text()],
+    )
     return program.returncode != 0 and any(RAISED in log.read_text(encoding="utf-8") for log in logs)
 
 
@@ -179,7 +190,10 @@ def crowd(soak: Soak, program: subprocess.Popen[bytes]) -> bool:
     """Somebody else starts the same: one of both is refused, and the other does not notice."""
     second = soak.run(*PROGRAMS[soak.random.choice(list(PROGRAMS))], check=False)
     program.wait(PATIENCE)
-    said = [second.stdout, *(soak.said(name).read_text(encoding="utf-8") for name in PROGRAMS if soak.said(name).exists())]
+    said = [
+        second.stdout,
+        *(soak.said(name).read_text(encoding="utf-8") for name in PROGRAMS if soak.said(name).exists()),
+    ]
     statuses = [program.returncode, second.returncode]
     assert 0 in statuses, "\n".join(said)
     return statuses != [0, 0] and any(words in text for words in REFUSALS for text in said)
@@ -277,7 +291,12 @@ def _left_lying(folder: Path) -> list[str]:
     data, study = folder / "data", _study(folder)
     running = (folder / study.files.at("running", name="x")).parent
     partial = folder / study.paths.work / "partial"
-    found = [*data.rglob("*.partial"), *data.rglob(".unfinished-*"), *running.glob("*"), *partial.rglob("*.pt")]
+    found = [
+        *data.rglob("*.partial"),
+        *data.rglob(".unfinished-*"),
+        *running.glob("*"),
+        *partial.rglob("*.pt"),
+    ]
     return sorted(str(path.relative_to(folder)) for path in found)
 
 

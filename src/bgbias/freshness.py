@@ -85,7 +85,7 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
             continue
         certified[node] = record = _read(path)
         # What was out of date, and is made from something that a killed run has deleted to make it anew, is so still.
-        if not old.isdisjoint(upstream) or (_newest([path]) == STALE and not missing.isdisjoint(upstream)):
+        if not old.isdisjoint(upstream) or (_time(path) == STALE and not missing.isdisjoint(upstream)):
             old.add(node)
             found.append(Finding(node, "behind"))
             continue

@@ -40,7 +40,10 @@ def page(title: str, caption: str, heads: Sequence[str], sections: Sequence[Sect
 def _body(section: Section, columns: int) -> str:
     lines = [f'<tr><th colspan="{columns}">{_escape(section.heading)}</th></tr>']
     for label, entries in section.rows:
-        cells = (f"<td>{_bold('**' + _escape(text) + '**') if best else _escape(text)}</td>" for text, best in entries)
+        cells = (
+            f"<td>{_bold('**' + _escape(text) + '**') if best else _escape(text)}</td>"
+            for text, best in entries
+        )
         lines.append(f"<tr><th>{_escape(label)}</th>{''.join(cells)}</tr>")
     return "<tbody>\n" + "\n".join(lines) + "\n</tbody>"
 
