@@ -54,7 +54,7 @@ def _bold(text: str) -> str:
 
 def _stacked(head: str) -> str:
     """A head in two lines where it has a unit or a qualifier: ``Drop, points``."""
-    return "<br>".join(_escape(part) for part in head.split(", ", 1))
+    return "<br/>".join(_escape(part) for part in head.split(", ", 1))
 
 
 def _escape(text: str) -> str:
