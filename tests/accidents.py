@@ -34,7 +34,10 @@ def disturbed(*_):
 
 signal.signal(signal.SIGUSR1, disturbed)
 """
-REFUSALS = ("cannot be locked", "at work in this folder", "is being made by process")
+REFUSALS = (
+    *("cannot be locked", "at work in this folder", "is being made by process"),  # Snakemake, resume, a node
+    *("Unable to acquire lock", "is being blocked by"),  # DVC
+)
 Program = subprocess.Popen[bytes]
 
 
