@@ -10,7 +10,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status ui screenshots test test-all bench bench-gpu check lock toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ record: $(READY)  ## after snakemake: let DVC remember what was made, if all of 
 status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
+report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
+	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
+
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 
@@ -85,6 +88,9 @@ check: $(READY)  ## formatting, lint, types, workflow lint
 	ruff check src tests workflow
 	mypy
 	snakemake --lint
+
+rulegraph: $(READY)  ## draw the rules into the README
+	python workflow/rulegraph.py
 
 toy-masker: $(READY)  ## train the small U2-Net-p that the demo uses
 	python -m bgbias toy-masker

@@ -8,6 +8,9 @@ params.yaml holds the study, src/bgbias/digests.py what each node reads, src/bgb
 """
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/masks.smk"

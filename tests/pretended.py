@@ -32,7 +32,7 @@ def outputs(study: Study, node: Node) -> list[Path]:
         pools = [files.at("pool", role=role, **subject) for role in ("train", "val", "test")]
         return [*pools, files.at("pool_table", **subject)]
     if node.name == "table":
-        forms = ("csv", "md", "tex", "yaml")
+        forms = ("csv", "md", "tex", "html", "yaml")
         return [files.at("report_table", table=subject["name"], format=f) for f in forms]
     if node.name == "figure":
         return [files.at("figures", figure=subject["name"], format=f) for f in ("pdf", "png")]

@@ -63,18 +63,27 @@ class Project:
         """A command of bgbias."""
         return self.run("bgbias", *words, check=check, PYTHONPATH=str(self.folder / "src"))
 
-    def start(self, *words: str, program: Sequence[str] = ("snakemake",)) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *words: str,
+        program: Sequence[str] = ("snakemake",),
+        said: Path = Path(os.devnull),
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
         """Snakemake or another program, left running in a process group of its own, as a terminal has it."""
-        return subprocess.Popen(
-            [sys.executable, "-m", *program, *words],
-            cwd=self.folder,
-            env=self.environment(PYTHONPATH=str(self.folder / "src")),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            # Whoever runs the tests in the background ignores Ctrl-C, and so would all that they start.
-            preexec_fn=_hear_interrupts,
-        )
+        searched = {"PYTHONPATH": str(self.folder / "src")}
+        with said.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *program, *words],
+                cwd=self.folder,
+                env=self.environment(**(searched | environment)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                # Whoever runs the tests in the background ignores Ctrl-C, and so would all that they start.
+                preexec_fn=_hear_interrupts,
+            )
 
     def planned(self, *words: str) -> list[str]:
         """The jobs of a dry run, sorted, each as ``rule`` or ``rule subject``."""

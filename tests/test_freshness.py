@@ -50,6 +50,12 @@ def out_of_date(study: Study) -> list[str]:
     return [n.label for n in nodes if n.record(study).exists() and _time(n.record(study)) < MARKER]
 
 
+def delete(study: Study, node: lineage.Node) -> None:
+    """As Snakemake does before it makes a node anew."""
+    for path in (*pretended.outputs(study, node), node.record(study)):
+        path.unlink()
+
+
 def test_every_node_comes_after_those_it_reads_from(study: Study) -> None:
     nodes = lineage.in_order(study)
     for place, node in enumerate(nodes):
@@ -115,6 +121,25 @@ def test_right_files_with_any_modification_times_stay(study: Study, first: int) 
         os.utime(path, (second, second))
     assert out_of_date(study) == []
     _assert_in_order(study)
+
+
+def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(study: Study) -> None:
+    """A run that makes a dataset anew deletes it first; killed then, it leaves nothing to compare the rest with."""
+    pretended.run(study)
+    index = lineage.node("index", dataset="toy_050")
+    photos = study.files.at("photos", dataset="toy_050")
+    photos.write_text("other photos")
+    old = out_of_date(study)
+    delete(study, index)
+    assert out_of_date(study) == [label for label in old if label != index.label]
+    pretended.run(study)
+    assert out_of_date(study) == []
+
+
+def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: Study) -> None:
+    pretended.run(study)
+    delete(study, lineage.node("index", dataset="toy_050"))
+    assert out_of_date(study) == []
 
 
 def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:

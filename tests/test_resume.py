@@ -89,6 +89,23 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert not (run.folder / HISTORY).exists()
 
 
+@pytest.mark.workflow
+def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: Path) -> None:
+    run = smoke_run.copy(tmp_path / "project")
+    (run.folder / "data/report/smoke/table1.json").unlink()
+    both = [
+        run.start("--grid", "smoke", program=("bgbias", "resume"), said=tmp_path / f"{n}.log") for n in (1, 2)
+    ]
+    statuses = [process.wait(300) for process in both]
+    assert sorted(statuses) == [0, 2]
+    (refused,) = (n for n, status in enumerate(statuses) if status)
+    other = both[1 - refused].pid
+    assert f"at work in this folder (process {other})" in (tmp_path / f"{refused + 1}.log").read_text(
+        encoding="utf-8"
+    )
+    assert (run.folder / "data/report/smoke/table1.json").exists()
+
+
 def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     elsewhere = tmp_path / "elsewhere"

@@ -15,7 +15,7 @@ from project import ROOT, SMOKE, Project, wait_for
 
 pytestmark = [pytest.mark.slurm, pytest.mark.workflow]
 NODE = ROOT / "workflow/slurm/single_node.sh"
-TABLES = [f"data/report/smoke/table{n}.{form}" for n in (1, 2) for form in ("csv", "md", "tex")]
+TABLES = [f"data/report/smoke/table{n}.{form}" for n in (1, 2) for form in ("csv", "md", "tex", "html")]
 MODELS = [f"data/runs/smoke/models/{SMOKE}/{m}/seed0/model.safetensors" for m in ("plain", "bgaugment")]
 # The number of threads shows in a model's last bits: here as many as in the local run. Waiting for a distant file
 # system and a busy scheduler would only be slow here.

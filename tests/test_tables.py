@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -237,6 +238,23 @@ def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known:
     assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
     assert "SOP 3" in text
     assert "2,000 resamples" in text
+
+
+def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
+    for table in (tables.table1(*study(), known), tables.table2(attribution({("plain", 0): [0.1, -0.2]}))):
+        text = typesetting.html(table, "What **a < b** & c is.", "Table 1")
+        assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
+        page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
+        (head,) = page.iterfind("thead/tr")
+        body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
+        printed = [line for line in typesetting.markdown(table, "").splitlines() if line.startswith("|")]
+        rows = [[cell.strip().strip("*") for cell in line.strip("|").split(" | ")] for line in printed]
+        assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
+        assert [row for row in body if len(row) > 1] == rows[2:]
+
+
+def _text(cell: ElementTree.Element) -> str:
+    return "".join(cell.itertext())
 
 
 def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:

@@ -149,7 +149,7 @@ def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
     table = pd.read_csv(report / "table1.csv")
     assert len(table) == 2
     for name in ("table1", "table2"):
-        assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex"))
+        assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex", "html"))
     figures = {p.stem for p in (report / "figures").glob("*.png")}
     assert figures == {"photos", "masks", "retrieval", "attribution", "drop"}
     assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}

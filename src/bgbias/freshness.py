@@ -75,15 +75,17 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
     """
     found: list[Finding] = []
     old: set[Node] = set()
+    missing: set[Node] = set()
     certified: dict[Node, dict[str, Any]] = {}
     for node in lineage.in_order(study):
-        path = node.record(study)
+        path, upstream = node.record(study), lineage.reads_from(study, node)
         if not path.exists():
+            missing.add(node)
             found.append(Finding(node, "missing"))
             continue
         certified[node] = record = _read(path)
-        upstream = lineage.reads_from(study, node)
-        if not old.isdisjoint(upstream):
+        # What was out of date, and is made from something that a killed run has deleted to make it anew, is so still.
+        if not old.isdisjoint(upstream) or (_time(path) == STALE and not missing.isdisjoint(upstream)):
             old.add(node)
             found.append(Finding(node, "behind"))
             continue

@@ -6,6 +6,7 @@ When Snakemake is killed outright its jobs live on and go on writing. They bear 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -16,32 +17,56 @@ from typing import NoReturn
 import psutil
 
 from bgbias.errors import UserError
+from bgbias.params import Study
 from bgbias.progress import say
 
 MARK = "BGBIAS_SNAKEMAKE"
+LOCKS = Path(".snakemake/locks")
 GRACE_SECONDS = 10.0
 
 
-def resume(params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
+def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
     """End leftover jobs, unlock, and become Snakemake with ``arguments``.
 
-    A Snakemake that is still alive in this folder is not disturbed: that is an error which names it.
+    A Snakemake that is still alive in this folder is not disturbed, nor is another resumption: that is an error which names it.
     """
-    alive = snakemake_here()
-    if alive is not None:
-        raise UserError(
-            f"Snakemake is at work in this folder (process {alive}); wait for it, or stop it: kill {alive}"
-        )
+    _refuse(snakemake_here())
+    _claim(study)
     end(leftovers())
     chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
     base = [sys.executable, "-m", "snakemake"]
-    unlocked = subprocess.run([*base, "--unlock", *chosen], capture_output=True, text=True, check=False)
-    if unlocked.returncode:
-        raise UserError(f"Snakemake cannot be unlocked:\n{unlocked.stderr.strip()}")
+    if any(LOCKS.glob("*")):
+        unlocked = subprocess.run([*base, "--unlock", *chosen], capture_output=True, text=True, check=False)
+        if unlocked.returncode:
+            raise UserError(f"Snakemake cannot be unlocked:\n{unlocked.stderr.strip()}")
+    # Unlocking takes seconds, in which somebody may have started it.
+    _refuse(snakemake_here())
     # In its place, not below: Ctrl-C must reach Snakemake and nothing else.
     # How many cores, and where, is told by the profile: the default one, or another among the arguments.
     command = [*base, "--rerun-incomplete", *arguments, *chosen]
     os.execv(sys.executable, command)
+
+
+def _refuse(process: int | str | None) -> None:
+    if process is not None:
+        raise UserError(
+            f"Snakemake is at work in this folder (process {process}); wait for it, or stop it: kill {process}"
+        )
+
+
+def _claim(study: Study) -> None:
+    """Let nobody else resume here until this process, which becomes Snakemake, has ended in whatever way."""
+    path = study.files.at("locks", name="resume")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    claim = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _refuse(path.read_text(encoding="utf-8") or "unknown")
+    os.ftruncate(claim, 0)
+    os.write(claim, str(os.getpid()).encode())
+    # Snakemake keeps it; jobs that outlive it do not.
+    os.set_inheritable(claim, True)
 
 
 def leftovers() -> list[psutil.Process]:

@@ -1,6 +1,6 @@
-"""The tables for readers: CSV in full precision, Markdown and LaTeX rounded, plain text for a terminal.
+"""The tables for readers: CSV in full precision; Markdown, LaTeX and HTML rounded, plain text for a terminal.
 
-All three rounded forms are made from one sheet of words, so that they cannot disagree.
+All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias import atomic, headline, wording
+from bgbias import atomic, headline, webpage, wording
 
 WIDTH = 110
 NOTHING = "–"
@@ -44,11 +44,12 @@ class Section:
 
 
 def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[str, Path]:
-    """The table as ``name``.csv, .md and .tex in ``folder``, and its main numbers as .yaml; gives the paths by suffix."""
+    """The table as ``name``.csv, .md, .tex and .html in ``folder``, its main numbers as .yaml; gives the paths by suffix."""
     texts = {
         "csv": table.to_csv(index=False),
         "md": markdown(table, caption),
         "tex": latex(table, caption, label=f"tab:{name}"),
+        "html": html(table, caption, title=wording.table(name)),
         "yaml": headline.text(table),
     }
     written = {suffix: folder / f"{name}.{suffix}" for suffix in texts}
@@ -99,6 +100,12 @@ def latex(table: pd.DataFrame, caption: str, label: str) -> str:
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
             lines.append(" & ".join(["{}" + escape(row_label), *words]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
+
+
+def html(table: pd.DataFrame, caption: str, title: str) -> str:
+    """The same as a web page that needs no other file."""
+    columns = _columns(table)
+    return webpage.page(title, caption, [c.head for c in columns], _sections(table, columns))
 
 
 def show(table: pd.DataFrame) -> str:

@@ -21,6 +21,11 @@ LOSSES = {
 METHODS = {PRETRAINED: "Pretrained", PLAIN: "Plain", "bgaugment": "BGAugment"}
 
 
+def table(name: str) -> str:
+    """A table as the paper calls it: ``Table 1``."""
+    return name.replace("table", "Table ")
+
+
 def dataset(name: str) -> str:
     """A dataset as the paper prints it; others keep the name their owner gave them."""
     return DATASETS.get(name, name)

@@ -49,6 +49,7 @@ if unknown:
 
 PARAMS = str(config.get("params", "params.yaml"))
 STUDY = planned(load, Path(PARAMS), config.get("grid"))
+config["grid"] = STUDY.grid  # for the captions of the report
 CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"

@@ -30,6 +30,12 @@ rule table:
         csv=PATHS.report_table.replace("{format}", "csv"),
         md=PATHS.report_table.replace("{format}", "md"),
         tex=PATHS.report_table.replace("{format}", "tex"),
+        html=report(
+            PATHS.report_table.replace("{format}", "html"),
+            caption="../report/table.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
@@ -52,7 +58,12 @@ rule figure:
         reads("figure"),
     output:
         pdf=PATHS.figures.replace("{format}", "pdf"),
-        png=PATHS.figures.replace("{format}", "png"),
+        png=report(
+            PATHS.figures.replace("{format}", "png"),
+            caption="../report/figure.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
         record=PATHS.figures_record,
     params:
         options=options("figure"),
@@ -81,6 +92,6 @@ rule table2:
 
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format="csv") for t in lineage.TABLES],
+        [PATHS.at("report_table", table=t, format=form) for t in lineage.TABLES for form in ("csv", "html")],
         [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
         records_of("table", "figure"),

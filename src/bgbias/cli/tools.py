@@ -165,5 +165,4 @@ def resume(
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
     from bgbias import resuming
 
-    load(params, grid)
-    resuming.resume(params, grid, snakemake or [])
+    resuming.resume(load(params, grid), params, grid, snakemake or [])

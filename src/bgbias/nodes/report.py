@@ -43,13 +43,13 @@ def collect(study: Study) -> None:
 
 
 def table(study: Study, name: str) -> None:
-    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown and LaTeX, and its main numbers as YAML."""
+    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
     from bgbias import captions, published, tables, typesetting
 
     if name not in TABLES:
         raise UserError(f"There is no table '{name}'; there are: {', '.join(TABLES)}.")
     files = study.files
-    forms = ("csv", "md", "tex", "yaml")
+    forms = ("csv", "md", "tex", "html", "yaml")
     outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
     with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
         known = published.read()
@@ -69,7 +69,7 @@ def table(study: Study, name: str) -> None:
 
 def show(study: Study) -> None:
     """Print the grid's tables, and say where figures are and how to compare runs."""
-    from bgbias import typesetting
+    from bgbias import typesetting, wording
 
     files = study.files
     for name in TABLES:
@@ -78,9 +78,7 @@ def show(study: Study) -> None:
             raise UserError(
                 f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}"
             )
-        print(
-            f"\n{name.capitalize().replace('e1', 'e 1').replace('e2', 'e 2')} ({path.with_suffix('.md')})\n"
-        )
+        print(f"\n{wording.table(name)} ({path.with_suffix('.md')})\n")
         print(typesetting.show(pd.read_csv(path, keep_default_na=False, na_values=[""])))
     folder = files.at("figures", figure="x", format="png").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")

@@ -1,0 +1,35 @@
+"""The README's graph of rules is the one that Snakemake plans."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import project
+import pytest
+from project import ROOT
+
+drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
+
+
+@pytest.mark.workflow
+def test_readme_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
+    planned = project.fresh(tmp_path / "project").snakemake(*drawing["COMMAND"])
+    graph = drawing["mermaid"](drawing["arrows"](planned))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
+    assert "fetch --> index" in graph
+    assert "all" not in graph.split()
+
+
+def test_arrows_that_are_left_out_follow_from_those_that_are_drawn() -> None:
+    found = {("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d"), ("x", "d")}
+    kept = drawing["essential"](found)
+    assert kept == {("a", "b"), ("b", "c"), ("c", "d"), ("x", "d")}
+
+
+def test_only_what_stands_between_the_marks_is_drawn_anew() -> None:
+    begin, end = drawing["BEGIN"], drawing["END"]
+    assert (
+        drawing["drawn"](f"before\n{begin}old\n{end}after\n", "new\n") == f"before\n{begin}new\n{end}after\n"
+    )
