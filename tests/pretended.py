@@ -42,18 +42,22 @@ def outputs(study: Study, node: Node) -> list[Path]:
 
 def make(study: Study, node: Node, content: str = "") -> None:
     """A node's outputs, each holding its own name and ``content``, and the record that certifies them."""
-    made = outputs(study, node)
-    for path in made:
+    for path in outputs(study, node):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{path} {content}")
+    certify(study, node)
+
+
+def certify(study: Study, node: Node) -> None:
+    """The record of a node whose outputs lie there."""
     read = reading.inputs(study, node.name, **node.keywords).values()
     record = {
         "node": node.name,
         "status": "done",
         "spec": digests.spec(study, node.name, **node.keywords),
         "digest": digests.digest(study, node.name, **node.keywords),
-        "inputs": {str(p): records.sha256(p) for p in read},
-        "outputs": {str(p): records.sha256(p) for p in made},
+        "inputs": {str(p): records.sha256(p) for p in read if p.exists()},
+        "outputs": {str(p): records.sha256(p) for p in outputs(study, node)},
     }
     write_json(node.record(study), record)
 

@@ -7,14 +7,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pretended
 import pytest
 import yaml
 
-from bgbias import params
+from bgbias import lineage, params
 from bgbias.embedding import Embeddings
 from bgbias.params import Study
+from bgbias.plan import Cell
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = range(16)
@@ -36,7 +39,7 @@ def study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     for seed in SEEDS:
         vectors = generator.normal(size=(3, 20, 8)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-        where = {
+        where: dict[str, Any] = {
             "dataset": "toy_smoke",
             "backbone": "tiny",
             "loss": "contrastive",
@@ -46,6 +49,7 @@ def study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
         ids = [f"photo{i}" for i in range(20)]
         found = Embeddings(ids, labels, np.ones(20, bool), vectors[0], vectors[1:])
         found.write(made.files.at("embeddings", **where))
+        pretended.certify(made, lineage.node("embed", cell=Cell(**where)))
     return made
 
 

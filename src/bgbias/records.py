@@ -105,7 +105,8 @@ def node(
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
-        _refuse_others(study, lineage.node(name, **subject), label, inputs)
+        read = {str(p): sha256(p) for p in inputs.values()}
+        _refuse_others(study, lineage.node(name, **subject), label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
@@ -140,7 +141,7 @@ def node(
                 raise RuntimeError(f"{name} ended without making {missing[0]}")
             certified = written | {
                 "status": "done",
-                "inputs": {str(p): sha256(p) for p in inputs.values()},
+                "inputs": read,
                 "outputs": {str(p): sha256(p) for p in outputs.values()},
                 "device": made.device,
                 "metrics": made.metrics,
@@ -164,8 +165,8 @@ def node(
             raise
 
 
-def _refuse_others(study: Study, reader: lineage.Node, label: str, inputs: dict[str, Path]) -> None:
-    """Inputs of other settings, or that are not what the record of the node that made them certifies, are errors."""
+def _refuse_others(study: Study, reader: lineage.Node, label: str, read: dict[str, str]) -> None:
+    """Inputs (with their checksums) of other settings, or that no record of a node they come from certifies, are errors."""
     remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
     for upstream in lineage.reads_from(study, reader):
         path = upstream.record(study)
@@ -175,8 +176,8 @@ def _refuse_others(study: Study, reader: lineage.Node, label: str, inputs: dict[
                 f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"
                 f" ({path}); {remedy}"
             )
-        for file in map(str, inputs.values()):
-            if certified["outputs"].get(file, sha256(Path(file))) != sha256(Path(file)):
+        for file in read.keys() & certified["outputs"].keys():
+            if certified["outputs"][file] != read[file]:
                 raise UserError(
                     f"{reader.name} {label} would read {file}, which is not the file that {path} certifies; {remedy}"
                 )
