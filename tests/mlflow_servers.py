@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -50,14 +51,14 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """A fresh PostgreSQL with an empty database; its address for MLflow. Skips where none can be started."""
     pytest.importorskip("psycopg2", reason="MLflow's way to PostgreSQL is missing: make cluster")
     if not PROGRAMS:
         pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    programs, user = PROGRAMS[-1].parent, None
-    data, port = folder / "postgresql", free_port()
-    data.mkdir()
+    programs, user, port = PROGRAMS[-1].parent, None, free_port()
+    # Not below pytest's own folder, which every new session closes to other users.
+    data = Path(tempfile.mkdtemp(prefix="bgbias-postgresql-"))
     if os.getuid() == 0:
         # PostgreSQL refuses to run as root.
         try:
@@ -65,8 +66,6 @@ def postgresql(folder: Path) -> Iterator[str]:
         except KeyError:
             pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres'")
         shutil.chown(data, user)
-        for parent in (folder, *folder.parents):
-            parent.chmod(parent.stat().st_mode | 0o011)
 
     def run(program: str, *words: str) -> None:
         made = subprocess.run(
@@ -82,6 +81,7 @@ def postgresql(folder: Path) -> Iterator[str]:
         yield f"postgresql://bgbias@127.0.0.1:{port}/mlflow"
     finally:
         run("pg_ctl", "--pgdata", str(data), "--mode", "immediate", "stop")
+        shutil.rmtree(data)
 
 
 def _answers(address: str) -> bool:

@@ -81,7 +81,7 @@ def test_a_server_that_goes_away_during_a_run_is_caught_up(
 
 
 def test_a_server_on_postgresql_takes_what_four_machines_write_at_once(tmp_path: Path) -> None:
-    with postgresql(tmp_path) as store:
+    with postgresql() as store:
         project = Project(tmp_path)
         chain(project)
         picture = project.data / "report/demo/figures/drop.png"
@@ -114,5 +114,5 @@ print(tracking.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
             assert len(found) == 7
             assert len(curve(uri)) == 60
             assert found[MODEL].data.metrics["relative_drop"] == 0.25
-        (shown,) = (tmp_path / "artifacts").rglob("drop.png")
-        assert shown.read_bytes() == b"picture"
+        # Those of runs that were made twice and deleted are among them.
+        assert {shown.read_bytes() for shown in (tmp_path / "artifacts").rglob("drop.png")} == {b"picture"}

@@ -19,6 +19,18 @@ VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
 # MLflow calls any other version of its tables out of date.
 SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
 SECONDS = 5.0
+# How MLflow and the databases behind it tell that somebody else has just written the same.
+TWICE = (
+    "RESOURCE_ALREADY_EXISTS",
+    "UniqueViolation",
+    "UNIQUE constraint",
+    "IntegrityError",
+    "Duplicate entry",
+)
+
+
+class Conflict(UserError):
+    """Two machines wrote to one store at the same moment; whoever tries again finds what the other one wrote."""
 
 
 def check_uri(uri: str) -> None:
@@ -31,6 +43,12 @@ def check_uri(uri: str) -> None:
         )
     if scheme == "sqlite" and not uri.startswith("sqlite:///"):
         raise UserError(f"'{uri}' names no file; write sqlite:///<file>, with three slashes.")
+
+
+def fault(uri: str, error: Exception) -> UserError:
+    """What to raise for an error that writing to a store gave."""
+    kind = Conflict if any(word in str(error) for word in TWICE) else UserError
+    return kind(told(uri, error))
 
 
 def told(uri: str, error: Exception) -> str:

@@ -148,7 +148,7 @@ class Experiment:
 def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     """The experiment ``bgbias-<grid>``, made if need be, for this process alone while the block lasts.
 
-    A store that cannot be reached, read or written is a ``UserError``.
+    A store that cannot be reached, read or written is a ``UserError``; a ``Conflict`` where another machine was faster.
     """
     mlflow_faults.check_uri(uri)
     os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
@@ -169,7 +169,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
             client = _client(uri)
             yield Experiment(client, _identity(client, uri, f"bgbias-{grid}"))
     except (MlflowException, *database, OSError, ImportError) as error:
-        raise UserError(mlflow_faults.told(uri, error)) from error
+        raise mlflow_faults.fault(uri, error) from error
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import threading
 import time
@@ -19,9 +20,12 @@ import psutil
 
 from bgbias import mlflow_store, mlflow_views
 from bgbias.mirror import Records
+from bgbias.mlflow_faults import Conflict
 from bgbias.run_entries import Entry
 
 LONGEST_PAUSE = 60.0
+# Where other machines write to the same store: it is tried again, at random moments.
+TRIES, LONGEST_WAIT = 10, 3.0
 
 log = logging.getLogger("bgbias.tracking")
 
@@ -100,9 +104,16 @@ def follow(
 def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Path, ...] = ()) -> Summary:
     if not entries:
         return Summary(unreadable=unreadable)
-    with mlflow_store.experiment(uri, grid) as experiment:
-        outcomes = [experiment.write(entry) for entry in entries]
-        page = mlflow_views.page(experiment.identity)
+    for tries_left in reversed(range(TRIES)):
+        try:
+            with mlflow_store.experiment(uri, grid) as experiment:
+                outcomes = [experiment.write(entry) for entry in entries]
+                page = mlflow_views.page(experiment.identity)
+            break
+        except Conflict:
+            if not tries_left:
+                raise
+            time.sleep(random.uniform(0, LONGEST_WAIT))  # so that the two do not meet again
     created, updated = outcomes.count("created"), outcomes.count("updated")
     return Summary(created, updated, len(outcomes) - created - updated, unreadable, page)
 
