@@ -82,7 +82,10 @@ class Page:
     def wait_for_text(self, *words: str, seconds: float = 60.0) -> None:
         """Until all these words stand in the page."""
         for word in words:
-            self.wait_for(f"document.body && document.body.innerText.includes({json.dumps(word)})", seconds)
+            self.wait_for(
+                f"document.body && document.body.innerText.replace(/\\s+/g, ' ').includes({json.dumps(word)})",
+                seconds,
+            )
 
     def shoot(self, path: Path, **clip: float) -> None:
         """The window's content as PNG; with ``x``, ``y``, ``width`` and ``height``, a part of it."""
