@@ -46,7 +46,9 @@ def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
     for pool in study.backgrounds:
         yield ("backgrounds", pool), digests.digest(study, "backgrounds", pool=pool)
     for cell in plan.cells(study):
-        for node in ("train", "embed", "score", "attribute") if plan.trains(cell) else ("embed", "score"):
+        for node in (
+            ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
+        ):
             yield (node, cell.name), digests.digest(study, node, cell=cell)
     yield ("collect", ""), digests.digest(study, "collect")
     yield ("table", "table1"), digests.digest(study, "table", name="table1")
@@ -247,7 +249,7 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     study = load(tmp_path, raw)
     begun = time.perf_counter()
     planned = plan.checked_cells(study)
-    trained = [c for c in planned if plan.trains(c)]
+    trained = [c for c in planned if plan.trains(study, c)]
     assert (len(planned), len(trained)) == (153, 150)
     assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
@@ -260,7 +262,7 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
 def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     row = Cell("squares", "pixels", "none", "pretrained", 0)
-    assert not plan.trains(row)
+    assert not plan.trains(study, row)
     with pytest.raises(UserError, match="not trained"):
         digests.digest(study, "train", cell=row)
 
