@@ -17,6 +17,7 @@ LOSSES = {
     "multi_similarity": "Multi Similarity",
     "arcface": "ArcFace",
     "normalized_softmax": "Normalized Softmax",
+    "cosface": "CosFace",
 }
 METHODS = {PRETRAINED: "Pretrained", PLAIN: "Plain", "bgaugment": "BGAugment"}
 
