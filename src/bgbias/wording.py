@@ -19,7 +19,14 @@ LOSSES = {
     "normalized_softmax": "Normalized Softmax",
     "cosface": "CosFace",
 }
-METHODS = {PRETRAINED: "Pretrained", PLAIN: "Plain", "bgaugment": "BGAugment"}
+METHODS = {
+    PRETRAINED: "Pretrained",
+    PLAIN: "Plain",
+    "bgaugment": "BGAugment",
+    "attr_loss": "Attribution of loss",
+    "attr_frac": "Attribution fraction",
+    "attr_emb": "Attribution of embedding",
+}
 
 
 def table(name: str) -> str:
