@@ -206,6 +206,17 @@ def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty(name: str) -> None:
+    batch = small_batch(56, torch.float32)
+    method = built(name, make("tiny"))
+    exact = method.loss(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = method.loss(batch)
+    assert torch.equal(mixed["penalty"], exact["penalty"])
+    assert not torch.equal(mixed["base_loss"], exact["base_loss"])
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     ("name", "reference"),
