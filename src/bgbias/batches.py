@@ -112,7 +112,7 @@ class TrainingPhotos:
         self._pool_sizes = [(p.shape[0], p.shape[1]) for p in behind]
         self._pool = crops(behind, size, device) if behind else None
         self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
-        """Photos that keep their own background although the method replaces it."""
+        """Photos that the method takes as all object, though it needs to know what is."""
 
     def batch(
         self,
