@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bgbias import seeds
-from bgbias.methods import _attention_net as attention
 from bgbias.methods import _invariance as invariance
-from bgbias.methods._attention_net import AttentionNet
+from bgbias.necks._attention_net import AttentionNet, mean_attention, mean_weights
 
 LOGITS = torch.tensor([[2.0, 0, -1], [1, 1, 0]], dtype=torch.float64)
 LABELS = torch.tensor([0, 1])
@@ -77,15 +76,15 @@ def test_golden_distances_of_nets() -> None:
     one, other = (nn.Linear(2, 2, bias=False).double() for _ in range(2))
     one.weight.data = torch.tensor([[1.0, 2], [3, 4]], dtype=torch.float64)
     other.weight.data = torch.tensor([[1.0, 0], [3, 2]], dtype=torch.float64)
-    assert attention.relative_distance([one, other]).item() == pytest.approx(0.037778, abs=5e-7)  # type: ignore[list-item]
-    assert attention.distance([one, other]).item() == pytest.approx(4)  # type: ignore[list-item]
+    assert invariance.relative_distance([one, other]).item() == pytest.approx(0.037778, abs=5e-7)  # type: ignore[list-item]
+    assert invariance.distance([one, other]).item() == pytest.approx(4)  # type: ignore[list-item]
 
 
 def test_distances_of_random_nets_are_those_of_the_literature() -> None:
     """BN-Inception's map, two nets: 1.38e-4 as the code has it, against 545 as the paper writes it."""
     pair = nets(2, 1024, 49)
-    assert attention.relative_distance(pair).item() == pytest.approx(0.000138081698, rel=0.05)
-    assert attention.distance(pair).item() == pytest.approx(544.67, rel=0.02)
+    assert invariance.relative_distance(pair).item() == pytest.approx(0.000138081698, rel=0.05)
+    assert invariance.distance(pair).item() == pytest.approx(544.67, rel=0.02)
 
 
 def test_golden_attention() -> None:
@@ -212,15 +211,15 @@ def test_distances_agree_with_loops(seed: int) -> None:
         for entries in of_nets:
             squares += math.dist(entries, mean) ** 2
             ratios.append((math.dist(entries, mean) / sum(abs(x) for x in entries)) ** 2)
-    assert attention.distance(some).item() == pytest.approx(squares)
-    assert attention.relative_distance(some).item() == pytest.approx(sum(ratios) / len(ratios))
+    assert invariance.distance(some).item() == pytest.approx(squares)
+    assert invariance.relative_distance(some).item() == pytest.approx(sum(ratios) / len(ratios))
 
 
 def test_mean_attention_is_that_of_one_net_with_mean_weights() -> None:
     some, features = nets(3, 4, 6), random(2, 4, 2, 3, seed=0)
     one = AttentionNet(4, 6).double()
-    one.load_state_dict(attention.mean_weights(some))
-    found = attention.mean_attention(some, features)
+    one.load_state_dict(mean_weights(some))
+    found = mean_attention(some, features)
     assert torch.equal(found, one(features))
     found.sum().backward()
     assert all(w.grad is not None and w.grad.abs().sum() > 0 for net in some for w in net.parameters())
@@ -229,7 +228,7 @@ def test_mean_attention_is_that_of_one_net_with_mean_weights() -> None:
 def test_equal_nets_are_at_no_distance_and_give_no_gradient() -> None:
     """Where training starts from one net for all environments."""
     pair = [*nets(1, 4, 6), *nets(1, 4, 6)]
-    for penalty in (attention.distance, attention.relative_distance):
+    for penalty in (invariance.distance, invariance.relative_distance):
         value = penalty(pair)
         assert value.item() == 0
         assert all(g.abs().sum() == 0 for g in torch.autograd.grad(value, list(pair[0].parameters())))
