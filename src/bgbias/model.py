@@ -72,10 +72,15 @@ class EmbeddingModel(nn.Module):
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""
+        return F.normalize(self.projected(features), dim=1)
+
+    def projected(self, features: Tensor) -> Tensor:
+        """The same before they get unit length: the linear layer's output."""
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):
-            return F.normalize(self.embedder(mean), dim=1)
+            projected: Tensor = self.embedder(mean)
+            return projected
 
     def train(self, mode: bool = True) -> EmbeddingModel:
         """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""

@@ -100,9 +100,20 @@ def check_cell(study: Study, cell: Cell) -> None:
         )
     options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
     if trains(study, cell):
-        plugins.load("losses", cell.loss)
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
-        method(study, cell).params()
+        chosen = method(study, cell)
+        chosen.params()
+        with_class_weights = [name for name in plugins.names("losses") if _has_class_weights(name)]
+        if getattr(chosen.module, "CLASS_WEIGHTS", False) and cell.loss not in with_class_weights:
+            raise UserError(
+                f"{cell.name}: the method '{cell.method}' re-weights cross-entropies, but '{cell.loss}' compares pairs."
+                f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."
+            )
+
+
+def _has_class_weights(loss: str) -> bool:
+    """Class weights have a learning rate of their own."""
+    return "lr" in plugins.load("losses", loss).Params.model_fields
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:

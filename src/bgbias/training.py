@@ -134,7 +134,7 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
     class_weights = list(method.base_loss.parameters())
     if class_weights:
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
-    groups += method.own_parameters()
+    groups += method.own_parameters(settings.lr)
     if settings.optimizer == "adamw":
         return optimizers.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
     return optimizers.RMSprop(

@@ -39,6 +39,9 @@ class BaseMethod:
     replaces_backgrounds = False
     """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
 
+    images_per_class: int | None = None
+    """Photos of each class in a batch, if the method needs another number than its loss."""
+
     def __init__(
         self,
         model: EmbeddingModel,
@@ -65,8 +68,8 @@ class BaseMethod:
         """Everything that training changes, by name: trained, checkpointed and restored."""
         return {"model": self.model, "loss": self.base_loss}
 
-    def own_parameters(self) -> list[dict[str, Any]]:
-        """Optimiser groups beyond the model's and the loss's."""
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """Optimiser groups beyond the model's and the loss's; ``lr`` is the trunk's learning rate, theirs if they name none."""
         return []
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:

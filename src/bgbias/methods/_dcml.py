@@ -7,7 +7,6 @@ weights, attention and embeddings that suit all of them. At test time one net at
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +18,6 @@ from bgbias.necks import attention
 from bgbias.strict import Strict
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from bgbias.batches import Batch
@@ -34,7 +32,9 @@ class Params(Strict):
 
     alpha: float = Field(1e-4, ge=0, description="of class weights that do not suit; 0: 'w/o inv emb'")
     beta: float = Field(1e-2, ge=0, description="of attention nets that differ; 0: 'w/o inv at'")
-    gamma: float = Field(1e-1, ge=0, description="of embeddings that differ within a class; 0: 'w/o inv task'")
+    gamma: float = Field(
+        1e-1, ge=0, description="of embeddings that differ within a class; 0: 'w/o inv task'"
+    )
     environments: int = Field(
         2, ge=0, description="'k'; 1, with alpha 0: 'w/o envs'; 0, without attention: the base loss alone"
     )
@@ -45,11 +45,15 @@ class Params(Strict):
     same_start: bool = Field(
         True, description="all nets start with the same weights, so that their mean is a net like them"
     )
-    passes: int = Field(5, ge=1, description="over the training photos an update; the released code stops at 1")
+    passes: int = Field(
+        5, ge=1, description="over the training photos an update; the released code stops at 1"
+    )
     environment_lr: float = Field(0.5, gt=0, description="of the environments' logits")
     environment_batch: int = Field(64, ge=2)
     images_per_class: int | None = Field(
-        4, ge=1, description="in a batch, without which there is nothing to differ; the loss's own number if null"
+        4,
+        ge=1,
+        description="in a batch, without which there is nothing to differ; the loss's own number if null",
     )
 
     @model_validator(mode="after")
@@ -82,19 +86,19 @@ class Dcml(BaseMethod):
         self.environments = Environments(len(task.labels), params.environments)
         self.nets: list[AttentionNet] = []
         if params.attention:
-            size = _map_size(model)
-            model.add_neck("attention", size)
-            self.nets = [self.fresh_net(size, number) for number in range(params.environments)]
+            self.map_size = _map_size(model)
+            model.add_neck("attention", self.map_size)
+            self.nets = [self.fresh_net(number) for number in range(params.environments)]
             self.end_epoch()
         self._own = nn.ModuleDict({"environments": self.environments, "nets": nn.ModuleList(self.nets)})
 
-    def fresh_net(self, size: attention.Params, number: int) -> AttentionNet:
+    def fresh_net(self, number: int) -> AttentionNet:
         """An attention net with the weights that net ``number`` starts with."""
         from bgbias.necks._attention_net import AttentionNet
 
         drawn_for = 0 if self.params.same_start else number
         generator = seeds.torch_generator("attention net", *self.task.key, drawn_for)
-        return AttentionNet(size.channels, size.positions, generator)
+        return AttentionNet(self.map_size.channels, self.map_size.positions, generator)
 
     def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:
         """The base loss on all photos alike, a scalar, of feature maps [B, channels, h, w]."""

@@ -45,7 +45,7 @@ class Method(Dcml):
             # As one loss, so that both have its learning rate, and its place in a checkpoint.
             self.base_loss = nn.ModuleList([self._empirical, self._environment])
         if self.nets:
-            self._empirical_net = self.fresh_net(self.model.neck_params, len(self.nets))
+            self._empirical_net = self.fresh_net(len(self.nets))
             self._own["empirical_net"] = self._empirical_net
 
     def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:

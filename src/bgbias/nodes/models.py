@@ -60,7 +60,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             return photos.epoch(
                 (cell.dataset, cell.seed, epoch),
                 settings.batch_size,
-                loss_module.IMAGES_PER_CLASS,
+                method.images_per_class or loss_module.IMAGES_PER_CLASS,
                 settings.iterations_per_epoch,
                 settings.crop_scale,
                 settings.crop_ratio,

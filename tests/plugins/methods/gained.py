@@ -57,7 +57,7 @@ class Method(BaseMethod):
     def modules(self) -> dict[str, nn.Module]:
         return super().modules() | {"own": self.own}
 
-    def own_parameters(self) -> list[dict[str, Any]]:
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
         parameters = [*self.neck.parameters(), *self.own.parameters()]
         return [{"params": parameters, "lr": self.params.rate}]
 
