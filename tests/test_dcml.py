@@ -197,6 +197,21 @@ def plan_train() -> Any:
     return Train(lr=1e-3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_precision_does_not_reach_beyond_the_trunk(kind: str) -> None:
+    method, batch = unlike(built(kind)), one_batch()
+    for module in method.modules().values():
+        module.float()
+    features = method.model.features(method.photos(batch).float()).bfloat16()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method.model, "features", lambda photos: features)
+        expected = method.loss(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = method.loss(batch)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert all(value.dtype == torch.float32 for value in found.values())
+
+
 # The environments.
 
 
@@ -205,6 +220,13 @@ def test_golden_weights_of_a_photo() -> None:
     logits = torch.tensor([[0.0, math.log(3)]] * 2)
     assert logits.softmax(1)[0].tolist() == pytest.approx([0.25, 0.75])
     assert batch_weights(logits).flatten().tolist() == pytest.approx([0.5] * 4)
+
+
+def test_weights_of_photos_that_an_environment_hardly_holds_are_finite() -> None:
+    weights = batch_weights(torch.tensor([[0.0, 400.0], [0.0, 401.0], [0.0, 400.0]]))
+    assert weights.isfinite().all()
+    assert weights.sum(0).tolist() == pytest.approx([1, 1])
+    assert weights[0, 0].item() == pytest.approx(1 / (2 + math.exp(-1)))
 
 
 def slow_objective(method: Any, logits: Tensor, batch: Batch) -> Tensor:

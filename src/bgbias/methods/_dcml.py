@@ -226,7 +226,7 @@ class Dcml(BaseMethod):
 
 
 def _map_size(model: EmbeddingModel) -> attention.Params:
-    """The feature map's channels and positions, by a black photo."""
+    """The feature map's channels and positions, by an empty photo."""
     import torch
 
     mode, size = model.training, model.input_size

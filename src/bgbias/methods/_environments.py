@@ -21,10 +21,9 @@ Gradients = tuple[Tensor, list[list[Tensor]]]
 def batch_weights(logits: Tensor) -> Tensor:
     """Weights [B, k] that add up to 1 over the batch in each environment, of logits [B, k].
 
-    Before that, a photo's weights add up to 1 over environments.
+    Before that, a photo's weights w add up to 1 over environments; w / sum of w is the softmax of log w, which cannot be 0 / 0.
     """
-    weights = logits.softmax(1)
-    return weights / weights.sum(0)
+    return logits.log_softmax(1).softmax(0)
 
 
 class Environments(nn.Module):

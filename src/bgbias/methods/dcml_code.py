@@ -42,7 +42,7 @@ class Method(Dcml):
         self._empirical = base_loss
         if self.params.environments:
             self._environment = deepcopy(base_loss)
-            # As one loss, so that both have its learning rate, and its place in a checkpoint.
+            # As one loss, so that both start alike and have its learning rate and its place in a checkpoint.
             self.base_loss = nn.ModuleList([self._empirical, self._environment])
         if self.nets:
             self._empirical_net = self.fresh_net(len(self.nets))
