@@ -100,6 +100,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         )
     options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
     if trains(study, cell):
+        plugins.load("losses", cell.loss)
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
         chosen = method(study, cell)
         chosen.params()

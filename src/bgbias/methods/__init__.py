@@ -1,8 +1,8 @@
 """How a batch becomes a training loss: the plain way, and the cures for background bias.
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
-and ``class Method``. Planning reads the facts of every method, so these files import torch only for type checking or inside
-functions. ``named_methods.py`` says which names a grid may use.
+``CLASS_WEIGHTS = True`` if its losses must have them, and ``class Method``. Planning reads the facts of every method, so these
+files import torch only for type checking or inside functions. ``named_methods.py`` says which names a grid may use.
 """
 
 from __future__ import annotations
