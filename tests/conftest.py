@@ -27,8 +27,8 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The small dataset, backbone and masker under tests/plugins, found by name as if they were bgbias's own."""
-    for family in ("datasets", "backbones", "maskers"):
+    """The small dataset, backbone, masker, method and neck under tests/plugins, found by name as if they were bgbias's own."""
+    for family in ("datasets", "backbones", "maskers", "methods", "necks"):
         package = importlib.import_module(f"bgbias.{family}")
         places = [*package.__path__, str(ROOT / "tests" / "plugins" / family)]
         monkeypatch.setattr(package, "__path__", places)

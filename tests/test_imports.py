@@ -53,7 +53,7 @@ def test_nodes_load_only_what_they_use(smoke_run: Project, tmp_path: Path) -> No
         assert (NEVER | COMPILER | unused) & loaded == set(), words
 
 
-@pytest.mark.parametrize("name", ["AdamW", "RMSprop"])
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop"])
 def test_optimizers_without_the_compiler_compute_the_same(name: str) -> None:
     layers = [nn.Linear(5, 3), nn.Linear(5, 3)]
     layers[1].load_state_dict(layers[0].state_dict())

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from small_study import data_nodes, described, history, load
 from torch import Tensor
 
-from bgbias import plugins, training
+from bgbias import named_methods, training
 from bgbias.batches import Batch
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
@@ -62,7 +62,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, die_after: int | None = None) -> di
 
 def killed_in_step(monkeypatch: pytest.MonkeyPatch, method: str, step: int) -> None:
     """End the process, as it were, before its step number ``step``."""
-    kind = plugins.load("methods", method).Method
+    kind = named_methods.find({}, method).module.Method
     loss, steps = kind.loss, iter(range(1, step + 1))
 
     def loss_or_die(self: BaseMethod, batch: Batch) -> dict[str, Tensor]:
@@ -74,7 +74,7 @@ def killed_in_step(monkeypatch: pytest.MonkeyPatch, method: str, step: int) -> N
 
 
 @pytest.mark.parametrize("moment", ["after epoch 2", "in epoch 3"])
-@pytest.mark.parametrize("method", ["plain", "bgaugment"])
+@pytest.mark.parametrize("method", ["plain", "bgaugment", "gained+bgaugment"])
 @pytest.mark.parametrize(("loss", "optimizer"), [("contrastive", "rmsprop"), ("arcface", "adamw")])
 def test_killed_and_resumed_is_as_if_nothing_had_happened(
     tmp_path: Path, raw: dict[str, Any], loss: str, optimizer: str, method: str, moment: str

@@ -26,6 +26,7 @@ GOLDEN = [
     ("multi_similarity", {"alpha": 2, "beta": 40, "base": 0.5}, 0.268971),
     ("arcface", {"margin": 20, "scale": 10, "lr": 1}, 0.249237),
     ("normalized_softmax", {"temperature": 0.1, "lr": 1}, 0.031775),
+    ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
 ]
 # Settings for tests that want any valid ones: those of CUB-200-2011 in METHODS section 1.
 CUB = {
@@ -34,6 +35,7 @@ CUB = {
     "multi_similarity": {"alpha": 0.01, "beta": 50.6017738, "base": 0.56248158},
     "arcface": {"margin": 23.2259355, "scale": 100, "lr": 0.0051384088},
     "normalized_softmax": {"temperature": 0.10874715, "lr": 0.0044689},
+    "cosface": {"margin": 0.6182, "scale": 100, "lr": 2.53e-3},
 }
 
 
@@ -119,6 +121,17 @@ def naive_arcface(
     return total / len(y)
 
 
+def naive_cosface(
+    z: list[list[float]], y: list[int], margin: float, scale: float, lr: float, weights: list[list[float]]
+) -> float:
+    total = 0.0
+    for vector, own in zip(z, y, strict=True):
+        cosines = [dot(vector, unit(w)) for w in weights]
+        cosines[own] -= margin
+        total += cross_entropy([scale * c for c in cosines], own)
+    return total / len(y)
+
+
 def naive_normalized_softmax(
     z: list[list[float]], y: list[int], temperature: float, lr: float, weights: list[list[float]]
 ) -> float:
@@ -132,6 +145,7 @@ TWINS = {
     "multi_similarity": naive_multi_similarity,
     "arcface": naive_arcface,
     "normalized_softmax": naive_normalized_softmax,
+    "cosface": naive_cosface,
 }
 
 

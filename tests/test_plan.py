@@ -46,7 +46,9 @@ def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
     for pool in study.backgrounds:
         yield ("backgrounds", pool), digests.digest(study, "backgrounds", pool=pool)
     for cell in plan.cells(study):
-        for node in ("train", "embed", "score", "attribute") if plan.trains(cell) else ("embed", "score"):
+        for node in (
+            ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
+        ):
             yield (node, cell.name), digests.digest(study, node, cell=cell)
     yield ("collect", ""), digests.digest(study, "collect")
     yield ("table", "table1"), digests.digest(study, "table", name="table1")
@@ -247,7 +249,7 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     study = load(tmp_path, raw)
     begun = time.perf_counter()
     planned = plan.checked_cells(study)
-    trained = [c for c in planned if plan.trains(c)]
+    trained = [c for c in planned if plan.trains(study, c)]
     assert (len(planned), len(trained)) == (153, 150)
     assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
@@ -260,7 +262,7 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
 def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     row = Cell("squares", "pixels", "none", "pretrained", 0)
-    assert not plan.trains(row)
+    assert not plan.trains(study, row)
     with pytest.raises(UserError, match="not trained"):
         digests.digest(study, "train", cell=row)
 
@@ -288,7 +290,7 @@ import sys
 from pathlib import Path
 from bgbias import cli, digests, plan
 from bgbias.params import load
-for grid in ("smoke", "demo", "cub50"):
+for grid in ("smoke", "demo", "rivals", "cub50"):
     study = load(Path("params.yaml"), grid)
     for name in study.backbones:
         digests.digest(study, "embed", cell=plan.Cell("cub50", name, "none", "pretrained", 0))
@@ -326,5 +328,6 @@ print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
 
 
 def test_own_grids_plan_what_the_study_says() -> None:
-    counts = {g: len(plan.cells(params.load(ROOT / "params.yaml", g))) for g in ("smoke", "demo", "cub50")}
-    assert counts == {"smoke": 2, "demo": 8, "cub50": 5}
+    grids = {"smoke": 2, "demo": 8, "rivals": 30, "cub50": 5}
+    studies = {grid: params.load(ROOT / "params.yaml", grid) for grid in grids}
+    assert {grid: len(plan.checked_cells(study)) for grid, study in studies.items()} == grids

@@ -52,7 +52,7 @@ def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(
         for node in lineage.in_order(chosen)
         if target in reading.inputs(chosen, node.name, **node.keywords).values()
     }
-    trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(c)}
+    trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(chosen, c)}
     assert readers == {*trained, f"embed {FEATURES.name}"}
     order = [n.label for n in lineage.in_order(chosen)]
     assert order.index(f"weights {OWNER}") < order.index(f"train {CELL.name}")

@@ -112,7 +112,7 @@ class TrainingPhotos:
         self._pool_sizes = [(p.shape[0], p.shape[1]) for p in behind]
         self._pool = crops(behind, size, device) if behind else None
         self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
-        """Photos that keep their own background although the method replaces it."""
+        """Photos that the method takes as all object, though it needs to know what is."""
 
     def batch(
         self,
@@ -152,7 +152,30 @@ class TrainingPhotos:
             steps,
             seeds.generator("sampler", *key, images_per_class),
         )
+        yield from self._batches(key, list(rows), scale, ratio)
 
+    def every(
+        self,
+        key: tuple[object, ...],
+        batch_size: int,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
+        """Every photo once in random order, cropped as in training; the last batch has what is left.
+
+        ``key``: (dataset, seed, epoch, what for).
+        """
+        order = seeds.generator("pass", *key).permutation(len(self.labels))
+        rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        yield from self._batches(("pass", *key), rows, scale, ratio)
+
+    def _batches(
+        self,
+        key: tuple[object, ...],
+        rows: Sequence[np.ndarray],
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
         def prepare(step: int) -> Batch:
             crops, backgrounds = (
                 seeds.generator("crop", *key, step),
@@ -162,9 +185,9 @@ class TrainingPhotos:
 
         with ThreadPoolExecutor(1) as ahead:
             upcoming = ahead.submit(prepare, 0)
-            for step in range(steps):
+            for step in range(len(rows)):
                 ready = upcoming.result()
-                if step + 1 < steps:
+                if step + 1 < len(rows):
                     upcoming = ahead.submit(prepare, step + 1)
                 yield ready
 

@@ -154,7 +154,7 @@ def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
 
 
 def _train(study: Study, cell: Cell) -> dict[str, Any]:
-    if not plan.trains(cell):
+    if not plan.trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
     read: dict[str, Any] = {
         "train": study.train.model_dump(exclude={"selection"}),
@@ -163,6 +163,8 @@ def _train(study: Study, cell: Cell) -> dict[str, Any]:
         "loss": loss_options(study, cell.dataset, cell.loss),
         "index": digest(study, "index", dataset=cell.dataset),
     }
+    method = plan.method(study, cell).identity
+    read |= {"method": method} if method else {}
     return read | _corruption(study, cell.dataset, plan.needs(study, cell))
 
 
@@ -192,7 +194,7 @@ def _policy(study: Study) -> dict[str, Any]:
 
 
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
-    if plan.trains(cell):
+    if plan.trains(study, cell):
         return {"model": digest(study, "train", cell=cell)}
     return _backbone(study, cell) | {"index": digest(study, "index", dataset=cell.dataset)}
 
@@ -221,7 +223,7 @@ def _collect(study: Study) -> dict[str, Any]:
     chosen = plan.cells(study)
     return {
         "scores": {c.name: digest(study, "score", cell=c) for c in chosen},
-        "attribution": {c.name: digest(study, "attribute", cell=c) for c in chosen if plan.trains(c)},
+        "attribution": {c.name: digest(study, "attribute", cell=c) for c in chosen if plan.trains(study, c)},
     }
 
 

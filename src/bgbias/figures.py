@@ -26,7 +26,14 @@ WIDTH = 7.0
 INK, MUTED, RULE, PAPER = "#20242A", "#6B7280", "#D5D9DF", "#FFFFFF"
 # Orange, blue and grey stay apart for every kind of colour vision and in grey print; so do green and red,
 # which never stand without a tick or a cross.
-COLOURS = {"plain": "#D9722A", "bgaugment": "#1D6FB8", "pretrained": "#7C838C"}
+COLOURS = {
+    "plain": "#D9722A",
+    "bgaugment": "#1D6FB8",
+    "pretrained": "#7C838C",
+    "attr_loss": "#2A9D8F",
+    "attr_frac": "#7B5EA7",
+    "attr_emb": "#B5477D",
+}
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 RIGHT, WRONG = "#15915A", "#C4283B"
 # Any: matplotlib's stubs want each of its hundreds of keys as a literal type.

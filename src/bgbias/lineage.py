@@ -96,7 +96,7 @@ def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
         return [node("embed", cell=cell)]
     evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}}
     found = _photos(study, cell.dataset, evaluated.get(name) or plan.needs(study, cell))
-    if name != "train" and plan.trains(cell):
+    if name != "train" and plan.trains(study, cell):
         return [*found, node("train", cell=cell)]
     return found + _weights(study, pretrained.owner("backbones", cell.backbone))
 
@@ -119,7 +119,7 @@ def _collected(study: Study) -> Iterator[Node]:
     chosen = plan.cells(study)
     for cell in chosen:
         yield node("score", cell=cell)
-        if plan.trains(cell):
+        if plan.trains(study, cell):
             yield node("attribute", cell=cell)
     for dataset in dict.fromkeys(c.dataset for c in chosen):
         yield from _photos(study, dataset, {"masks"})

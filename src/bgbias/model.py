@@ -43,6 +43,14 @@ class EmbeddingModel(nn.Module):
         self.input_size, self.resize = facts.input_size, facts.resize
         self.freeze_batch_norm = freeze_batch_norm
         self.trunk, self.embedder = trunk, embedder
+        self.neck: nn.Module | None = None
+        self.neck_name, self.neck_params = "", Strict()
+
+    def add_neck(self, name: str, params: Strict) -> nn.Module:
+        """Put the neck ``necks/<name>.py`` between trunk and pooling and return it; it is saved and loaded with the model."""
+        self.neck_name, self.neck_params = name, params
+        self.neck = plugins.load("necks", name).build(params)
+        return self.neck
 
     @property
     def dim(self) -> int:
@@ -55,14 +63,24 @@ class EmbeddingModel(nn.Module):
 
     def pooled(self, x: Tensor) -> Tensor:
         """Mean features at unit length [B, channels], float32: what the backbone knows by itself."""
-        return F.normalize(self._mean(x), dim=1)
+        return F.normalize(self._mean(self.features(x)), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of normalised photos [B, 3, H, W]."""
-        mean = self._mean(x)
+        features = self.features(x)
+        return self.embed_features(features if self.neck is None else self.neck(features))
+
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""
+        return F.normalize(self.projected(features), dim=1)
+
+    def projected(self, features: Tensor) -> Tensor:
+        """The same before they get unit length: the linear layer's output."""
+        mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):
-            return F.normalize(self.embedder(mean), dim=1)
+            projected: Tensor = self.embedder(mean)
+            return projected
 
     def train(self, mode: bool = True) -> EmbeddingModel:
         """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""
@@ -73,8 +91,8 @@ class EmbeddingModel(nn.Module):
                     module.eval()
         return self
 
-    def _mean(self, x: Tensor) -> Tensor:
-        return self.features(x).to(self.embedder.weight.dtype).mean(dim=(2, 3))
+    def _mean(self, features: Tensor) -> Tensor:
+        return features.to(self.embedder.weight.dtype).mean(dim=(2, 3))
 
 
 def build_model(
@@ -111,6 +129,8 @@ def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = No
         "freeze_batch_norm": json.dumps(model.freeze_batch_norm),
         "metadata": json.dumps(metadata or {}, sort_keys=True),
     }
+    if model.neck is not None:
+        header |= {"neck": model.neck_name, "neck_params": model.neck_params.model_dump_json()}
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     # One entry: safetensors writes several in an order that changes from run to run.
     with replacing(path) as temporary:
@@ -130,6 +150,10 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         trunk = _trunk(name, params, seed=0)
         embedder = _embedder(backbones.facts(name, params).channels, dim)
         model = EmbeddingModel(name, params, trunk, embedder, frozen)
+        if neck := header.get("neck"):
+            model.add_neck(
+                neck, plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
+            )
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
         raise UserError(

@@ -21,5 +21,6 @@ def _eager(kind: type[torch.optim.Optimizer]) -> Any:
     return type(kind.__name__, (kind,), plain)
 
 
+Adam = _eager(torch.optim.Adam)
 AdamW = _eager(torch.optim.AdamW)
 RMSprop = _eager(torch.optim.RMSprop)

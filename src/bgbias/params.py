@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from bgbias import plugins
+from bgbias import named_methods, plugins
 from bgbias.errors import UserError
 from bgbias.paths import Paths
 from bgbias.strict import Strict, read_yaml, validated
@@ -233,6 +233,10 @@ class Shared(Strict):
     backgrounds: dict[str, Backgrounds]
     backbones: dict[str, dict[str, Any]]
     losses: dict[str, dict[str, dict[str, Any]]]
+    methods: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="named sets of a method's options: `kind` (a file in methods/) and those",
+    )
     train: Train = Train()
     mask_policy: MaskPolicy = MaskPolicy()
     evaluation: Evaluation = Evaluation()
@@ -314,6 +318,10 @@ def _check_options(study: Study, path: Path) -> None:
     for family, kind, key, values in found:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
+    for name in study.methods:
+        named_methods.check_name(name)
+        if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
+            described.params()
 
 
 def _check_names(study: Study, path: Path) -> None:
@@ -326,10 +334,14 @@ def _check_names(study: Study, path: Path) -> None:
             hint = f" (did you mean '{near[0]}'?)" if near else ""
             problems.append(f"  {where}: '{name}'{hint}; there are: {', '.join(known)}")
 
-    for field in ("datasets", "backbones", "losses", "methods"):
-        known = plugins.names(field) if field == "methods" else getattr(study, field)
+    for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
-            check(field, name, known)
+            check(field, name, getattr(study, field))
+    known = (*plugins.names("methods"), *study.methods)
+    for name in dict.fromkeys(n for block in study.cells for n in block.methods):
+        check("methods", entry := name.removesuffix(named_methods.ON_REPLACED), known)
+        if entry in known:
+            named_methods.find(study.methods, name)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
         pools = study.datasets[name].backgrounds

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bgbias import paths, plugins
+from bgbias import named_methods, paths, plugins
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
+from bgbias.named_methods import NamedMethod
 from bgbias.params import PoolSource, Study, loss_options, options
 
 PRETRAINED = "pretrained"
@@ -98,14 +99,32 @@ def check_cell(study: Study, cell: Cell) -> None:
             f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
         )
     options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
-    if trains(cell):
+    if trains(study, cell):
         plugins.load("losses", cell.loss)
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+        chosen = method(study, cell)
+        chosen.params()
+        with_class_weights = [name for name in plugins.names("losses") if _has_class_weights(name)]
+        if getattr(chosen.module, "CLASS_WEIGHTS", False) and cell.loss not in with_class_weights:
+            raise UserError(
+                f"{cell.name}: the method '{cell.method}' re-weights cross-entropies, but '{cell.loss}' compares pairs."
+                f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."
+            )
 
 
-def trains(cell: Cell) -> bool:
+def _has_class_weights(loss: str) -> bool:
+    """Class weights have a learning rate of their own."""
+    return "lr" in plugins.load("losses", loss).Params.model_fields
+
+
+def method(study: Study, cell: Cell) -> NamedMethod:
+    """The cell's method: its file, its options, and whether it sees replaced backgrounds."""
+    return named_methods.find(study.methods, cell.method)
+
+
+def trains(study: Study, cell: Cell) -> bool:
     """Whether the cell has a model of its own to train."""
-    return bool(plugins.load("methods", cell.method).TRAINS)
+    return method(study, cell).trains
 
 
 def selection_condition(study: Study, cell: Cell) -> str:
@@ -115,13 +134,13 @@ def selection_condition(study: Study, cell: Cell) -> str:
     backgrounds (METHODS section 1).
     """
     if study.train.selection == "published":
-        return "corrupted" if "backgrounds" in plugins.load("methods", cell.method).NEEDS else "clean"
+        return "corrupted" if "backgrounds" in method(study, cell).needs else "clean"
     return study.train.selection
 
 
 def needs(study: Study, cell: Cell) -> frozenset[str]:
     """What training the cell reads beside photos: masks, backgrounds, both or nothing."""
-    own = plugins.load("methods", cell.method).NEEDS
+    own = method(study, cell).needs
     return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
 
 

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from bgbias.errors import UserError
 
-FAMILIES = ("datasets", "backbones", "losses", "methods", "maskers", "metrics")
+FAMILIES = ("datasets", "backbones", "losses", "methods", "necks", "maskers", "metrics")
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 
 

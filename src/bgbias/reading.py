@@ -63,7 +63,7 @@ def _train_inputs(study: Study, cell: Cell) -> dict[str, Path]:
 
 
 def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
-    if plan.trains(cell):
+    if plan.trains(study, cell):
         return {"model": study.files.at("model", **cell.wildcards)}
     return pretrained.inputs(study, pretrained.owner("backbones", cell.backbone))
 
@@ -87,7 +87,7 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
     for cell in plan.cells(study):
         for name in ("scores", "queries"):
             read[f"{name} {cell.name}"] = study.files.at(name, **cell.wildcards)
-        if plan.trains(cell):
+        if plan.trains(study, cell):
             read[f"attribution {cell.name}"] = study.files.at("attribution", **cell.wildcards)
     for dataset in dict.fromkeys(c.dataset for c in plan.cells(study)):
         masker = study.datasets[dataset].masker

@@ -28,6 +28,13 @@ from bgbias.methods import BaseMethod
 from bgbias.model import EmbeddingModel
 from bgbias.params import Train
 
+EpochPasses = Callable[[int, str, int], Iterator[Batch]]
+"""(epoch, what for, photos a batch) to batches that show every training photo once."""
+
+
+def _no_passes(epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
+    raise ValueError("this method needs passes over all training photos")
+
 
 @dataclass
 class State:
@@ -55,10 +62,12 @@ def fit(
     digest: str,
     device: str = "cpu",
     loss_lr: float | None = None,
+    passes: EpochPasses = _no_passes,
 ) -> State:
     """Train until nothing improves; the model is left with its best epoch's weights.
 
-    ``epoch_batches(epoch)`` yields that epoch's batches; ``validate`` returns scores by name, of which ``monitor`` is the one
+    ``epoch_batches(epoch)`` yields that epoch's batches, ``passes(epoch, name, batch_size)`` every training photo once, for
+    methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one
     that must strictly improve. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment) hold the unfinished
     state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
     """
@@ -74,7 +83,7 @@ def fit(
         begun = time.perf_counter()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
-        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch)
+        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
         trained = time.perf_counter()
         model.eval()
         scores = validate(model)
@@ -125,7 +134,7 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
     class_weights = list(method.base_loss.parameters())
     if class_weights:
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
-    groups += method.own_parameters()
+    groups += method.own_parameters(settings.lr)
     if settings.optimizer == "adamw":
         return optimizers.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
     return optimizers.RMSprop(
@@ -140,11 +149,14 @@ def train_epoch(
     settings: Train,
     device: str,
     epoch: int,
+    passes: EpochPasses = _no_passes,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
+    method.start_epoch(
+        epoch, lambda name, batch_size: (b.to(device) for b in passes(epoch, name, batch_size))
+    )
     for module in method.modules().values():
         module.train()
-    method.start_epoch(epoch)
     sums: dict[str, float] = {}
     shown = progress.track(batches, settings.iterations_per_epoch, f"epoch {epoch}")
     for step, batch in enumerate(shown, 1):
@@ -160,6 +172,7 @@ def train_epoch(
                 f"The loss is not finite in epoch {epoch}, step {step}. Lower train.lr (now {settings.lr:g}), or the loss's own"
                 " settings, in params.yaml."
             )
+    method.end_epoch()
     return {name: total / settings.iterations_per_epoch for name, total in sums.items()}
 
 

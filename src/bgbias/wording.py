@@ -17,8 +17,29 @@ LOSSES = {
     "multi_similarity": "Multi Similarity",
     "arcface": "ArcFace",
     "normalized_softmax": "Normalized Softmax",
+    "cosface": "CosFace",
 }
-METHODS = {PRETRAINED: "Pretrained", PLAIN: "Plain", "bgaugment": "BGAugment"}
+METHODS = {
+    PRETRAINED: "Pretrained",
+    PLAIN: "Plain",
+    "bgaugment": "BGAugment",
+    "attr_loss": "Attribution of loss",
+    "attr_frac": "Attribution fraction",
+    "attr_emb": "Attribution of embedding",
+    "dcml_code": "DCML",
+    "dcml_paper": "DCML (paper)",
+    "dcml_cars": "DCML (cars)",
+    "dcml_sop": "DCML (SOP)",
+    "dcml_released": "DCML (released)",
+    "dcml_no_inv_emb": "DCML w/o inv emb",
+    "dcml_no_inv_at": "DCML w/o inv at",
+    "dcml_no_inv_task": "DCML w/o inv task",
+    "dcml_random": "DCML w random",
+    "dcml_no_envs": "DCML w/o envs",
+    "dcml_no_at": "DCML w/o at",
+    **{f"dcml_e{e}": f"DCML e = {e}" for e in (1, 3, 10)},
+    **{f"dcml_k{k}": f"DCML k = {k}" for k in (5, 10, 15)},
+}
 
 
 def table(name: str) -> str:

@@ -25,17 +25,17 @@ class Params(Strict):
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Mean of non-zero [d - pos_margin]+ over positive pairs plus that of [neg_margin - d]+ over others."""
-    from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.losses import ContrastiveLoss
     from pytorch_metric_learning.reducers import AvgNonZeroReducer
 
+    from bgbias.losses._euclidean import EuclideanDistance
     from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
         ContrastiveLoss(
             pos_margin=params.pos_margin,
             neg_margin=params.neg_margin,
-            distance=LpDistance(normalize_embeddings=True, p=2, power=1),
+            distance=EuclideanDistance(),
             reducer=AvgNonZeroReducer(),
             embedding_regularizer=None,
         )

@@ -24,10 +24,10 @@ class Params(Strict):
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+ over all triplets, no mining."""
-    from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.losses import TripletMarginLoss
     from pytorch_metric_learning.reducers import AvgNonZeroReducer
 
+    from bgbias.losses._euclidean import EuclideanDistance
     from bgbias.losses._full_precision import FullPrecision
 
     return FullPrecision(
@@ -36,7 +36,7 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
             swap=False,
             smooth_loss=False,
             triplets_per_anchor="all",
-            distance=LpDistance(normalize_embeddings=True, p=2, power=1),
+            distance=EuclideanDistance(),
             reducer=AvgNonZeroReducer(),
             embedding_regularizer=None,
         )

@@ -1,25 +1,64 @@
 """How a batch becomes a training loss: the plain way, and the cures for background bias.
 
-A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, and ``class Method``. Planning reads the
-facts of every method, so these files import torch only for type checking or inside functions.
+A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
+``CLASS_WEIGHTS = True`` if its losses must have them, and ``class Method``. Planning reads the facts of every method, so these
+files import torch only for type checking or inside functions. ``named_methods.py`` says which names a grid may use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from bgbias.composite import replaced
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bgbias.batches import Batch
     from bgbias.model import EmbeddingModel
+    from bgbias.strict import Strict
+
+Passes = Callable[[str, int], "Iterator[Batch]"]
+"""(what for, photos a batch) to batches that show every training photo once, in an order and crops of that purpose's own."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: the classes of all training photos, int64 [N] from 0, by ``Batch.index``; and what randomness of a
+    method's own is keyed by: (dataset, seed)."""
+
+    labels: Tensor
+    key: tuple[object, ...]
 
 
 class BaseMethod:
-    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last three."""
+    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last four."""
 
-    def __init__(self, model: EmbeddingModel, base_loss: nn.Module) -> None:
+    replaces_backgrounds = False
+    """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
+
+    images_per_class: int | None = None
+    """Photos of each class in a batch, if the method needs another number than its loss."""
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        base_loss: nn.Module,
+        params: Strict | None = None,
+        task: Task | None = None,
+    ) -> None:
         self.model, self.base_loss = model, base_loss
+
+    def photos(self, batch: Batch) -> Tensor:
+        """What the model is to see, float [B, 3, S, S]: the batch's photos, normalised, and with their backgrounds replaced if
+        the method is combined with that."""
+        if not self.replaces_backgrounds:
+            return self.model.preprocess(batch.images)
+        if batch.masks is None or batch.backgrounds is None:
+            raise ValueError("replacing backgrounds needs batches with masks and backgrounds")
+        return self.model.preprocess(replaced(batch.images, batch.masks, batch.backgrounds))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The scalar to minimise under ``loss``; further entries are logged beside it."""
@@ -29,9 +68,12 @@ class BaseMethod:
         """Everything that training changes, by name: trained, checkpointed and restored."""
         return {"model": self.model, "loss": self.base_loss}
 
-    def own_parameters(self) -> list[dict[str, Any]]:
-        """Optimiser groups beyond the model's and the loss's."""
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """Optimiser groups beyond the model's and the loss's; ``lr`` is the trunk's learning rate, theirs if they name none."""
         return []
 
-    def start_epoch(self, epoch: int) -> None:
-        """Called before each epoch, for methods that alternate between training and something else."""
+    def start_epoch(self, epoch: int, passes: Passes) -> None:
+        """Called before each epoch (from 1), for methods that alternate between training and something else."""
+
+    def end_epoch(self) -> None:
+        """Called after each epoch's steps, before the model is validated: what it embeds with must be in ``model`` by then."""

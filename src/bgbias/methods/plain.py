@@ -20,5 +20,4 @@ class Method(BaseMethod):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Scalar ``loss`` of the batch."""
-        embeddings = self.model(self.model.preprocess(batch.images))
-        return {"loss": self.base_loss(embeddings, batch.labels)}
+        return {"loss": self.base_loss(self.model(self.photos(batch)), batch.labels)}

@@ -32,6 +32,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.batches import Batch
     from bgbias.device import describe, pick
     from bgbias.embedding import embed_views
+    from bgbias.methods import Task
     from bgbias.model import save
 
     files, settings = study.files, study.train
@@ -42,7 +43,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.device = describe(device)
         model = _fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size)
-        photos = album.training(plugins.load("methods", cell.method).NEEDS, device)
+        named = plan.method(study, cell)
+        photos = album.training(named.needs, device)
         validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         condition = plan.selection_condition(study, cell)
 
@@ -51,17 +53,22 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         weights = seeds.torch_generator("loss", cell.dataset, cell.loss, cell.seed)
         n_classes = int(photos.labels.max()) + 1
         base_loss = loss_module.build(loss_settings, n_classes, settings.embedding_dim, weights)
-        method = plugins.load("methods", cell.method).Method(model, base_loss)
+        task = Task(torch.from_numpy(photos.labels), (cell.dataset, cell.seed))
+        method = named.build(model, base_loss, task)
 
         def epoch_batches(epoch: int) -> Iterator[Batch]:
             return photos.epoch(
                 (cell.dataset, cell.seed, epoch),
                 settings.batch_size,
-                loss_module.IMAGES_PER_CLASS,
+                method.images_per_class or loss_module.IMAGES_PER_CLASS,
                 settings.iterations_per_epoch,
                 settings.crop_scale,
                 settings.crop_ratio,
             )
+
+        def passes(epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
+            key = (cell.dataset, cell.seed, epoch, name)
+            return photos.every(key, batch_size, settings.crop_scale, settings.crop_ratio)
 
         def validate(trained: EmbeddingModel) -> dict[str, float]:
             # One fixed draw for corrupted validation: redrawing it each epoch would favour lucky epochs.
@@ -80,7 +87,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         history = files.at("partial_history", grid=study.grid, **cell.wildcards)
         state = training.fit(
             method, epoch_batches, validate, monitor, settings, partial, history, digest, device,
-            getattr(loss_settings, "lr", None),
+            getattr(loss_settings, "lr", None), passes,
         )  # fmt: skip
         save(
             model,
@@ -125,7 +132,7 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
             device,
             settings.precision,
             settings.batch_size,
-            pooled=not plan.trains(cell),
+            pooled=not plan.trains(study, cell),
         )
         found.write(outputs["embeddings"])
         made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
@@ -216,7 +223,11 @@ def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
 def _model(study: Study, cell: Cell) -> EmbeddingModel:
     from bgbias.model import load
 
-    return load(study.files.at("model", **cell.wildcards)) if plan.trains(cell) else _fresh_model(study, cell)
+    return (
+        load(study.files.at("model", **cell.wildcards))
+        if plan.trains(study, cell)
+        else _fresh_model(study, cell)
+    )
 
 
 def _fresh_model(study: Study, cell: Cell) -> EmbeddingModel:

@@ -29,7 +29,7 @@ def collect(study: Study) -> None:
                 files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
             ).assign(**c.wildcards)
             for c in cells
-            if plan.trains(c)
+            if plan.trains(study, c)
         ]
         with replacing(outputs["results"]) as temporary:
             pd.concat(scores, ignore_index=True).to_csv(temporary, index=False)
@@ -62,7 +62,7 @@ def table(study: Study, name: str) -> None:
             caption = captions.table1(made, selection, excluded)
         else:
             attribution = pd.read_parquet(files.at("all_attribution"))
-            made = tables.table2(attribution, known, [c for c in plan.cells(study) if plan.trains(c)])
+            made = tables.table2(attribution, known, [c for c in plan.cells(study) if plan.trains(study, c)])
             caption = captions.table2(made, selection, study.attribution.images, excluded)
         typesetting.write(made, outputs["csv"].parent, name, caption)
 

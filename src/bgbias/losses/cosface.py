@@ -1,0 +1,52 @@
+"""CosFace: softmax over cosines to class weights, own cosine less a margin (Wang et al., CVPR 2018)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+IMAGES_PER_CLASS = 1
+DISTANCE = "cosine"
+
+
+class Params(Strict):
+    """Margin on the cosine, scale, and the learning rate of the class weights."""
+
+    margin: float = Field(ge=0, le=2)
+    scale: float = Field(gt=0)
+    lr: float = Field(gt=0, description="learning rate of the class weights")
+
+
+def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Cross-entropy of scale * cosine, the own class's cosine replaced by cosine - margin.
+
+    Class weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and normalised in use.
+    """
+    from pytorch_metric_learning.distances import CosineSimilarity
+    from pytorch_metric_learning.losses import CosFaceLoss
+    from pytorch_metric_learning.reducers import MeanReducer
+    from torch import nn
+
+    from bgbias.losses._full_precision import FullPrecision
+
+    return FullPrecision(
+        CosFaceLoss(
+            num_classes=n_classes,
+            embedding_size=dim,
+            margin=params.margin,
+            scale=params.scale,
+            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
+            weight_regularizer=None,
+            distance=CosineSimilarity(),
+            reducer=MeanReducer(),
+            embedding_regularizer=None,
+        )
+    )

@@ -1,0 +1,40 @@
+"""Attribution regularisation of the embedding: what the attribution score measures, trained on (METHODS sections 3 and 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.methods._attribution_penalty import AttributionPenalty, fraction_outside
+from bgbias.strict import Strict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEEDS = frozenset({"masks"})
+TRAINS = True
+
+
+class Params(Strict):
+    """The penalty lies in 0..1."""
+
+    weight: float = Field(1.0, ge=0, description="lambda")
+
+
+class Method(AttributionPenalty):
+    """Penalty: mean over photos of sum (1 - M) g^2 / sum g^2, g the gradient of the distance to a black photo's embedding.
+
+    The distance is cosine whatever the loss: for unit vectors the gradient of the Euclidean one is the same times a number of
+    each photo's own, which a photo's fraction does not see.
+    """
+
+    def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The sum of the photos' cosines with the black photo, embedded by the model as it is now."""
+        from bgbias.attribution import reference_embedding
+
+        return (embeddings @ reference_embedding(self.model)).sum()
+
+    def penalty(self, gradients: Tensor, masks: Tensor) -> Tensor:
+        """Scalar, of gradients [B, 3, S, S] and masks [B, 1, S, S]."""
+        return fraction_outside(gradients, masks)

@@ -1,0 +1,73 @@
+"""DCML as its released code has it, with three slips mended (Deng & Zhang, ICML 2022; METHODS section 5).
+
+The base loss has class weights and an attention net of its own, which test time does not use. Attention is held together by
+relative distances, embeddings (before they get unit length) by their distance to class means, which take no gradient. Mended: an
+update of the environments takes five passes instead of the one after which the code returns; nets start alike; and the margin is
+what params.yaml says (for cars the code leaves it at .6182).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from bgbias.methods import _dcml
+from bgbias.methods._dcml import Dcml
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.methods import Task
+    from bgbias.model import EmbeddingModel
+    from bgbias.strict import Strict
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+CLASS_WEIGHTS = True
+
+
+class Params(_dcml.Params):
+    """As released for CUB-200-2011; cars: alpha 1e-5, gamma 1e-4; SOP: gamma 1e-6."""
+
+
+class Method(Dcml):
+    """Terms averaged over environments, and an ERM branch beside them that shares the trunk and the embedding layer."""
+
+    def __init__(
+        self, model: EmbeddingModel, base_loss: nn.Module, params: Strict | None, task: Task | None
+    ) -> None:
+        from torch import nn
+
+        super().__init__(model, base_loss, params, task)
+        self._empirical = base_loss
+        if self.params.environments:
+            self._environment = deepcopy(base_loss)
+            # As one loss, so that both start alike and have its learning rate and its place in a checkpoint.
+            self.base_loss = nn.ModuleList([self._empirical, self._environment])
+        if self.nets:
+            self._empirical_net = self.fresh_net(len(self.nets))
+            self._own["empirical_net"] = self._empirical_net
+
+    def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Through the branch's own net and class weights."""
+        attended = self._empirical_net(features) if self.nets else features
+        found: Tensor = self._empirical(self.model.embed_features(attended), labels)
+        return found
+
+    def logits(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """By the class weights that the environments share."""
+        from bgbias.losses._class_logits import class_logits
+
+        return class_logits(self._environment, embeddings, labels)
+
+    def distance_of_nets(self) -> Tensor:
+        """Mean over nets and matrices of squared relative distances to the mean."""
+        from bgbias.methods._invariance import relative_distance
+
+        return relative_distance(self.nets)
+
+    def spread(self, attended: Tensor, projected: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Weighted squared distances to class means."""
+        from bgbias.methods._invariance import spread_around_class_means
+
+        return spread_around_class_means(projected, labels, weights)
