@@ -20,14 +20,18 @@ GOLDEN = 5e-7
 
 
 class Head(nn.Module):
-    """Mean over places, a linear layer, unit length."""
+    """Mean over places and a linear layer."""
 
     def __init__(self, rows: list[list[float]]) -> None:
         super().__init__()
         self.rows = nn.Parameter(torch.tensor(rows, dtype=torch.float64))
 
     def forward(self, features: Tensor) -> Tensor:
-        return nn.functional.normalize(features.mean((2, 3)) @ self.rows.T, dim=1)
+        return features.mean((2, 3)) @ self.rows.T
+
+
+def unit(vectors: Tensor) -> Tensor:
+    return nn.functional.normalize(vectors, dim=1)
 
 
 def random_head(seed: int, channels: int = 4, dim: int = 3) -> Head:
@@ -80,7 +84,7 @@ def test_golden_importance_behind_a_head() -> None:
     head = Head([[1, 2], [0, 1], [1, 0]])
     features = torch.tensor([[[[1.0, 2.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 2.0]]]], dtype=torch.float64)
     features.requires_grad_()
-    scores = head(features) @ torch.tensor([0.5, 0.2, 0.1], dtype=torch.float64)
+    scores = unit(head(features)) @ torch.tensor([0.5, 0.2, 0.1], dtype=torch.float64)
     found = attention.importance(scores, features)
     assert found[0].tolist() == pytest.approx([-0.004112, 0.004112], abs=GOLDEN)
 
@@ -88,8 +92,12 @@ def test_golden_importance_behind_a_head() -> None:
 # Naive twins.
 
 
-def naive_importances(head: Head, maps: list[Tensor], same: bool = True) -> list[list[float]]:
-    """1/hw W^T (I - f f^T) w / |g| of one tuple, in loops over Python numbers (METHODS section 7)."""
+def naive_importances(
+    head: Head, maps: list[Tensor], same: bool = True, magnitude: bool = False
+) -> list[list[float]]:
+    """1/hw W^T (I - f f^T) w / |g| of one tuple, in loops over Python numbers (METHODS section 7); of magnitudes,
+    1/hw W^T (w sign g) / |g|.
+    """
     rows = head.rows.tolist()
     means = [[float(channel.mean()) for channel in m[0]] for m in maps]
     raw = [[sum(r * v for r, v in zip(row, mean, strict=True)) for row in rows] for mean in means]
@@ -108,6 +116,8 @@ def naive_importances(head: Head, maps: list[Tensor], same: bool = True) -> list
     for f, length, m in zip(unit, lengths, maps, strict=True):
         score = sum(w * v for w, v in zip(weights, f, strict=True))
         toward = [(w - score * v) / length for w, v in zip(weights, f, strict=True)]
+        if magnitude:
+            toward = [w * math.copysign(1, v) / length for w, v in zip(weights, f, strict=True)]
         places = m.shape[2] * m.shape[3]
         found.append(
             [sum(row[k] * t for row, t in zip(rows, toward, strict=True)) / places for k in range(m.shape[1])]
@@ -116,12 +126,13 @@ def naive_importances(head: Head, maps: list[Tensor], same: bool = True) -> list
 
 
 @pytest.mark.parametrize(("roles", "same"), [(2, True), (2, False), (3, True), (4, True)])
+@pytest.mark.parametrize("score", ["published", "magnitude"])
 @pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_the_closed_form(roles: int, same: bool, seed: int) -> None:
+def test_agrees_with_the_closed_form(roles: int, same: bool, score: attention.Score, seed: int) -> None:
     head, maps = random_head(seed), random_maps(seed, roles)
-    found = attention.importances(head, maps, same)
+    found = attention.importances(head, maps, same, score)
     for t in range(3):
-        expected = naive_importances(head, [m[t : t + 1] for m in maps], same)
+        expected = naive_importances(head, [m[t : t + 1] for m in maps], same, score == "magnitude")
         for importance, twin in zip(found, expected, strict=True):
             assert importance[t].tolist() == pytest.approx(twin, rel=1e-9)
 
@@ -135,7 +146,7 @@ def test_through_the_weights_it_is_the_slope_of_the_photos_own_score(roles: int)
     places = maps[0].shape[2] * maps[0].shape[3]
 
     def score(role: int, changed: Tensor) -> float:
-        embeddings = [head(changed if i == role else m) for i, m in enumerate(maps)]
+        embeddings = [unit(head(changed if i == role else m)) for i, m in enumerate(maps)]
         return float((attention.dimension_weights(embeddings) * embeddings[role]).sum().detach())
 
     for role in range(roles):
@@ -149,6 +160,27 @@ def test_through_the_weights_it_is_the_slope_of_the_photos_own_score(roles: int)
 
 
 # What must hold.
+
+
+def test_unit_vectors_of_a_head_are_as_good_as_the_vectors() -> None:
+    """The published score knows the embedding alone."""
+    head, maps = random_head(3), random_maps(3, 3)
+    raw, brought = (attention.importances(h, maps) for h in (head, lambda a: unit(head(a))))
+    assert all(torch.allclose(a, b, rtol=1e-9) for a, b in zip(raw, brought, strict=True))
+
+
+def test_places_that_make_most_of_both_embeddings_are_found_by_magnitude_alone() -> None:
+    """Two photos whose embedding is one and the same, with both signs, made in one corner: the published score has no slope."""
+    head = Head([[1, 0], [-1, 0]])
+    features = torch.zeros(1, 2, 3, 3, dtype=torch.float64)
+    features[0, 0, 0, 2] = 1.0
+    published, magnitude = (
+        attention.weighted_map(attention.importances(head, (features, features), score=score)[0], features)
+        for score in ("published", "magnitude")
+    )
+    assert published.abs().max() < 1e-12
+    assert attention.stretched(magnitude)[0, 0, 2] > 0.99
+    assert magnitude.count_nonzero() == 1
 
 
 def test_a_tuple_is_explained_alike_alone_and_among_others() -> None:

@@ -72,10 +72,16 @@ class EmbeddingModel(nn.Module):
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""
+        vectors = self.vectors(features)
+        with torch.autocast(vectors.device.type, enabled=False):
+            return F.normalize(vectors, dim=1)
+
+    def vectors(self, features: Tensor) -> Tensor:
+        """What ``embed_features`` brings to unit length: linear in the maps, float32 [B, dim]."""
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):
-            return F.normalize(self.embedder(mean), dim=1)
+            return self.embedder(mean)
 
     def train(self, mode: bool = True) -> EmbeddingModel:
         """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""

@@ -4,6 +4,13 @@ Grad-CAM needs a class to ask about; here the question is a weight for each dime
 photos agree or differ as their roles say (Zheng et al. 2020, "Towards Visually Explaining Similarity Models"). All that is
 asked of a network is a feature map and what makes an embedding of it.
 
+Two scores are told apart, which are one for embeddings that have no negative numbers and no fixed length:
+
+``published``  wᵀf of the unit-length embedding f, as the paper writes it;
+``magnitude``  wᵀ|g| of the vector g before it is brought to unit length, by that length. Where an embedding has both signs, half
+               of what photos share counts against wᵀf; and f cannot grow along itself, so that the derivative of wᵀf is blind
+               to whatever makes most of the embedding.
+
 Photos stand in the order of their roles: a pair; anchor, positive, negative; or anchor, positive and two negatives.
 """
 
@@ -11,10 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Score = Literal["published", "magnitude"]
 
 
 def dimension_weights(embeddings: Sequence[Tensor], same: bool = True) -> Tensor:
@@ -36,21 +46,25 @@ def importances(
     head: Callable[[Tensor], Tensor],
     features: Sequence[Tensor],
     same: bool = True,
+    score: Score = "published",
     w_detach: bool = True,
     create_graph: bool = False,
 ) -> list[Tensor]:
     """How much each channel counts for its photo's score, [T, c] for each role: the mean over places of ds/dA.
 
-    ``features``: maps A [T, c, h, w] of each role; ``head`` makes unit vectors [T, d] of a map. The score of a photo is its
-    embedding times the weights; these are constants if ``w_detach``, else the derivative goes through them too. With
-    ``create_graph`` the result can be trained through: a second backward pass, but of the head alone.
+    ``features``: maps A [T, c, h, w] of each role; ``head`` makes vectors [T, d] of a map, which are brought to unit length
+    here. The score of a photo is its embedding times the weights; these are constants if ``w_detach``, else the derivative goes
+    through them too. With ``create_graph`` the result can be trained through: a second backward pass, but of the head alone.
     """
     with torch.enable_grad():
         maps = [a if a.requires_grad else a.detach().requires_grad_() for a in features]
-        embeddings = [head(a) for a in maps]
+        vectors = [head(a) for a in maps]
+        embeddings = [F.normalize(g, dim=1) for g in vectors]
         weights = dimension_weights(embeddings, same)
         if w_detach:
             weights = weights.detach()
+        if score == "magnitude":
+            embeddings = [g.abs() / g.detach().norm(dim=1, keepdim=True).clamp(min=1e-12) for g in vectors]
         # One derivative a role: the weights tie the roles together, and each score is for its own photo alone.
         return [
             importance((weights * f).sum(1), a, create_graph) for f, a in zip(embeddings, maps, strict=True)
