@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from small_study import data_nodes, described, history, load, run
 from torch import Tensor
 
 from bgbias import plugins, seeds, similarity_mining, training
@@ -21,6 +22,7 @@ from bgbias.methods import BaseMethod
 from bgbias.methods.plain import Method as Plain
 from bgbias.model import EmbeddingModel, build_model
 from bgbias.params import Train
+from bgbias.plan import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -294,6 +296,20 @@ def test_any_backbone_with_a_feature_map_can_be_mined(
     assert torch.equal(found["base"], plain["loss"])
     assert found["mining"] > 0
     assert all(p.grad is None or p.grad.isfinite().all() for p in made.model.parameters())
+
+
+def test_named_options_train_a_model_of_params_yaml(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["methods"] = {"sam_strong": {"kind": "sam_triplet", "gamma": 0.5, "score": "magnitude"}}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    cell = Cell("squares", "pixels", "contrastive", "sam_strong+bgaugment", 0)
+    run(study, cell, "train", "embed")
+    rows = history(study.files.at("history", **cell.wildcards))
+    for row in rows:
+        parts = [float(row[name]) for name in ("loss", "base", "mining")]
+        assert parts[0] == pytest.approx(parts[1] + 0.5 * parts[2], rel=1e-5)
+        assert parts[2] > 0
 
 
 # What is refused.

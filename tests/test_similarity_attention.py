@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bgbias import seeds
 from bgbias import similarity_attention as attention
+from bgbias.params import SimilarityScore
 
 ANCHOR, POSITIVE, NEGATIVE, SECOND = (
     torch.tensor([values], dtype=torch.float64)
@@ -128,7 +129,7 @@ def naive_importances(
 @pytest.mark.parametrize(("roles", "same"), [(2, True), (2, False), (3, True), (4, True)])
 @pytest.mark.parametrize("score", ["published", "magnitude"])
 @pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_the_closed_form(roles: int, same: bool, score: attention.Score, seed: int) -> None:
+def test_agrees_with_the_closed_form(roles: int, same: bool, score: SimilarityScore, seed: int) -> None:
     head, maps = random_head(seed), random_maps(seed, roles)
     found = attention.importances(head, maps, same, score)
     for t in range(3):

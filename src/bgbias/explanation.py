@@ -16,6 +16,7 @@ from bgbias import images
 from bgbias import similarity_attention as attention
 from bgbias.errors import UserError
 from bgbias.model import EmbeddingModel
+from bgbias.params import SimilarityScore
 
 ROLES = {
     2: ("First", "Second"),
@@ -45,7 +46,7 @@ def explain(
     model: EmbeddingModel,
     photos: Sequence[np.ndarray],
     same: bool = True,
-    score: attention.Score = "magnitude",
+    score: SimilarityScore = "magnitude",
 ) -> Explanation:
     """By which places a model, in evaluation mode, compares decoded photos, each uint8 [H, W, 3] (RGB) of any size.
 
@@ -61,9 +62,7 @@ def explain(
     weight = model.embedder.weight
     with torch.no_grad():
         x = torch.from_numpy(np.stack(views)).to(weight.device).permute(0, 3, 1, 2).float()
-        features = model.features(model.preprocess(x)).to(weight.dtype)
-        if model.neck is not None:
-            features = model.neck(features)
+        features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
         embeddings = model.embed_features(features)
     found = attention.importances(model.vectors, features.split(1), same, score)
     size = (model.input_size, model.input_size)

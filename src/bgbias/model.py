@@ -67,8 +67,12 @@ class EmbeddingModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of normalised photos [B, 3, H, W]."""
+        return self.embed_features(self.pooled_map(x))
+
+    def pooled_map(self, x: Tensor) -> Tensor:
+        """The feature map [B, channels, h, w] as it is pooled for an embedding: behind the neck, if there is one."""
         features = self.features(x)
-        return self.embed_features(features if self.neck is None else self.neck(features))
+        return features if self.neck is None else self.neck(features)
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""

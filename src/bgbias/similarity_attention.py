@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Score = Literal["published", "magnitude"]
+from bgbias.params import SimilarityScore
 
 
 def dimension_weights(embeddings: Sequence[Tensor], same: bool = True) -> Tensor:
@@ -46,7 +45,7 @@ def importances(
     head: Callable[[Tensor], Tensor],
     features: Sequence[Tensor],
     same: bool = True,
-    score: Score = "published",
+    score: SimilarityScore = "published",
     w_detach: bool = True,
     create_graph: bool = False,
 ) -> list[Tensor]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.params import load
+from bgbias.params import SimilarityScore, load
 
 app = typer.Typer()
 
@@ -146,7 +146,7 @@ def explain(
         bool, typer.Option("--different", help="A pair: ask what sets the two apart, not what they share.")
     ] = False,
     score: Annotated[
-        Literal["magnitude", "published"],
+        SimilarityScore,
         typer.Option(
             help="What the maps explain: the size of what counts, or the paper's sum with its signs."
         ),

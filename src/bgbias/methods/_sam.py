@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
+from bgbias.params import SimilarityScore
 from bgbias.strict import Strict
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class PairParams(Strict):
     gamma: float = Field(0.25, ge=0, description="weight of the mining loss; 0 is the base loss alone")
     a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
     b: float = Field(0.5, ge=0, le=1, description="attention from which a place is wiped out")
-    score: Literal["published", "magnitude"] = Field(
+    score: SimilarityScore = Field(
         "published", description="what is asked of a photo; see similarity_attention.py"
     )
     w_detach: bool = Field(
