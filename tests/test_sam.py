@@ -233,6 +233,10 @@ def test_trunk_is_passed_twice_with_so_many_tuples(form: str, anchors: int | Non
     made.model.trunk.register_forward_hook(lambda _, given, __: sizes.append(len(given[0])))
     made.loss(batch())
     assert sizes == [8, count * (2 + NEGATIVES[form])]
+    neutral, once = method(form, gamma=0.0), list[int]()
+    neutral.model.trunk.register_forward_hook(lambda _, given, __: once.append(len(given[0])))
+    neutral.loss(batch())
+    assert once == [8]
 
 
 def test_only_satisfied_leaves_out_tuples_that_are_not() -> None:

@@ -53,9 +53,10 @@ def test_loss_agrees_with_its_naive_twin() -> None:
 
 def test_equal_masked_photos_have_a_finite_gradient() -> None:
     """Both wiped out to the mean colour: the distance is 0, where a root has no slope."""
-    roles = [torch.ones(2, 3, requires_grad=True) for _ in range(3)]
-    mining.mining_loss(roles).backward()  # type: ignore[no-untyped-call]
-    assert all(r.grad is not None and r.grad.isfinite().all() for r in roles)
+    for count in (2, 3, 4):
+        roles = [torch.ones(2, 3, requires_grad=True) for _ in range(count)]
+        mining.mining_loss(roles).backward()  # type: ignore[no-untyped-call]
+        assert all(r.grad is not None and r.grad.isfinite().all() for r in roles)
 
 
 @pytest.mark.parametrize("negatives", [0, 1, 2])
@@ -121,6 +122,15 @@ def test_random_negative_where_the_positive_is_the_farthest() -> None:
         drawn.add(int(found[0, 2]))
         assert len(mining.satisfied(found, z)) == 0
     assert drawn == {2, 3, 4}
+
+
+def test_negative_as_far_as_the_positive_is_not_beyond_it() -> None:
+    z = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]])
+    generator = seeds.torch_generator("tie")
+    found = mining.with_negatives(torch.tensor([[0, 1]]), z, torch.tensor([0, 0, 1, 2]), generator)
+    assert found.tolist() == [[0, 1, 3]]
+    tied = torch.tensor([[0, 1, 2]])
+    assert len(mining.satisfied(tied, z)) == 0
 
 
 @pytest.mark.parametrize("negatives", [1, 2])

@@ -26,7 +26,8 @@ def with_negatives(chosen: Tensor, embeddings: Tensor, labels: Tensor, generator
     random one. A tuple for which no class is left is left out.
     """
     anchors, positives = chosen[:, 0], chosen[:, 1]
-    distances = torch.cdist(embeddings.detach(), embeddings.detach())
+    # Not by way of a matrix product, in whose rounding close neighbours drown.
+    distances = torch.cdist(*[embeddings.detach()] * 2, compute_mode="donot_use_mm_for_euclid_dist")
     foreign = ~_same(labels)[chosen].any(1)
     from_anchor = distances[anchors]
     semi_hard = foreign & (from_anchor > distances[anchors, positives][:, None])
