@@ -27,7 +27,8 @@ def with_negatives(chosen: Tensor, embeddings: Tensor, labels: Tensor, generator
     """
     anchors, positives = chosen[:, 0], chosen[:, 1]
     # Not by way of a matrix product, in whose rounding close neighbours drown.
-    distances = torch.cdist(*[embeddings.detach()] * 2, compute_mode="donot_use_mm_for_euclid_dist")
+    z = embeddings.detach()
+    distances = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
     foreign = ~_same(labels)[chosen].any(1)
     from_anchor = distances[anchors]
     semi_hard = foreign & (from_anchor > distances[anchors, positives][:, None])
