@@ -31,6 +31,7 @@ LABELS = torch.tensor([0, 0, 1, 1])
 LOSSES: dict[str, dict[str, float]] = {
     "contrastive": {"pos_margin": -0.2, "neg_margin": 1.5},
     "triplet": {"margin": 0.5},
+    "quadruplet": {"margin": 1.0},
     "multi_similarity": {"alpha": 2, "beta": 5, "base": 0.5},
     "arcface": {"margin": 20, "scale": 4, "lr": 1},
     "normalized_softmax": {"temperature": 0.5, "lr": 1},

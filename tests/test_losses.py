@@ -32,6 +32,7 @@ GOLDEN = [
 CUB = {
     "contrastive": {"pos_margin": -0.2, "neg_margin": 0.38411914},
     "triplet": {"margin": 0.09610075},
+    "quadruplet": {"margin": 0.5},
     "multi_similarity": {"alpha": 0.01, "beta": 50.6017738, "base": 0.56248158},
     "arcface": {"margin": 23.2259355, "scale": 100, "lr": 0.0051384088},
     "normalized_softmax": {"temperature": 0.10874715, "lr": 0.0044689},
@@ -97,6 +98,16 @@ def naive_triplet(z: list[list[float]], y: list[int], margin: float) -> float:
     return mean_of_non_zero([math.dist(z[a], z[p]) - math.dist(z[a], z[n]) + margin for a, p, n in triplets])
 
 
+def naive_quadruplet(z: list[list[float]], y: list[int], margin: float) -> float:
+    quadruplets = [
+        (a, p, n, m)
+        for a, p, n, m in itertools.permutations(range(len(y)), 4)
+        if y[a] == y[p] and len({y[a], y[n], y[m]}) == 3
+    ]
+    between = [math.dist(z[a], z[p]) - math.dist(z[n], z[m]) + margin / 2 for a, p, n, m in quadruplets]
+    return naive_triplet(z, y, margin) + mean_of_non_zero(between)
+
+
 def naive_multi_similarity(
     z: list[list[float]], y: list[int], alpha: float, beta: float, base: float
 ) -> float:
@@ -142,6 +153,7 @@ def naive_normalized_softmax(
 TWINS = {
     "contrastive": naive_contrastive,
     "triplet": naive_triplet,
+    "quadruplet": naive_quadruplet,
     "multi_similarity": naive_multi_similarity,
     "arcface": naive_arcface,
     "normalized_softmax": naive_normalized_softmax,
@@ -186,7 +198,7 @@ def family_member(request: pytest.FixtureRequest) -> tuple[str, ModuleType]:
 def test_facts_are_stated(family_member: tuple[str, ModuleType]) -> None:
     name, module = family_member
     assert module.IMAGES_PER_CLASS in (1, 4)
-    euclidean = name in ("contrastive", "triplet")
+    euclidean = name in ("contrastive", "triplet", "quadruplet")
     assert ("l2" if euclidean else "cosine") == module.DISTANCE
 
 

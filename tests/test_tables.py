@@ -50,11 +50,15 @@ def study(
     return tidy.agg(value="mean", n="count").reset_index(), queries
 
 
-def attribution(scores: dict[tuple[str, int], list[float]]) -> pd.DataFrame:
-    """Attribution scores by (method, seed), one an image; NaN for an image that was skipped."""
+def attribution(
+    scores: dict[tuple[str, int], list[float]], further: dict[str, float] | None = None
+) -> pd.DataFrame:
+    """Attribution scores by (method, seed), one an image; NaN for an image that was skipped. Each variant is
+    shifted, those of ``further`` too.
+    """
     rows = []
     for (method, seed), values in scores.items():
-        for variant, shift in (("ref", 0.0), ("robust", 0.1)):
+        for variant, shift in ({"ref": 0.0, "robust": 0.1} | (further or {})).items():
             for number, value in enumerate(values):
                 rows.append(
                     {
@@ -217,6 +221,20 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
     assert cured["ref_gain"] == pytest.approx(0.2)
     # Per image, over seeds: +.3 and +.1.
     assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.1, 0.3])
+
+
+def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tmp_path: Path) -> None:
+    scores = {("plain", 0): [0.1, 0.2], ("bgaugment", 0): [0.3, 0.4]}
+    asked, not_asked = (
+        tables.table2(attribution(scores, further), known) for further in ({"similarity": 0.2}, None)
+    )
+    assert asked["similarity"].tolist() == pytest.approx([0.35, 0.55])
+    assert asked["similarity_gain"][1] == pytest.approx(0.2)
+    pd.testing.assert_frame_equal(asked[list(not_asked)], not_asked)
+    for table, shown in ((asked, True), (not_asked, False)):
+        caption = captions.table2(table, "clean", None, {})
+        text = typesetting.write(table, tmp_path, "table2", caption)["md"].read_text()
+        assert ("Similarity" in text) == ("similarity attention" in text) == shown
 
 
 def test_a_variant_without_scores_is_named() -> None:

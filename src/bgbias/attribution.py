@@ -66,32 +66,41 @@ def attribute_photos(
     kept: dict[str, np.ndarray] = {}
     stream = _maps_of_photos(network, photos, reference, distance, settings)
     for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
-        has_mask = photos.masks is not None and image_id in photos.masks
-        mask = torch.from_numpy(photos.mask(image_id) / 255) if has_mask else None
         for variant in VARIANTS:
-            row = {
-                "image_id": image_id,
-                "variant": variant,
-                "score": math.nan,
-                "mask_fraction": math.nan,
-                "skipped": "",
-            }
-            try:
-                if mask is None:
-                    raise NoScoreError("no mask")
-                row["mask_fraction"] = float(mask.mean())
-                if maps is None:
-                    raise NoScoreError("untrusted mask")
-                attribution = normalise(getattr(maps, variant)[0])
-                if variant == "ref" and len(kept) < keep:
-                    kept[image_id] = attribution.numpy().astype(np.float16)
-                row["score"] = score(attribution, mask)
-            except NoScoreError as reason:
-                row["skipped"] = str(reason)
+            strengths = getattr(maps, variant)[0] if maps else NoScoreError("untrusted mask")
+            row, attribution = scored(photos, image_id, variant, strengths)
+            if variant == "ref" and attribution is not None and len(kept) < keep:
+                kept[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)
     nothing = np.zeros((0, photos.size, photos.size), np.float16)
     ref = np.stack(list(kept.values())) if kept else nothing
     return pd.DataFrame(rows), {"ids": np.array(list(kept), dtype=str), "ref": ref}
+
+
+def scored(
+    photos: EvaluationPhotos, image_id: str, variant: str, strengths: Tensor | NoScoreError
+) -> tuple[dict[str, object], Tensor | None]:
+    """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one."""
+    row = {
+        "image_id": image_id,
+        "variant": variant,
+        "score": math.nan,
+        "mask_fraction": math.nan,
+        "skipped": "",
+    }
+    attribution = None
+    try:
+        if photos.masks is None or image_id not in photos.masks:
+            raise NoScoreError("no mask")
+        mask = torch.from_numpy(photos.mask(image_id) / 255)
+        row["mask_fraction"] = float(mask.mean())
+        if isinstance(strengths, NoScoreError):
+            raise strengths
+        attribution = normalise(strengths)
+        row["score"] = score(attribution, mask)
+    except NoScoreError as reason:
+        row["skipped"] = str(reason)
+    return row, attribution
 
 
 def reference_embedding(model: EmbeddingModel) -> Tensor:

@@ -43,10 +43,16 @@ def table2(table: pd.DataFrame, selection: str, images: int | None, excluded: Ma
         f" 0: no more than chance), on {chosen}. Models were selected {SELECTIONS[selection]}."
         f" {wording.how_many(table, 'seeds', 'training seed')}.{_exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
-        " channels. < 0: photos whose attribution favours the background. Gain: over plain on the same"
+        f" channels{_similarity(table)}. < 0: photos whose attribution favours the background. Gain: over plain on the same"
         f" photos, [low, high] {_bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
         f" ± seeds: sample sd over training seeds, – for one.{_paper(table)}"
     )
+
+
+def _similarity(table: pd.DataFrame) -> str:
+    if "similarity" not in table:
+        return ""
+    return "; similarity: similarity attention with another photo of the class instead of gradients"
 
 
 def _bootstrap(of: str) -> str:

@@ -212,8 +212,10 @@ def _score(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def _attribute(study: Study, cell: Cell) -> dict[str, Any]:
+    # Scores that were made before there was a choice stay what they are.
+    similarity = study.attribution.similarity
     return {
-        "attribution": study.attribution.model_dump(),
+        "attribution": study.attribution.model_dump(exclude=None if similarity else {"similarity"}),
         **_model(study, cell),
         **_corruption(study, cell.dataset, {"masks"}),
     }

@@ -52,7 +52,7 @@ def figure_attribution(examples: Sequence[Attribution]) -> Figure:
                 _score(axes, example.scores[method], figures.colour(method))
             if line == 0:
                 _heads(row, methods)
-        _scale(figure, width, height - FOOT + 0.03)
+        scale(figure, width, height - FOOT + 0.03, "number: attribution score      attribution: none")
     return figure
 
 
@@ -115,8 +115,8 @@ def _score(axes: Axes, score: float, colour: str) -> None:
     )
 
 
-def _scale(figure: Figure, width: float, top: float) -> None:
-    """What the colours and the numbers mean, below the maps."""
+def scale(figure: Figure, width: float, top: float, words: str) -> None:
+    """What the colours mean, below the maps: ``words``, which end with what black means, and the scale up to the most."""
     length, most = 1.0, 0.3
     axes = figures.panel(figure, width - MARGIN - most - length, top, length, 0.09)
     axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
@@ -128,4 +128,4 @@ def _scale(figure: Figure, width: float, top: float) -> None:
         "color": figures.MUTED,
     }
     axes.text(1.05, 0.45, "most", ha="left", **look)
-    axes.text(-0.05, 0.45, "number: attribution score      attribution: none", ha="right", **look)
+    axes.text(-0.05, 0.45, words, ha="right", **look)

@@ -122,12 +122,19 @@ def square(image: np.ndarray) -> np.ndarray:
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """``name``.pdf (vector) and ``name``.png (200 dpi) in ``folder``, atomically; same data, same bytes."""
     pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
-    with style():
-        with atomic.replacing(pdf) as temporary:
-            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
-        with atomic.replacing(png) as temporary:
-            figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+    write(figure, pdf)
+    write(figure, png)
     return pdf, png
+
+
+def write(figure: Figure, path: Path) -> None:
+    """The figure as a .pdf (vector) or .png (200 dpi), by the file's name; another ending is an error."""
+    # Without what would come from a clock or a version.
+    nothing = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}.get(path.suffix.lower())
+    if nothing is None:
+        raise UserError(f"A figure is a .png or a .pdf, not '{path.name}'; give it another name.")
+    with style(), atomic.replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lower()[1:], dpi=DPI, metadata=nothing)
 
 
 def contact_sheet(

@@ -147,8 +147,9 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
         return Cost(name, 1, test, (views, views), (0, 0), size, counts is None)
     if name == "attribute":
         images = min(test, study.attribution.images or test)
-        both = images * study.attribution.samples, images * study.attribution.samples
-        return Cost(name, 1, images, both, both, NODE_BYTES, counts is None)
+        noisy = images * study.attribution.samples
+        seen = noisy + (2 * images if study.attribution.similarity else 0)
+        return Cost(name, 1, images, (seen, seen), (noisy, noisy), NODE_BYTES, counts is None)
     return Cost(name, 1, 0, (0, 0), (0, 0), NODE_BYTES)
 
 

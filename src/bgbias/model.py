@@ -67,15 +67,21 @@ class EmbeddingModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of normalised photos [B, 3, H, W]."""
+        return self.embed_features(self.pooled_map(x))
+
+    def pooled_map(self, x: Tensor) -> Tensor:
+        """The feature map [B, channels, h, w] as it is pooled for an embedding: behind the neck, if there is one."""
         features = self.features(x)
-        return self.embed_features(features if self.neck is None else self.neck(features))
+        return features if self.neck is None else self.neck(features)
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""
-        return F.normalize(self.projected(features), dim=1)
+        projected = self.projected(features)
+        with torch.autocast(projected.device.type, enabled=False):
+            return F.normalize(projected, dim=1)
 
     def projected(self, features: Tensor) -> Tensor:
-        """The same before they get unit length: the linear layer's output."""
+        """What ``embed_features`` brings to unit length: linear in the maps, float32 [B, dim]."""
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):

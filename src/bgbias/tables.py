@@ -32,7 +32,7 @@ from bgbias.wording import PLAIN, PRETRAINED
 
 Model = tuple[str, str, str, str]
 MODEL = ["dataset", "backbone", "loss", "method"]
-VARIANTS = ("ref", "robust")
+VARIANTS, ON_REQUEST = ("ref", "robust"), "similarity"
 UNKNOWN = statistics.Estimate(math.nan, math.nan, math.nan)
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
@@ -83,27 +83,28 @@ def table2(
 ) -> pd.DataFrame:
     """Table 2 from one attribution score a test image, seed and variant (METHODS section 3).
 
-    For each variant (``ref``: the paper's, ``robust``: ours) a mean over images and seeds, ``_sd_images``
-    (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images with a
-    score below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain
-    on the images that both have, with 95 % paired-bootstrap bounds. ``images`` are those with every score,
-    ``skipped`` the others by reason. The published score is compared with ``ref``. Raises UserError when one
-    of ``cells`` or a variant is missing.
+    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over
+    images and seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one),
+    ``_negative`` (percent of images with a score below 0: more of the attribution on the background than its
+    area explains), and ``_gain`` over plain on the images that both have, with 95 % paired-bootstrap bounds.
+    ``images`` are those with every score, ``skipped`` the others by reason. The published score is compared
+    with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
     """
     _refuse_missing(attribution, cells)
+    variants = (*VARIANTS, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     plain: dict[tuple[str, ...], pd.DataFrame] = {}
     made = []
     for model, own in _models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
-        _refuse_unscored(scores, model, own["seed"].unique().tolist())
+        _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
         by_image = pd.DataFrame(
-            {v: statistics.per_query_mean(scores[v].to_numpy().T) for v in VARIANTS}, scores.index
+            {v: statistics.per_query_mean(scores[v].to_numpy().T) for v in variants}, scores.index
         )
         if model[-1] == PLAIN:
             plain[model[:-1]] = by_image
         row = _named(model) | {"seeds": own["seed"].nunique(), "images": len(by_image.dropna())}
         row["skipped"] = _reasons(own)
-        for variant in VARIANTS:
+        for variant in variants:
             row |= _score_spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, by_image, plain.get(model[:-1]), model)
         row |= _comparison("ref", row["ref"], known, model, "attribution_score", CLEAN)
@@ -181,8 +182,10 @@ def _drops(values: QueryValues, plain: QueryValues | None) -> dict[str, Any]:
     )
 
 
-def _refuse_unscored(scores: pd.DataFrame, model: Model, seeds: Sequence[int]) -> None:
-    for variant in VARIANTS:
+def _refuse_unscored(
+    scores: pd.DataFrame, model: Model, seeds: Sequence[int], variants: Sequence[str]
+) -> None:
+    for variant in variants:
         for seed in seeds:
             if (variant, seed) not in scores or scores[variant, seed].isna().all():
                 name = f"{'/'.join(model)}/seed{seed}"

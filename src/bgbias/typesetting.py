@@ -203,7 +203,8 @@ def _retrieval_columns(table: pd.DataFrame) -> list[Column]:
 
 def _attribution_columns(table: pd.DataFrame) -> list[Column]:
     columns = []
-    for variant, name in (("ref", "Score"), ("robust", "Robust")):
+    variants = {"ref": "Score", "robust": "Robust", "similarity": "Similarity"}
+    for variant, name in ((v, n) for v, n in variants.items() if v in table):
         columns += [
             Column(name, _number(variant, 3), name, best=variant),
             Column("± images", _number(f"{variant}_sd_images", 3), "± img"),

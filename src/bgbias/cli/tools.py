@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.params import load
+from bgbias.params import SimilarityScore, load
 
 app = typer.Typer()
 
@@ -132,6 +132,37 @@ def train_masker(
         node.fine_tune(place, out, start, kind, recipe, pick(device))
     else:
         node.judge(place, report, start, kind, folds, recipe, pick(device))
+
+
+@app.command()
+def explain(
+    model: Annotated[Path, typer.Argument(help="A trained model.safetensors.")],
+    photos: Annotated[
+        list[Path],
+        typer.Argument(help="A pair; anchor, positive, negative; or anchor, positive and two negatives."),
+    ],
+    out: Annotated[Path, typer.Option(help="The figure, .png or .pdf.")] = Path("explanation.png"),
+    different: Annotated[
+        bool, typer.Option("--different", help="A pair: ask what sets the two apart, not what they share.")
+    ] = False,
+    score: Annotated[
+        SimilarityScore,
+        typer.Option(
+            help="What the maps explain: the size of what counts, or the paper's sum with its signs."
+        ),
+    ] = "magnitude",
+    device: Device = "auto",
+) -> None:
+    """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
+    from bgbias import explanation, figures
+    from bgbias.device import pick
+    from bgbias.figure_explanation import figure_explanation
+    from bgbias.model import load as load_model
+
+    decoded = explanation.read(photos)
+    found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
+    figures.write(figure_explanation(found), out)
+    print(out)
 
 
 @app.command()

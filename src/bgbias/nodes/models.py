@@ -201,6 +201,11 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
         distance = plugins.load("losses", cell.loss).DISTANCE
         frame, maps = attribute_photos(model, photos, distance, settings, device, keep=PAIRED_MAPS)
+        if settings.similarity is not None:
+            from bgbias.similarity_attribution import attribute_pairs
+
+            pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
+            frame = pd.concat([frame, pairs], ignore_index=True)
         with replacing(outputs["attribution"]) as temporary:
             frame.to_csv(temporary, index=False)
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
