@@ -75,7 +75,7 @@ def _maps(
             with torch.no_grad(), autocast(device.type, settings.precision):
                 features = model.pooled_map(model.preprocess(x)).to(kind)
             importance, _ = attention.importances(
-                model.vectors, features.chunk(2), score=settings.similarity or "magnitude"
+                model.projected, features.chunk(2), score=settings.similarity or "magnitude"
             )
             maps = attention.weighted_map(importance, features[: len(paired)])
             large = attention.enlarged(maps, (photos.size, photos.size)).cpu()

@@ -112,7 +112,7 @@ class SimilarityMining(BaseMethod):
         with torch.autocast(photos.device.type, enabled=False):
             maps = [features[rows].to(kind) for rows in tuples.T]
             importances = attention.importances(
-                self.model.vectors,
+                self.model.projected,
                 maps,
                 score=settings.score,
                 w_detach=settings.w_detach,
