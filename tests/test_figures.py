@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from bgbias import figures, wording
+from bgbias import figures, plugins, wording
 from bgbias.errors import UserError
 from bgbias.figure_attribution import Attribution, figure_attribution, overlay
 from bgbias.figure_calibration import figure_calibration
@@ -163,7 +163,8 @@ def test_drop_figure_names_every_model_and_dataset() -> None:
 def test_methods_keep_their_colours() -> None:
     assert figures.colour("plain") != figures.colour("bgaugment")
     assert figures.colour("a new method") in figures.OTHERS
-    assert set(figures.COLOURS) == set(wording.METHODS)
+    assert set(plugins.names("methods")) == set(figures.COLOURS) <= set(wording.METHODS)
+    assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
 
 
 def test_contact_sheet_places_pictures_row_by_row() -> None:

@@ -36,6 +36,8 @@ COLOURS = {
     "attr_loss": "#2A9D8F",
     "attr_frac": "#7B5EA7",
     "attr_emb": "#B5477D",
+    "dcml_code": "#4A5899",
+    "dcml_paper": "#8C93C2",
 }
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 RIGHT, WRONG = "#15915A", "#C4283B"
