@@ -140,12 +140,23 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
         prepared.pictures(store, 32, tmp_path / "prepared")
 
 
-def test_damaged_file_is_named(store: Path, tmp_path: Path) -> None:
-    prepared.pictures(store, 32, tmp_path)
+def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path) -> None:
+    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
     path = next(tmp_path.glob("*.npz"))
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(UserError, match=r"photos-32-.*npz is damaged .*delete it"):
-        prepared.pictures(store, 32, tmp_path)
+    for damaged in (path.read_bytes()[:-50], b"", None):
+        path.unlink()
+        if damaged is not None:
+            path.write_bytes(damaged)
+        np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+
+
+def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:
+    (tmp_path / ".photos-32-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"half")
+    (tmp_path / ".photos-64-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"of another size")
+    prepared.pictures(store, 32, tmp_path)
+    assert [p.name for p in tmp_path.glob(".*partial")] == [
+        ".photos-64-0123456789abcdef.npz.elsewhere-1.partial"
+    ]
 
 
 def test_empty_collection_is_no_error(tmp_path: Path) -> None:

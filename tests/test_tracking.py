@@ -174,7 +174,7 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
     assert time.monotonic() - begun < 10
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
     assert "did not take the records" in first
-    assert last.endswith("catch up with: python -m bgbias track")
+    assert last.endswith("catch up with: python -m bgbias track --grid demo")
 
 
 def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) -> None:

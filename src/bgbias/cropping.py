@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bgbias import images
+from bgbias import gpu_slots, images
 from bgbias.images import Box
 
-SHARE = 0.2  # of a GPU's free memory that one collection may take: there are photos, masks, backgrounds and the training itself
+SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
+SCRATCH = 2**28  # numbers that may be at work at once
 
 
 class Crops(Protocol):
@@ -32,8 +33,9 @@ class Crops(Protocol):
 def crops(pictures: Sequence[np.ndarray], size: int, device: str) -> Crops:
     """What crops pictures (uint8 [H, W, 3] or [H, W] each) to ``size`` fastest for this device."""
     if device.startswith("cuda"):
-        free, _ = torch.cuda.mem_get_info(torch.device(device))
-        if sum(p.size for p in pictures) < SHARE * free:
+        # Of all memory, not of what is free: who else is there at the moment must not decide what is trained on.
+        memory = torch.cuda.get_device_properties(device).total_memory / gpu_slots.shares()
+        if sum(p.size for p in pictures) < SHARE * memory:
             return DeviceCrops(pictures, size, device)
     return PillowCrops(pictures, size)
 
@@ -63,16 +65,26 @@ class DeviceCrops:
         self._channels = 3 if arrays and arrays[0].ndim == 3 else 1
         sizes = np.array([a.shape[:2] for a in arrays], np.int64).reshape(-1, 2)
         starts = np.concatenate([[0], sizes.prod(axis=1).cumsum()]).astype(np.int64)
-        flat = np.empty((int(starts[-1]), self._channels), np.uint8)
+        self._pixels = torch.empty((int(starts[-1]), self._channels), dtype=torch.uint8, device=device)
+        # One by one, so that they never lie in the computer's memory together.
         for start, array in zip(starts, arrays, strict=False):
-            flat[start : start + array.shape[0] * array.shape[1]] = array.reshape(-1, self._channels)
-        self._pixels = torch.from_numpy(flat).to(device)
+            part = torch.from_numpy(array.reshape(-1, self._channels).copy())
+            self._pixels[start : start + len(part)] = part.to(device)
         self._sizes, self._starts = sizes, starts
         # Taps of the filter in each direction: 1 + 2 * support, the widest picture being shrunk most.
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
     def crops(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
+        tallest = int(self._sizes[:, 0].max())
+        at_once = max(1, SCRATCH // (tallest * self._size * self._taps * self._channels))
+        parts = [
+            self._some(rows[i : i + at_once], boxes[i : i + at_once], flips[i : i + at_once])
+            for i in range(0, len(rows), at_once)
+        ]
+        return torch.cat(parts).contiguous(memory_format=torch.channels_last)
+
+    def _some(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
         chosen = np.asarray(rows, np.int64)
         heights, widths = self._sizes[chosen].T
         edges = np.array([(b.left, b.top, b.width, b.height) for b in boxes], np.float64).T

@@ -122,6 +122,11 @@ class EvaluationPhotos:
             yield from itertools.repeat(view, len(draws))
 
 
+def workers(device: str) -> int:
+    """Threads that make views: beside a network on the CPU, more than one would only take its cores."""
+    return threads() if device.startswith("cuda") else 1
+
+
 def embed_views(
     model: EmbeddingModel,
     views: Iterator[np.ndarray],
@@ -169,9 +174,7 @@ def embed(
     views: Iterator[np.ndarray] | None = None,
 ) -> Embeddings:
     """Clean and ``draws`` corrupted embeddings of every photo of the split, in one pass over the photos."""
-    # Beside a network on the CPU, more than one thread would only take its cores.
-    workers = threads() if device.startswith("cuda") else 1
-    stream = photos.views(range(draws), workers=workers) if views is None else views
+    stream = photos.views(range(draws), workers=workers(device)) if views is None else views
     flat = embed_views(model, stream, device, precision, batch_size, pooled)
     shaped = flat.reshape(len(photos.table), 1 + draws, -1)
     usable = np.array([i in photos.usable for i in photos.table.ids])

@@ -25,9 +25,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import PIL
 
 from bgbias import images, progress
-from bgbias.atomic import remove_leftovers, replacing
+from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.store import EPOCH, LOCAL_HEADER, ImageStore
 
@@ -36,6 +37,7 @@ PER_CHUNK = 256  # pictures between two lines of progress
 ROOM_TO_LEAVE = 2**28  # bytes of the disk
 
 Change = Callable[[np.ndarray], np.ndarray]
+_UNREADABLE = (FileNotFoundError, zipfile.BadZipFile, KeyError, ValueError, struct.error)
 
 
 class Pictures:
@@ -84,23 +86,20 @@ def pictures(
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
-    identity = f"{VERSION}|{mode}|{tag}|{side}|{source.fingerprint}"
+    identity = f"{VERSION}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
     path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npz"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with _turn(folder / f".{family}.lock"):
-            if not path.exists():
-                remove_leftovers(path)
-                _prepare(source, side, path, mode, change)
-                for older in folder.glob(f"{family}-*.npz"):
-                    if older != path:
-                        older.unlink()
     try:
         return Pictures(path)
-    except (zipfile.BadZipFile, KeyError, ValueError, struct.error) as error:
-        raise UserError(
-            f"{path} is damaged ({error}); delete it, and it is prepared anew when it is needed."
-        ) from error
+    except _UNREADABLE:  # absent, or damaged as by a power cut
+        folder.mkdir(parents=True, exist_ok=True)
+    with _turn(folder / f".{family}.lock", f"{store} at {side}"):
+        try:
+            return Pictures(path)  # another process has prepared it meanwhile
+        except _UNREADABLE:
+            for left in (*folder.glob(f"{family}-*.npz"), *folder.glob(f".{family}-*.partial")):
+                left.unlink()
+            _prepare(source, side, path, mode, change)
+            return Pictures(path)
 
 
 def resized_shape(height: int, width: int, side: int) -> tuple[int, int]:
@@ -143,21 +142,34 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
             described = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
             np.lib.format.write_array_header_1_0(file, described)
             label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
+            expected = iter(lengths.tolist())
             for chunk in progress.track(chunks, len(chunks), label):
-                for data in workers.map(decoded, chunk):
+                for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
+                    if len(data) != next(expected):
+                        raise UserError(
+                            f"'{image_id}' is not as large as its header says; replace this picture."
+                        )
                     file.write(data)
         offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)]
         for name, values in (("ids", np.array(ids, dtype=str)), ("offsets", offsets), ("shapes", shapes)):
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", EPOCH), buffer.getvalue())
+        archive.close()
+        # Before the name appears: after a power cut it would stand for pictures that are black.
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
 
 
 @contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def _turn(path: Path, what: str) -> Iterator[None]:
     """Wait until nobody else prepares the same; whoever ends, however it ends, lets the next one in."""
     with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(f"waits for another process, which prepares {what}")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

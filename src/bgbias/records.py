@@ -66,8 +66,10 @@ def _sha256(path: Path, identity: tuple[int, ...]) -> str:
 def read(path: Path) -> dict[str, Any]:
     """A record; a damaged one is an error that names it."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        _ = found["digest"], found["spec"], found["outputs"], found["inputs"]
+        return found
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(
             f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it."
         ) from error

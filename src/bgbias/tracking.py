@@ -98,7 +98,10 @@ def follow(
                 log.warning("%s", error)
             warned = True
             if last:
-                log.warning("MLflow does not show all of this run; catch up with: python -m bgbias track")
+                log.warning(
+                    "MLflow does not show all of this run; catch up with: python -m bgbias track --grid %s",
+                    grid,
+                )
 
 
 def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Path, ...] = ()) -> Summary:

@@ -64,6 +64,7 @@ def _measured(name: str, device: str, rounds: int | None, record: Path, tiny: bo
     module = plugins.load("benchmarks", name)
     threads = str(module.THREADS or _machine.cores())
     count = rounds or getattr(module, "ROUNDS", ROUNDS)
+    record.unlink(missing_ok=True)  # figures of before are not those of a comparison that breaks now
     words = [name, device, str(count), str(record)] + ["tiny"] * tiny
     done = subprocess.run(
         [sys.executable, "-m", "bgbias.benchmarks._process", *words],

@@ -47,6 +47,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         photos = album.training(named.needs, device)
         validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         condition = plan.selection_condition(study, cell)
+        workers = embedding.workers(device)
 
         loss_module = plugins.load("losses", cell.loss)
         loss_settings = options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
@@ -73,9 +74,9 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         def validate(trained: EmbeddingModel) -> dict[str, float]:
             # One fixed draw for corrupted validation: redrawing it each epoch would favour lucky epochs.
             views = (
-                validation.views(range(1), clean=False)
+                validation.views(range(1), clean=False, workers=workers)
                 if condition == "corrupted"
-                else validation.views(range(0))
+                else validation.views(range(0), workers=workers)
             )
             found = embed_views(trained, views, device, settings.precision, study.evaluation.batch_size)
             scores = _means(found, validation.table.labels)
