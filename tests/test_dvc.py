@@ -81,6 +81,7 @@ def test_settings_of_one_version_with_linked_files_of_another_give_the_right_tab
     _assert_unspoilt(cache)
 
 
+@pytest.mark.slow
 def test_symbolic_links_into_the_cache_are_as_good_as_files(
     repository: Repository, clone: Repository
 ) -> None:
@@ -111,6 +112,7 @@ def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
     assert "table table1" in planned
 
 
+@pytest.mark.slow
 def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     """What it was made from is elsewhere, and is not made again for its own sake."""
     clone.dvc("pull", "--quiet", "table1")
@@ -150,6 +152,7 @@ def test_another_grid_leaves_the_first_one_alone(repository: Repository) -> None
         repository.git("checkout", "--quiet", "params.yaml")
 
 
+@pytest.mark.slow
 def test_an_experiment_varies_a_setting_and_shows_what_it_did(
     repository: Repository, clone: Repository
 ) -> None:
