@@ -124,7 +124,7 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     assert "stale: table table1 (collect has changed)" in clone.bgbias("status").stdout
 
 
-@pytest.mark.parametrize("forms", [("csv",), ("csv", "md", "tex", "yaml", "json")])
+@pytest.mark.parametrize("forms", [("csv",), ("csv", "md", "tex", "html", "yaml", "json")])
 def test_a_table_in_git_is_taken_for_that_of_its_own_settings_alone(
     clone: Repository, forms: tuple[str, ...], tmp_path: Path
 ) -> None:
