@@ -33,6 +33,7 @@ from bgbias.params import Study
 
 # Nanoseconds since 1970: nothing else is as old. (Snakemake takes 0 for no time at all.)
 STALE = 1_000_000_000
+BEHIND = 1_500_000_000  # and was made from something that was out of date itself
 MARKER = 2_000_000_000
 STEP = 1_000_000  # between one record and the next, where they had to be put in order
 DIGEST = re.compile("[0-9a-f]{16}")
@@ -85,7 +86,7 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
             continue
         certified[node] = record = _read(path)
         # What was out of date, and is made from something that a killed run has deleted to make it anew, is so still.
-        if not old.isdisjoint(upstream) or (_time(path) == STALE and not missing.isdisjoint(upstream)):
+        if not old.isdisjoint(upstream) or (_time(path) == BEHIND and not missing.isdisjoint(upstream)):
             old.add(node)
             found.append(Finding(node, "behind"))
             continue
@@ -109,7 +110,7 @@ def settle(study: Study, thorough: bool = False) -> Report:
         if finding.state in ("stale", "behind"):
             report.followers += finding.state == "behind"
             report.stale |= {finding.node.label: finding.why} if finding.why else {}
-            _make_old(study, finding.node)
+            _make_old(study, finding.node, BEHIND if finding.state == "behind" else STALE)
     if any(_looks_old(study, f.node) for f in current):
         report.ordered = len(current)
         for place, finding in enumerate(current, 1):
@@ -134,7 +135,7 @@ def _looks_old(study: Study, node: Node) -> bool:
     return min(map(_time, made)) < max([MARKER, *(_time(p) for p in read if p.exists())])
 
 
-def _make_old(study: Study, node: Node) -> None:
+def _make_old(study: Study, node: Node, time: int) -> None:
     path = node.record(study)
     if node.name == "masks":
         _keep_masks(study, node, _read(path))
@@ -142,7 +143,7 @@ def _make_old(study: Study, node: Node) -> None:
         # Snakemake refuses to replace what DVC's cache protects.
         if not product.stat().st_mode & stat.S_IWUSR:
             _own(product)
-    _date(path, STALE)
+    _date(path, time)
 
 
 def _keep_masks(study: Study, node: Node, record: dict[str, Any]) -> None:
@@ -169,7 +170,7 @@ def _doubtful(path: Path, thorough: bool) -> list[Path]:
     # A record is written last; one that was made to look old, later still. Modification times of products tell nothing: caches
     # keep them, a checkout sets them.
     written = path.lstat().st_ctime_ns
-    every = thorough or _time(path) == STALE
+    every = thorough or _time(path) in (STALE, BEHIND)
     return [
         p for p in _products(path) if every or max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written
     ]
