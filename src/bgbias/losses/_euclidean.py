@@ -35,7 +35,8 @@ class _Distances(torch.autograd.Function):
         if not torch.is_grad_enabled():  # nobody will differentiate again
             with torch.enable_grad():
                 ends = a.detach().requires_grad_(), b.detach().requires_grad_()
-                first, second = torch.autograd.grad(torch.cdist(*ends), ends, grads[0])
+                # Not as `grad_outputs`, for which torch loads its symbolic algebra.
+                first, second = torch.autograd.grad((torch.cdist(*ends) * grads[0]).sum(), ends)
             return first, second
         away = a[:, None] - b[None]
         squares = away.square().sum(2)
