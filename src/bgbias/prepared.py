@@ -6,7 +6,7 @@ and everybody maps that file into memory: opening takes no time, and processes o
 no product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
 be deleted at any time.
 
-Raw pixels take about 230 kB a photo at short side 256, five times a good JPEG's; docs/speed.md has what that buys.
+Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
 """
 
 from __future__ import annotations
