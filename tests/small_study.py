@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from bgbias import images, params, records, seeds
-from bgbias.nodes import backgrounds, data, masks, models
+from bgbias.nodes import backgrounds, data, masks, models, scores
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -97,8 +97,10 @@ def data_nodes(study: Study) -> None:
 def run(study: Study, cell: Cell, *nodes: str) -> None:
     """Run these nodes of a model."""
     for node in nodes:
-        made = getattr(models, node)
-        made(study, cell) if node == "score" else made(study, cell, "cpu")
+        if node == "score":
+            scores.score(study, cell)
+        else:
+            getattr(models, node)(study, cell, "cpu")
 
 
 def record(study: Study, name: str, **wildcards: object) -> dict[str, Any]:

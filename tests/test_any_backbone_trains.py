@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from small_study import described, load
 
-from bgbias import embedding
+from bgbias import embeddings
 from bgbias.params import Study
 from bgbias.plan import Cell
 
@@ -70,7 +70,7 @@ def test_backbones_train_and_are_scored(toys: Study, typed: Callable[..., None])
         cell = Cell("toys", name, "contrastive", "bgaugment", 0).wildcards
         history = pd.read_csv(toys.files.at("history", **cell))
         assert np.isfinite(history["loss"]).all()
-        found = embedding.read(toys.files.at("embeddings", **cell))
+        found = embeddings.read(toys.files.at("embeddings", **cell))
         assert found.corrupted.shape == (2, 8, 8)
         np.testing.assert_allclose(np.linalg.norm(found.clean, axis=1), 1, rtol=1e-5)
         assert pd.read_csv(toys.files.at("scores", **cell))["value"].between(0, 1).all()

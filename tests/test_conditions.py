@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bgbias import backgrounds, conditions, embedding, images, prepared, seeds
+from bgbias import backgrounds, conditions, embedding, embeddings, images, prepared, seeds
 from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.images import Preprocess
 from bgbias.store import writing
@@ -108,7 +108,7 @@ def photos(folder: Path, pool: Path, order: np.ndarray) -> embedding.EvaluationP
     )
 
 
-def by_id(found: embedding.Embeddings) -> dict[str, np.ndarray]:
+def by_id(found: embeddings.Embeddings) -> dict[str, np.ndarray]:
     return {name: found.corrupted[:, n] for n, name in enumerate(found.ids)}
 
 
@@ -149,7 +149,7 @@ def test_usable_photos_are_marked_and_embeddings_survive_the_disk(tmp_path: Path
     assert found.usable.tolist() == [False] * 2 + [True] * 8
     assert (found.clean.shape, found.corrupted.shape) == ((10, 48), (2, 10, 48))
     found.write(tmp_path / "embeddings.npz")
-    again = embedding.read(tmp_path / "embeddings.npz")
+    again = embeddings.read(tmp_path / "embeddings.npz")
     assert again.ids == found.ids
     for name in ("labels", "usable", "clean", "corrupted"):
         assert np.array_equal(getattr(again, name), getattr(found, name))

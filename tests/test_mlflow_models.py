@@ -19,7 +19,7 @@ from PIL import Image
 from project import Project
 
 from bgbias import images, model, plugins, seeds
-from bgbias.embedding import read as read_embeddings
+from bgbias.embeddings import read as read_embeddings
 from bgbias.errors import UserError
 from bgbias.serving import Embedder
 from bgbias.store import ImageStore

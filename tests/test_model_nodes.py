@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, record, run
 
-from bgbias import embedding, seeds
+from bgbias import embeddings, seeds
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
 from bgbias.nodes import data, models
@@ -48,7 +48,7 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
     noted = record(spoilt, "train_record", **cell.wildcards)["notes"]
     assert noted["photos_without_trusted_mask"] == (2 if method == "bgaugment" else 0)
 
-    found = embedding.read(spoilt.files.at("embeddings", **cell.wildcards))
+    found = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
     assert len(found.ids) == 4 * 5 - 1 - 4
     assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png", "13/2.png"]
     for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
@@ -89,7 +89,7 @@ def test_attribution_counts_what_it_skips(spoilt: Study) -> None:
 def test_row_without_training_is_the_backbones_features(spoilt: Study) -> None:
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
     run(spoilt, cell, "embed", "score")
-    assert embedding.read(spoilt.files.at("embeddings", **cell.wildcards)).clean.shape == (15, 8)
+    assert embeddings.read(spoilt.files.at("embeddings", **cell.wildcards)).clean.shape == (15, 8)
 
 
 def test_policy_that_keeps_all_masks_replaces_behind_empty_ones_too(
@@ -98,7 +98,7 @@ def test_policy_that_keeps_all_masks_replaces_behind_empty_ones_too(
     study = load(tmp_path, raw | {"mask_policy": {"keep_all": True}})
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
     run(study, cell, "embed")
-    found = embedding.read(study.files.at("embeddings", **cell.wildcards))
+    found = embeddings.read(study.files.at("embeddings", **cell.wildcards))
     assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png"]
 
 

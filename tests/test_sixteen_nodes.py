@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bgbias import lineage, params
-from bgbias.embedding import Embeddings
+from bgbias.embeddings import Embeddings
 from bgbias.params import Study
 from bgbias.plan import Cell
 

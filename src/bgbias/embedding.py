@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias import images
-from bgbias.atomic import replacing
 from bgbias.conditions import Corruption
+from bgbias.embeddings import Embeddings
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
 from bgbias.prepared import Pictures, threads
@@ -23,48 +21,6 @@ if TYPE_CHECKING:
     from bgbias.model import EmbeddingModel
 
 PHOTOS_AHEAD = 8  # of each worker
-
-
-@dataclass(frozen=True)
-class Embeddings:
-    """What retrieval needs of a model.
-
-    ids [N]; labels int64 [N]; usable bool [N]: the photo's mask is trusted, so its background was replaced in every draw;
-    clean float32 [N, D] and corrupted float32 [draws, N, D], all of unit length.
-    """
-
-    ids: list[str]
-    labels: np.ndarray
-    usable: np.ndarray
-    clean: np.ndarray
-    corrupted: np.ndarray
-
-    def write(self, path: Path) -> None:
-        """As npz, atomically."""
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                ids=np.array(self.ids),
-                labels=self.labels,
-                usable=self.usable,
-                clean=self.clean,
-                corrupted=self.corrupted,
-            )
-
-
-def read(path: Path) -> Embeddings:
-    """The embeddings that ``embed`` wrote."""
-    if not path.exists():
-        raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return Embeddings(
-                file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"]
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
-        ) from error
 
 
 @dataclass(frozen=True)

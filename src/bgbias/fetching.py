@@ -15,7 +15,6 @@ from pydantic import Field
 from bgbias import paths
 from bgbias.atomic import replacing
 from bgbias.checksums import Checksums
-from bgbias.downloading import download, forget
 from bgbias.errors import UserError
 from bgbias.store import writing
 from bgbias.strict import Strict
@@ -89,6 +88,8 @@ def fetch(
     no source works, the error lists what was tried, which file to get by hand, where to put it, and the next command
     (``cure``, where it is no dataset's file).
     """
+    from bgbias import downloading  # every node knows sources, few speak HTTP
+
     tried = []
     for source in [*_among_downloads(sources, desk), *sources]:
         if source.place is None:
@@ -96,7 +97,7 @@ def fetch(
         try:
             _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
             for other in sources:  # gigabytes that nobody will ask for again
-                forget(partial_download(target, other))
+                downloading.forget(partial_download(target, other))
             return source
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -147,11 +148,13 @@ def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) 
 
 
 def _take(source: Source, target: Path, label: str, name: str, part: str, desk: Desk | None) -> None:
+    from bgbias import downloading
+
     if source.remote:
         if urlsplit(str(source.place)).scheme not in ("http", "https"):
             raise OSError("only http and https are spoken here")
         partial = partial_download(target, source)
-        download(str(source.place), partial, label, source.size)
+        downloading.download(str(source.place), partial, label, source.size)
         try:
             _verify(partial, source)
             _pin(partial, source, name, part, desk)

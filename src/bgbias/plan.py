@@ -104,8 +104,8 @@ def check_cell(study: Study, cell: Cell) -> None:
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
         chosen = method(study, cell)
         chosen.params()
-        with_class_weights = [name for name in plugins.names("losses") if _has_class_weights(name)]
-        if getattr(chosen.module, "CLASS_WEIGHTS", False) and cell.loss not in with_class_weights:
+        if getattr(chosen.module, "CLASS_WEIGHTS", False) and not _has_class_weights(cell.loss):
+            with_class_weights = filter(_has_class_weights, plugins.names("losses"))
             raise UserError(
                 f"{cell.name}: the method '{cell.method}' re-weights cross-entropies, but '{cell.loss}' compares pairs."
                 f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."

@@ -239,12 +239,12 @@ def _git_commit() -> str | None:
 
 
 def _packages() -> dict[str, str]:
-    return {p: importlib.metadata.version(p) for p in PACKAGES if _installed(p)}
+    versions = ((package, _version(package)) for package in PACKAGES)
+    return {package: version for package, version in versions if version}
 
 
-def _installed(package: str) -> bool:
+def _version(package: str) -> str | None:
     try:
-        importlib.metadata.version(package)
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+        return None

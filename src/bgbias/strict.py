@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bgbias.errors import UserError
 
+# Else pydantic reads the metadata of all installed packages for plugins of its own, whenever a command starts.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 
 class Strict(BaseModel):
     """Options that are refused, never dropped: a misspelt margin must not train happily."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    # A command uses few of the many sets of options that are imported with it: each is compiled when it is first used.
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 # The parser in C, where the wheel has it, is ten times as fast; every node reads the settings.

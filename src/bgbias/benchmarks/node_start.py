@@ -19,8 +19,9 @@ THREADS = 1
 ROUNDS = 3
 CELL = ("toys", "tiny", "contrastive", "plain")
 BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
-# What a node cannot do without: the command line and the settings, tables, and what it computes with.
-EVERY = "typer, pydantic, yaml, pandas"
+# What a node cannot do without: the command line and the settings (pydantic by itself loads nothing), tables, and what it
+# computes with.
+EVERY = "typer, pydantic.main, yaml, pandas"
 NEEDS = {
     "train": f"{EVERY}, torch, faiss, pytorch_metric_learning.losses",
     "embed": f"{EVERY}, torch",

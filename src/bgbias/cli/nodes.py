@@ -178,10 +178,10 @@ def score(
     expect: Expect = None,
 ) -> None:
     """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value a query."""
-    from bgbias.nodes import models
+    from bgbias.nodes import scores
 
     cell = plan.Cell(dataset, backbone, loss, method, seed)
-    models.score(planned_study(params, grid, "score", expect, cell=cell), cell)
+    scores.score(planned_study(params, grid, "score", expect, cell=cell), cell)
 
 
 @app.command()

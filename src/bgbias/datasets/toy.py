@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -20,7 +21,9 @@ from bgbias import seeds
 from bgbias.fetching import Source
 from bgbias.image_table import Item
 from bgbias.strict import Strict
-from bgbias.toy import render, scenes
+
+if TYPE_CHECKING:
+    from bgbias.toy.scenes import Scene
 
 KEY = "toy"
 
@@ -51,6 +54,8 @@ def expected(params: Params) -> dict[str, int]:
 
 def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") -> Iterator[Item]:
     """The photos and their true masks as PNG, split by split, class by class; labels go on through the splits."""
+    from bgbias.toy import render  # not where only the options are checked
+
     label = 0
     for split, classes in _splits(params):
         for c in range(classes):
@@ -85,11 +90,17 @@ def _splits(params: Params) -> tuple[tuple[str, int], ...]:
 
 
 def _backdrop(params: Params, split: str, c: int, n: int) -> np.ndarray:
+    from bgbias.toy import scenes
+
     glance = scenes.glance(params.seed, split, c, n)
     return scenes.photograph(_scene(*scene_of(params, split, c, n), params.seed), glance, params.size)
 
 
-_scene = lru_cache(maxsize=1024)(scenes.scene)
+@lru_cache(maxsize=1024)
+def _scene(role: str, number: int, seed: int) -> Scene:
+    from bgbias.toy import scenes
+
+    return scenes.scene(role, number, seed)
 
 
 def _png(pixels: np.ndarray) -> bytes:

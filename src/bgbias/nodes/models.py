@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -139,51 +138,6 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
 
 
-def score(study: Study, cell: Cell) -> None:
-    """Score a cell's embeddings: every metric, one value a query, clean and corrupted, symmetric and query-only."""
-    from bgbias.retrieval import neighbours
-
-    files = study.files
-    outputs = {name: files.at(name, **cell.wildcards) for name in ("scores", "queries")}
-    with records.node(study, "score", outputs, files.at("score_record", **cell.wildcards), cell=cell) as made:
-        found = embedding.read(files.at("embeddings", **cell.wildcards))
-        parts = []
-
-        def add(setting: str, condition: str, draw: int, queries: np.ndarray, gallery: np.ndarray) -> None:
-            ranked = neighbours(queries, found.labels, gallery, found.labels)
-            values = {
-                name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")
-            }
-            parts.append(
-                pd.DataFrame(
-                    {
-                        **cell.wildcards,
-                        "setting": setting,
-                        "condition": condition,
-                        "draw": draw,
-                        "image_id": found.ids,
-                        "label": found.labels,
-                        **values,
-                    }
-                )[found.usable]
-            )
-
-        add("symmetric", "clean", 0, found.clean, found.clean)
-        for draw, corrupted in enumerate(found.corrupted):
-            add("symmetric", "random_background", draw, corrupted, corrupted)
-            add("query", "random_background", draw, corrupted, found.clean)
-        queries = pd.concat(parts, ignore_index=True)
-        with replacing(outputs["queries"]) as temporary:
-            queries.to_parquet(temporary, index=False)
-        metrics = list(plugins.names("metrics"))
-        keys = [*cell.wildcards, "setting", "condition", "draw"]
-        tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
-        with replacing(outputs["scores"]) as temporary:
-            tidy.agg(value="mean", n="count").reset_index().to_csv(temporary, index=False)
-        made.metrics |= _summary(queries)
-        made.metrics |= {"queries": int(found.usable.sum()), "queries_left_out": int((~found.usable).sum())}
-
-
 def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score how much of a cell's attribution lies on the object, for a keyed subset of its test photos."""
     from bgbias.device import describe, pick
@@ -261,23 +215,6 @@ def _means(vectors: np.ndarray, labels: np.ndarray) -> dict[str, float]:
             "No validation photo has another one of its class; give the validation split more photos a class."
         )
     return {name: float(np.nanmean(v)) for name, v in values.items()}
-
-
-def _summary(queries: pd.DataFrame) -> dict[str, float]:
-    means = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean().to_dict()
-    clean, corrupted, query = (
-        ("symmetric", "clean"),
-        ("symmetric", "random_background"),
-        ("query", "random_background"),
-    )
-    return {
-        "map_at_r_clean": means["map_at_r"][clean],
-        "map_at_r_corrupted": means["map_at_r"][corrupted],
-        "map_at_r_query_corrupted": means["map_at_r"][query],
-        "precision_at_1_clean": means["precision_at_1"][clean],
-        "precision_at_1_corrupted": means["precision_at_1"][corrupted],
-        "relative_drop": 1 - means["map_at_r"][corrupted] / (means["map_at_r"][clean] or math.nan),
-    }
 
 
 def _rate(history: list[dict[str, float]], images_per_epoch: int) -> float:

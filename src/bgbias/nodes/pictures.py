@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bgbias import backbones, embedding, figures, masking, plan, records, seeds
+from bgbias import backbones, embeddings, figures, masking, plan, records, seeds
 from bgbias.album import Album
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
@@ -68,7 +68,7 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     from bgbias.retrieval import neighbours
 
     shown, replaced = _evaluation(study)
-    found = {c.method: embedding.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
+    found = {c.method: embeddings.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
     labels = shown.table.labels
     hits, ranked = {}, {}
     for method, e in found.items():
