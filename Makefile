@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Named by params.yaml unless given: make run GRID=cub50
 GRID ?=
 CHOICE := $(if $(GRID),--grid $(GRID))
+# As many test processes as cores, up to four; tests of one file stay together. Each computes with one thread.
+PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 
@@ -69,10 +71,11 @@ screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs C
 	PYTHONPATH=$(PYTHONPATH):tests python docs/mlflow/take_screenshots.py $(GRID)
 
 test: $(READY)  ## the tests, without the shared photos
-	pytest -m "not shared and not slurm and not slow"
+	$(PYTEST) -m "not shared and not slurm and not slow"
 
 test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
-	pytest -rs
+	$(PYTEST) -rs -m "not slurm"
+	pytest -rs -m slurm
 
 # Peers are for these two commands alone; what they bring changes no package of the environment.
 bench: $(READY) requirements-bench.lock  ## measure speed on this machine against what people would run instead

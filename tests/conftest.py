@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 from collections.abc import Iterator
@@ -40,6 +41,15 @@ def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The grid `smoke`, run once from photos to figures, MLflow told. Tests that change anything copy it."""
-    made = project.fresh(tmp_path_factory.mktemp("smoke") / "project")
-    made.snakemake("--config", "grid=smoke", BGBIAS_TRACK="1")
-    return made
+    folder = tmp_path_factory.getbasetemp()
+    # Test processes of one run of pytest share the folder above their own, and the run.
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    finished = folder / "smoke_finished"
+    with (folder / "smoke_lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if finished.exists():
+            return Project(folder / "smoke")
+        made = project.fresh(folder / "smoke")
+        made.snakemake("--config", "grid=smoke", BGBIAS_TRACK="1")
+        finished.touch()
+        return made

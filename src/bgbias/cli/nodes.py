@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -137,12 +138,7 @@ def train(
     device: Device = "auto",
 ) -> None:
     """Train one model; goes on where an interrupted run stopped."""
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    study = planned_study(params, grid, "train", expect, cell=cell)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import models
-
-    models.train(study, cell, device)
+    _run("train", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
 
 
 @app.command()
@@ -158,12 +154,7 @@ def embed(
     device: Device = "auto",
 ) -> None:
     """Embed a model's test photos, clean and before other backgrounds."""
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    study = planned_study(params, grid, "embed", expect, cell=cell)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import models
-
-    models.embed(study, cell, device)
+    _run("embed", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
 
 
 @app.command()
@@ -197,12 +188,7 @@ def attribute(
     device: Device = "auto",
 ) -> None:
     """Score how much of a model's attribution lies on the object."""
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
-    study = planned_study(params, grid, "attribute", expect, cell=cell)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import models
-
-    models.attribute(study, cell, device)
+    _run("attribute", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
 
 
 @app.command()
@@ -237,3 +223,12 @@ def figure(
     from bgbias.nodes import pictures
 
     pictures.figure(planned_study(params, grid, "figure", expect, name=name), name)
+
+
+def _run(node: str, cell: plan.Cell, params: Path, grid: str | None, expect: str | None, device: str) -> None:
+    """A node of one model, on a GPU of its own where there is one: it is chosen before torch is imported."""
+    study = planned_study(params, grid, node, expect, cell=cell)
+    gpu_slots.take(study, device)
+    from bgbias.nodes import models
+
+    getattr(models, node)(study, cell, device)
