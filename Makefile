@@ -10,6 +10,8 @@ CHOICE := $(if $(GRID),--grid $(GRID))
 PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
+# uv trusts what pip and curl trust, also a company's own certificates, where the system keeps a list of them.
+export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
