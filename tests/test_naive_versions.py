@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from repository import Repository
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 SNAKEFILE = """
 configfile: "params.yaml"
 
@@ -48,7 +48,6 @@ def draws(naive: Repository, number: int) -> None:
 
 def test_settings_without_their_files_give_the_files_of_others(naive: Repository) -> None:
     naive.dvc("init", "--quiet")
-    naive.dvc("config", "cache.type", "hardlink")
     for number in (2, 1):
         draws(naive, number)
         naive.dvc("repro", "--quiet")
@@ -60,6 +59,23 @@ def test_settings_without_their_files_give_the_files_of_others(naive: Repository
     naive.dvc("repro", "--quiet")
     assert "draws: 1" in (naive.folder / "params.yaml").read_text()
     assert "2 draws" in (naive.folder / "table.txt").read_text()
+    assert "up to date" in naive.dvc("status")
+
+
+@pytest.mark.parametrize(("link", "seen"), [("hardlink", "draws: 2"), ("copy", "draws: 1")])
+def test_hard_links_make_old_results_look_new(naive: Repository, link: str, seen: str) -> None:
+    # A rule that reads the settings as a file, as any script does: Snakemake compares times.
+    reads = SNAKEFILE.replace('params: draws=config["draws"]', 'input: "params.yaml"')
+    (naive.folder / "Snakefile").write_text(reads.replace("{params.draws} draws", "$(cat {input})"))
+    naive.dvc("init", "--quiet")
+    naive.dvc("config", "cache.type", link)
+    draws(naive, 2)
+    naive.snakemake("table.txt")
+    naive.dvc("commit", "--quiet", "--force")
+    draws(naive, 1)
+    # So that a job may write where a link of its cache lies, DVC replaces each by a copy of now: newer than the settings.
+    naive.dvc("repro", "--quiet")
+    assert seen in (naive.folder / "table.txt").read_text()
     assert "up to date" in naive.dvc("status")
 
 
