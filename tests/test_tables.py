@@ -329,5 +329,8 @@ def test_names_of_rows_as_in_the_paper() -> None:
     assert wording.row("multi_similarity", "bgaugment") == "+ BGAugment"
     # Without a plain row above, the loss must be said.
     assert wording.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
-    assert wording.method("sam+bgaugment") == "Sam + BGAugment"
+    assert wording.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
+    # Entries of params.yaml have no names but their own.
+    assert wording.method("dcml_no_inv_emb") == "DCML no inv emb"
+    assert wording.method("my_cure") == "My cure"
     assert (wording.count(1, "query"), wording.count(1487, "query")) == ("1 query", "1,487 queries")

@@ -20,6 +20,7 @@ LOSSES = {
     "normalized_softmax": "Normalized Softmax",
     "cosface": "CosFace",
 }
+# Files of methods/; entries of params.yaml are printed by their own names.
 METHODS = {
     PRETRAINED: "Pretrained",
     PLAIN: "Plain",
@@ -32,18 +33,8 @@ METHODS = {
     "attr_emb": "Attribution of embedding",
     "dcml_code": "DCML",
     "dcml_paper": "DCML (paper)",
-    "dcml_cars": "DCML (cars)",
-    "dcml_sop": "DCML (SOP)",
-    "dcml_released": "DCML (released)",
-    "dcml_no_inv_emb": "DCML w/o inv emb",
-    "dcml_no_inv_at": "DCML w/o inv at",
-    "dcml_no_inv_task": "DCML w/o inv task",
-    "dcml_random": "DCML w random",
-    "dcml_no_envs": "DCML w/o envs",
-    "dcml_no_at": "DCML w/o at",
-    **{f"dcml_e{e}": f"DCML e = {e}" for e in (1, 3, 10)},
-    **{f"dcml_k{k}": f"DCML k = {k}" for k in (5, 10, 15)},
 }
+ACRONYMS = {"dcml": "DCML", "sam": "SAM"}
 
 
 def table(name: str) -> str:
@@ -63,7 +54,13 @@ def loss(name: str) -> str:
 
 def method(name: str) -> str:
     """A method in words; ``x+bgaugment`` is a method on top of another."""
-    return " + ".join(METHODS.get(part, part.replace("_", " ").capitalize()) for part in name.split("+"))
+    return " + ".join(METHODS.get(part) or _entry(part) for part in name.split("+"))
+
+
+def _entry(name: str) -> str:
+    """An entry of params.yaml: ``DCML no inv emb``."""
+    first, *rest = name.split("_")
+    return " ".join([ACRONYMS.get(first, first.capitalize()), *rest])
 
 
 def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
