@@ -34,7 +34,7 @@ VERSIONS = {
     "score": 1,
     "attribute": 1,
     "collect": 1,
-    "table": 2,
+    "table": 3,
     "figure": 1,
 }
 OWN_WEIGHTS = Path("data/weights")
@@ -232,7 +232,7 @@ def _collect(study: Study) -> dict[str, Any]:
 def _table(study: Study, name: str) -> dict[str, Any]:
     return {
         "collect": digest(study, "collect"),
-        "published": _sha256(project_root() / PUBLISHED),
+        "published": {p.name: _sha256(p) for p in sorted((project_root() / PUBLISHED).glob("*.csv"))},
         "selection": study.train.selection,
     }
 

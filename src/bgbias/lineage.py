@@ -12,7 +12,7 @@ from bgbias.dataset_parts import parts_of
 from bgbias.params import Study
 from bgbias.plan import Cell
 
-TABLES = ("table1", "table2")
+TABLES = ("table1", "table2", "table3")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
         return list(_collected(study))
     if reader.name == "figure":
         return list(_shown(study, keywords["name"]))
-    return [node("collect")]
+    return list(_tabulated(study, keywords["name"]))
 
 
 def in_order(study: Study) -> list[Node]:
@@ -123,6 +123,13 @@ def _collected(study: Study) -> Iterator[Node]:
             yield node("attribute", cell=cell)
     for dataset in dict.fromkeys(c.dataset for c in chosen):
         yield from _photos(study, dataset, {"masks"})
+
+
+def _tabulated(study: Study, table: str) -> Iterator[Node]:
+    yield node("collect")
+    if table == "table3":
+        yield from (node("table", name=name) for name in ("table1", "table2"))
+        yield from (node("train", cell=cell) for cell in plan.cells(study) if plan.trains(study, cell))
 
 
 def _shown(study: Study, figure: str) -> Iterator[Node]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 SHARED_PREFIX = "shared:"
-PUBLISHED = Path("data/published/kobs2022.csv")
+PUBLISHED = Path("data/published")
 
 
 @dataclass(frozen=True)

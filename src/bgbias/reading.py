@@ -98,7 +98,13 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
 
 
 def _table_inputs(study: Study, name: str) -> dict[str, Path]:
-    return {n: study.files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+    files = study.files
+    if name != "table3":
+        return {n: files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+    read = {n: files.at(n) for n in ("all_queries", "all_attribution")}
+    read |= {t: files.at("report_table", table=t, format="csv") for t in ("table1", "table2")}
+    trained = (c for c in plan.cells(study) if plan.trains(study, c))
+    return read | {f"history {c.name}": files.at("history", **c.wildcards) for c in trained}
 
 
 def _figure_inputs(study: Study, name: str) -> dict[str, Path]:

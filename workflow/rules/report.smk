@@ -39,7 +39,7 @@ rule table:
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
-        table="table[12]",
+        table="table[123]",
     params:
         options=options("table"),
     log:
@@ -88,6 +88,12 @@ rule table2:
     input:
         PATHS.at("report_table", table="table2", format="csv"),
         PATHS.at("table_record", table="table2"),
+
+
+rule table3:
+    input:
+        PATHS.at("report_table", table="table3", format="csv"),
+        PATHS.at("table_record", table="table3"),
 
 
 rule report:

@@ -201,12 +201,17 @@ def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) 
 
 @app.command()
 def table(
-    name: Annotated[str, typer.Argument(help="table1 (retrieval) or table2 (attribution score).")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1 (retrieval), table2 (attribution score) or table3 (each method against plain)."
+        ),
+    ],
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
 ) -> None:
-    """Write a table of the paper as CSV, Markdown and LaTeX."""
+    """Write a table as CSV, Markdown, LaTeX and a web page."""
     from bgbias.nodes import report
 
     report.table(planned_study(params, grid, "table", expect, name=name), name)
