@@ -243,6 +243,15 @@ def test_unknown_costs_are_dashes_and_a_gpu_has_a_column(table: pd.DataFrame) ->
     assert any(line.startswith("| + Idle |") and line.endswith("| 7.5 |") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0.000"), (0.0143, "0.014"), (0.99, "0.99"), (12.3, "12")]
+)
+def test_steps_are_shown_with_two_digits(table: pd.DataFrame, seconds: float, shown: str) -> None:
+    made = table.assign(cost_seconds_a_step=seconds)
+    (line,) = (x for x in typesetting.markdown(made, "").splitlines() if x.startswith("| + Idle |"))
+    assert line.split(" | ")[-3] == shown
+
+
 def test_dvc_compares_cures_and_costs(table: pd.DataFrame) -> None:
     found = headline.numbers(table)["toy"]["tiny"]["contrastive"]
     assert found["plain"] == {"seconds a training step": 0.01, "memory in training, GB": 1.25}

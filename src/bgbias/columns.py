@@ -193,7 +193,9 @@ def _significant(column: str) -> Callable[[Row], str]:
 
     def text(row: Row) -> str:
         value = row[column]
-        return NOTHING if math.isnan(value) else _rounded(value, max(0, 1 - math.floor(math.log10(value))))
+        # A curve's seconds are rounded: of a very short epoch nothing is left.
+        digits = 1 - math.floor(math.log10(value)) if value > 0 else 3
+        return _rounded(value, max(0, digits))
 
     return text
 
