@@ -137,17 +137,17 @@ def test_no_published_number_beside_other_photos_or_another_backbone(
 
 
 def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.DataFrame) -> None:
-    models = {("cosface", "plain"): PLAIN, ("cosface", "dcml_no_envs"): CURED}
+    models = {("cosface", "plain"): PLAIN, ("cosface", "dcml_no_envs"): CURED, ("cosface", "dcml_e1"): CURED}
     table = tables.table1(*study(models, dataset="cub200"), known)
     # Deng & Zhang 2022: COS in Table 1, 128 dimensions; without environments in Table 5, 512.
-    assert table["published_clean"].tolist() == [21.21, 26.56]
-    assert table["published_p_at_1_clean"].tolist() == [59.63, 67.69]
+    assert table["published_clean"].tolist() == [21.21, 26.56, 28.06]
+    assert table["published_p_at_1_clean"].tolist() == [59.63, 67.69, 69.63]
     assert table["difference_clean"].isna().all()
     caption = captions.table1(table, "clean", {})
     assert (
         "Paper, in brackets: found in another way (Deng & Zhang 2022 Table 1: mean of four models" in caption
     )
-    assert "Deng & Zhang 2022 Table 5: 512 dimensions" in caption
+    assert "Deng & Zhang 2022 Table 5, 6: 512 dimensions" in caption
     assert "Kobs" not in caption
     text = typesetting.markdown(table, caption)
     assert "| (21.21) | – | – | – | (59.6) |" in text

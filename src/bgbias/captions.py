@@ -91,13 +91,16 @@ def _exclusions(excluded: Mapping[str, int], what: str) -> str:
 def _paper(table: pd.DataFrame) -> str:
     """Whose numbers stand beside ours, and what was done in another way there."""
     alike: dict[str, None] = {}
-    others: dict[str, dict[str, None]] = {}
+    others: dict[tuple[str, str], dict[str, None]] = {}
     for name in (str(c).removesuffix("_source") for c in table.columns if str(c).endswith("_source")):
         for source, differs in table[[f"{name}_source", f"{name}_differs"]].dropna(how="all").to_numpy():
             if isinstance(differs, str):
-                others.setdefault(differs, {})[source] = None
+                paper, _, number = source.rpartition(" ")
+                others.setdefault((paper, differs), {})[number] = None
             else:
                 alike[re.sub(r" (\d{4}) .*", r" (\1)", source)] = None
     said = f" Paper: {', '.join(alike)}, Δ: ours minus theirs." if alike else ""
-    told = "; ".join(f"{', '.join(sources)}: {differs}" for differs, sources in others.items())
+    told = "; ".join(
+        f"{paper} {', '.join(numbers)}: {differs}" for (paper, differs), numbers in others.items()
+    )
     return said + (f" Paper, in brackets: found in another way ({told})." if told else "")
