@@ -8,12 +8,15 @@ from typing import Any
 import pandas as pd
 import yaml
 
-# Columns of Table 1 and of Table 2, as people call them.
+# Columns of the tables, as people call them.
 NUMBERS = {
     "clean": "MAP@R clean",
     "corrupted": "MAP@R corrupted",
     "relative_drop": "relative drop",
     "ref": "attribution score",
+    "one_way_1": "IoU 1-way 1-shot",
+    "two_way_1": "IoU 2-way 1-shot",
+    "two_way_5": "IoU 2-way 5-shot",
 }
 MODEL = ("dataset", "backbone", "loss", "method")
 

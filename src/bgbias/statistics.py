@@ -89,6 +89,14 @@ def sd_over_draws(values: np.ndarray) -> float:
     return float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else math.nan
 
 
+def bootstrap_mean(
+    values: np.ndarray, generator: np.random.Generator, n: int = RESAMPLES, confidence: float = CONFIDENCE
+) -> Estimate:
+    """The mean of ``values`` [N] with a percentile interval from ``n`` bootstrap samples of the queries."""
+    means, resampled = _bootstrap_means([values], generator, n)
+    return _estimate(means[0], resampled[:, 0], confidence)
+
+
 def bootstrap_drop(
     clean: np.ndarray,
     corrupted: np.ndarray,

@@ -15,9 +15,13 @@ from typing import Any
 import pandas as pd
 
 from bgbias import atomic, headline, webpage, wording
+from bgbias.episodes import TASKS
 
 WIDTH = 110
 NOTHING = "–"
+TASK_HEADS = dict(
+    zip(TASKS, (("1-way 1-shot", "1-1"), ("2-way 1-shot", "2-1"), ("2-way 5-shot", "2-5")), strict=True)
+)
 Row = dict[str, Any]
 
 
@@ -125,17 +129,23 @@ def show(table: pd.DataFrame) -> str:
         for label, entries in section.rows:
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=True))
             lines.append(f"{label:<{labels}}{texts}")
-    return "\n".join(line.rstrip() for line in [*lines, "", *_LEGENDS["drop" in table]])
+    legend = next(words for column, words in _LEGENDS.items() if column in table)
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend])
 
 
+# By a column that tells the tables apart.
 _LEGENDS = {
-    True: (
+    "drop": (
         "MAP@R in %. Corr.: random backgrounds in query and gallery; query only: in the query alone.",
         "Drop: relative. Cure: plain's drop minus this one. [95 %]: paired bootstrap over queries.",
     ),
-    False: (
+    "ref": (
         "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
         "paper's; robust: ours. < 0: share of photos. Gain: over plain, with paired bootstrap over photos.",
+    ),
+    TASKS[0]: (
+        "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
+        "the centre prior's. [95 %]: paired bootstrap over episodes.",
     ),
 }
 LATEX = {
@@ -173,6 +183,8 @@ def _stacked(head: str) -> str:
 
 
 def _columns(table: pd.DataFrame) -> list[Column]:
+    if TASKS[0] in table:
+        return _segmentation_columns()
     return _retrieval_columns(table) if "relative_drop" in table else _attribution_columns(table)
 
 
@@ -224,6 +236,19 @@ def _attribution_columns(table: pd.DataFrame) -> list[Column]:
     return columns
 
 
+def _segmentation_columns() -> list[Column]:
+    columns = []
+    for task, (name, short) in TASK_HEADS.items():
+        columns += [
+            Column(name, _interval(task, 1), short, best=task),
+            Column("± seeds", _number(f"{task}_sd_seeds", 1)),
+            Column("Map alone", _number(f"{task}_map", 1)),
+            Column("Over plain", _interval(f"{task}_gain", 1)),
+            Column("Over centre", _interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
+        ]
+    return columns
+
+
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[Section]:
     made = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
@@ -235,7 +260,13 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[Section]:
             rivals = [r for r in rows if r["loss"] == row["loss"]]
             label = wording.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
             lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
-        repeated = (("seed", "seeds"), ("draw", "draws"), ("query", "queries"), ("image", "images"))
+        repeated = (
+            ("seed", "seeds"),
+            ("draw", "draws"),
+            ("query", "queries"),
+            ("image", "images"),
+            ("episode", "episodes"),
+        )
         counts = [wording.how_many(part, column, noun) for noun, column in repeated if column in part]
         heading = " · ".join([wording.dataset(str(dataset)), str(backbone), *counts])
         made.append(Section(heading, lines))

@@ -12,8 +12,6 @@ from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
 from bgbias.params import Study
 
-TABLES = ("table1", "table2")
-
 
 def collect(study: Study) -> None:
     """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
@@ -43,18 +41,24 @@ def collect(study: Study) -> None:
 
 
 def table(study: Study, name: str) -> None:
-    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
+    """Write Table 1 (retrieval), 2 (attribution score) or 3 (segmentation): CSV, Markdown, LaTeX, HTML; main numbers as YAML."""
     from bgbias import captions, published, tables, typesetting
 
-    if name not in TABLES:
-        raise UserError(f"There is no table '{name}'; there are: {', '.join(TABLES)}.")
+    known_tables = plan.tables(study)
+    if name not in known_tables:
+        raise UserError(f"Grid '{study.grid}' has no table '{name}'; it has: {', '.join(known_tables)}.")
     files = study.files
     forms = ("csv", "md", "tex", "html", "yaml")
     outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
     with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
-        known = published.read()
-        excluded = _excluded(study)
         selection = study.train.selection
+        if name == plan.SEGMENTATION_TABLE:
+            made = _segmentation_table(study)
+            judged = {d: str(plan.truth(study, d)) for d in _datasets(study)}
+            caption = captions.table3(made, selection, study.segmentation.score, judged)
+            typesetting.write(made, outputs["csv"].parent, name, caption)
+            return
+        known, excluded = published.read(), _excluded(study)
         if name == "table1":
             results = pd.read_csv(files.at("results"), keep_default_na=False)
             queries = pd.read_parquet(files.at("all_queries"))
@@ -72,7 +76,7 @@ def show(study: Study) -> None:
     from bgbias import typesetting, wording
 
     files = study.files
-    for name in TABLES:
+    for name in plan.tables(study):
         path = files.at("report_table", table=name, format="csv")
         if not path.exists():
             raise UserError(
@@ -104,6 +108,14 @@ def track(study: Study, uri: str | None, follow: int | None) -> None:
 
 def _datasets(study: Study) -> list[str]:
     return list(dict.fromkeys(c.dataset for c in plan.cells(study)))
+
+
+def _segmentation_table(study: Study) -> pd.DataFrame:
+    from bgbias.segmentation_table import table3
+
+    cells = plan.cells(study)
+    found = [pd.read_csv(study.files.at("segmentation", **c.wildcards)).assign(**c.wildcards) for c in cells]
+    return table3(pd.concat(found, ignore_index=True))
 
 
 def _mask_report(study: Study) -> pd.DataFrame:
