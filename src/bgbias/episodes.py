@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.image_table import ImageTable
+
+if TYPE_CHECKING:
+    from bgbias.image_table import ImageTable
 
 SHOTS = 5
 # One-way: a pair; two-way: triplets with one photo, or each of SHOTS, of both classes.
