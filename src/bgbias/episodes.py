@@ -6,6 +6,7 @@ told and not by the photo: one shot takes the first photo of a class, five take 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,11 +41,10 @@ def draw(table: ImageTable, judged: Collection[str], count: int) -> list[Episode
 
     A class of fewer than ``SHOTS`` photos supports nothing, one of as many tests nothing. Nothing to draw is an error.
     """
-    members = {
-        label: sorted(names)
-        for label, names in table.frame.groupby("label")["image_id"]
-        if len(names) >= SHOTS
-    }
+    members: dict[int, list[str]] = defaultdict(list)
+    for name, label in sorted(zip(table.ids, table.labels.tolist(), strict=True)):
+        members[label].append(name)
+    members = {label: names for label, names in members.items() if len(names) >= SHOTS}
     named = zip(table.ids, table.keys, table.labels.tolist(), strict=True)
     possible = {
         (seeds.key(*key), name): label

@@ -151,7 +151,7 @@ def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side
 
 def box_of(mask: np.ndarray) -> Box:
     """The smallest box around a mask bool [H, W]; one of no area if it is empty."""
-    rows, columns = mask.any(axis=1).nonzero()[0], mask.any(axis=0).nonzero()[0]
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
         return Box(0, 0, 0, 0)
     return Box(float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))

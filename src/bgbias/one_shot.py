@@ -53,7 +53,8 @@ def segment_photos(
     """
     network = for_inference(model).to(device)
     rows: list[dict[str, object]] = []
-    maps, masks = [], []
+    maps: list[np.ndarray] = []
+    masks: list[np.ndarray] = []
     for episode in progress.track(episodes, len(episodes), "segmentation"):
         views = np.stack([photos.clean(name) for name in episode.photos])
         found = attention_maps(network, views, settings, pooled) | {CENTRE: centre_map(photos.size)}

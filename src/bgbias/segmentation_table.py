@@ -32,7 +32,7 @@ def table3(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss="none", method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    found = {model: part for model, part in every.groupby(MODEL, sort=False, observed=True)}
+    found = {tuple(map(str, m)): part for m, part in every.groupby(MODEL, sort=False, observed=True)}
     scores = {m: {task: _by_seed(part, m, task) for task in TASKS} for m, part in found.items()}
     made = []
     for model in wording.in_order(every[MODEL].drop_duplicates()).itertuples(index=False, name=None):
@@ -47,7 +47,9 @@ def table3(values: pd.DataFrame) -> pd.DataFrame:
             row |= _mean(task, scores[model][task], model)
             row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
             for name, other in others.items():
-                row |= _difference(f"{task}_{name}", scores[model][task], other and other[task], model)
+                row |= _difference(
+                    f"{task}_{name}", scores[model][task], other[task] if other else None, model
+                )
         made.append(row)
     return pd.DataFrame(made)
 
