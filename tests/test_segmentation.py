@@ -18,6 +18,7 @@ from bgbias import similarity_attention as attention
 from bgbias.datasets import cub200
 from bgbias.episodes import SHOTS, TASKS
 from bgbias.errors import UserError
+from bgbias.forecast import forecast
 from bgbias.grabcut import brightest
 from bgbias.model import EmbeddingModel, build_model
 from bgbias.nodes import report
@@ -109,6 +110,8 @@ def test_every_model_is_asked_the_same_episodes_and_the_table_compares_them(
         if plan.trains(study, cell):
             run(study, cell, "train")
         segment(study, cell, "cpu")
+    costs = {c.step: c for c in forecast(study)}["segment"]
+    assert (costs.nodes, costs.images, costs.forward) == (3, 3 * 6, (3 * 6 * 11,) * 2)
     found = {c: pd.read_csv(study.files.at("segmentation", **c.wildcards)) for c in plan.cells(study)}
     for frame in found.values():
         assert frame.groupby("task").size().to_dict() == dict.fromkeys(("centre", *TASKS), 6)

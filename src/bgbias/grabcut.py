@@ -10,6 +10,9 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
+from bgbias.prepared import threads
+
+cv2.setNumThreads(threads())  # or it would take every core
 COLOURS = 5  # that GrabCut learns of either side; it cannot from fewer pixels
 
 

@@ -44,9 +44,9 @@ def segment_photos(
     area: float,
     settings: Segmentation,
     device: str = "cpu",
-    keep: int = 0,
+    keep: int = 1,
 ) -> tuple[pd.DataFrame, Segments]:
-    """IoU of every episode, and the pictures of the first ``keep``.
+    """IoU of every episode, and the pictures of the first ``keep``; there is one at least.
 
     ``pooled``: the backbone is asked by its mean features, without an embedding layer; ``area``: the share of a photo that an
     object takes. Table: image_id of the test photo, task, iou after GrabCut, map_iou of the map alone.
@@ -72,12 +72,11 @@ def segment_photos(
                 maps.append(seen.astype(np.float16))
                 masks.append(mask)
     shown = episodes[: len(maps)]
-    nothing = np.zeros((0, photos.size, photos.size))
     return pd.DataFrame(rows), Segments(
         np.array([e.test for e in shown], dtype=str),
         np.array([e.positives[0] for e in shown], dtype=str),
-        np.stack(maps) if maps else nothing.astype(np.float16),
-        np.stack(masks) if masks else nothing.astype(bool),
+        np.stack(maps),
+        np.stack(masks),
     )
 
 
