@@ -9,11 +9,15 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.episodes import TASKS
 from bgbias.paired_tests import SIGNIFICANT
 
 NOTHING = "–"
 # A difference from plain that holds for other queries, and one that holds for other training seeds.
 OVER_QUERIES, OVER_SEEDS = "*", "†"
+TASK_HEADS = dict(
+    zip(TASKS, (("1-way 1-shot", "1-1"), ("2-way 1-shot", "2-1"), ("2-way 5-shot", "2-5")), strict=True)
+)
 Row = dict[str, Any]
 
 
@@ -44,6 +48,8 @@ def legend(table: pd.DataFrame) -> tuple[str, ...]:
 def _kind(table: pd.DataFrame) -> str:
     if "cost_seconds_a_step" in table:
         return "rivals"
+    if TASKS[0] in table:
+        return "segmentation"
     return "retrieval" if "relative_drop" in table else "attribution"
 
 
@@ -117,6 +123,19 @@ def _rivals(table: pd.DataFrame) -> list[Column]:
     return [c for c in columns if c.head not in optional or table[optional[c.head]].notna().any()]
 
 
+def _segmentation(table: pd.DataFrame) -> list[Column]:
+    columns = []
+    for task, (name, short) in TASK_HEADS.items():
+        columns += [
+            Column(name, _interval(task, 1), short, best=task),
+            Column("± seeds", _number(f"{task}_sd_seeds", 1)),
+            Column("Map alone", _number(f"{task}_map", 1)),
+            Column("Over plain", _interval(f"{task}_gain", 1)),
+            Column("Over centre", _interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
+        ]
+    return columns
+
+
 _TABLES: dict[str, tuple[Callable[[pd.DataFrame], list[Column]], tuple[str, ...]]] = {
     "retrieval": (
         _retrieval,
@@ -139,6 +158,13 @@ _TABLES: dict[str, tuple[Callable[[pd.DataFrame], list[Column]], tuple[str, ...]
             f"Score: of attribution. Marks: p < {SIGNIFICANT:g}, {OVER_QUERIES} over queries or photos, {OVER_SEEDS} over seeds;"
             " Holm-corrected.",
             "Step and memory: of training, as measured. Differences on clean and corrupted photos: table3.md.",
+        ),
+    ),
+    "segmentation": (
+        _segmentation,
+        (
+            "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
+            "the centre prior's. [95 %]: paired bootstrap over episodes.",
         ),
     ),
 }

@@ -8,12 +8,15 @@ from typing import Any
 import pandas as pd
 import yaml
 
-# Columns of Table 1 and of Table 2, as people call them, and what Table 3 adds.
+# Columns of Tables 1, 2 and 4, as people call them, and what Table 3 adds.
 NUMBERS = {
     "clean": "MAP@R clean",
     "corrupted": "MAP@R corrupted",
     "relative_drop": "relative drop",
     "ref": "attribution score",
+    "one_way_1": "IoU 1-way 1-shot",
+    "two_way_1": "IoU 2-way 1-shot",
+    "two_way_5": "IoU 2-way 5-shot",
 }
 OF_TABLE_3 = {
     "cure": "cure",

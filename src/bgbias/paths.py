@@ -82,6 +82,9 @@ PATTERNS = {
     "attribution": f"RUNS/scores/{CELL}/attribution.csv",
     "maps": f"RUNS/scores/{CELL}/attribution.npz",
     "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
+    "segmentation": f"RUNS/scores/{CELL}/segmentation.csv",
+    "segments": f"RUNS/scores/{CELL}/segmentation.npz",
+    "segment_record": f"RUNS/scores/{CELL}/segment.json",
     # report of a grid
     "results": "REPORT/results.csv",
     "all_queries": "REPORT/queries.parquet",

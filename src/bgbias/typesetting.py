@@ -161,7 +161,13 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[Section]:
             rivals = [r for r in rows if r["loss"] == row["loss"]]
             label = wording.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
             lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
-        repeated = (("seed", "seeds"), ("draw", "draws"), ("query", "queries"), ("image", "images"))
+        repeated = (
+            ("seed", "seeds"),
+            ("draw", "draws"),
+            ("query", "queries"),
+            ("image", "images"),
+            ("episode", "episodes"),
+        )
         counts = [wording.how_many(part, column, noun) for noun, column in repeated if column in part]
         heading = " · ".join([wording.dataset(str(dataset)), str(backbone), *counts])
         made.append(Section(heading, lines))

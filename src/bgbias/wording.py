@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 PRETRAINED, PLAIN = "pretrained", "plain"
+CENTRE = "centre"  # no model at all
 DATASETS = {"cub200": "CUB200", "cars196": "Cars196", "sop": "SOP", "cub50": "CUB50"}
 LOSSES = {
     "none": "No training",
@@ -22,6 +23,7 @@ LOSSES = {
 }
 # Files of methods/; entries of params.yaml are printed by their own names.
 METHODS = {
+    CENTRE: "Centre prior",
     PRETRAINED: "Pretrained",
     PLAIN: "Plain",
     "bgaugment": "BGAugment",
@@ -65,8 +67,8 @@ def _entry(name: str) -> str:
 
 def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     """A model's name as in the paper's tables: the loss alone, and ``+ BGAugment`` in the row below it."""
-    if method_name == PRETRAINED:
-        return METHODS[PRETRAINED]
+    if method_name in (CENTRE, PRETRAINED):
+        return METHODS[method_name]
     if method_name == PLAIN:
         return loss(loss_name)
     added = f"+ {method(method_name)}"
@@ -83,7 +85,7 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
     """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
     of.
     """
-    trained = table[table["method"] != PRETRAINED]
+    trained = table[~table["method"].isin((CENTRE, PRETRAINED))]
     numbers = (table if trained.empty else trained)[column]
     low, high = int(numbers.min()), int(numbers.max())
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"

@@ -39,7 +39,7 @@ rule table:
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
-        table="table[123]",
+        table="table[1234]",
     params:
         options=options("table"),
     log:
@@ -98,6 +98,6 @@ rule table3:
 
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format=form) for t in lineage.TABLES for form in ("csv", "html")],
+        [PATHS.at("report_table", table=t, format=form) for t in plan.tables(STUDY) for form in ("csv", "html")],
         [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
         records_of("table", "figure"),

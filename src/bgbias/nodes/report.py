@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias import lineage, masking, plan, records
+from bgbias import masking, plan, records
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
@@ -41,18 +41,20 @@ def collect(study: Study) -> None:
 
 
 def table(study: Study, name: str) -> None:
-    """Write Table 1 (retrieval), 2 (attribution score) or 3 (methods against plain) as CSV, Markdown, LaTeX and HTML, its main
-    numbers as YAML.
+    """Write Table 1 (retrieval), 2 (attribution score), 3 (methods against plain) or 4 (segmentation) as CSV, Markdown, LaTeX and
+    HTML, its main numbers as YAML.
     """
     from bgbias import typesetting
 
-    if name not in lineage.TABLES:
-        raise UserError(f"There is no table '{name}'; there are: {', '.join(lineage.TABLES)}.")
+    known = plan.tables(study)
+    if name not in known:
+        raise UserError(f"Grid '{study.grid}' has no table '{name}'; it has: {', '.join(known)}.")
     files = study.files
     forms = ("csv", "md", "tex", "html", "yaml")
     outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
     with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
-        made, caption = {"table1": _table1, "table2": _table2, "table3": _table3}[name](study)
+        by_name = {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4}
+        made, caption = by_name[name](study)
         typesetting.write(made, outputs["csv"].parent, name, caption)
 
 
@@ -83,6 +85,16 @@ def _table3(study: Study) -> tuple[pd.DataFrame, str]:
     return made, captions.table3(made, study.train.selection, study.train.batch_size)
 
 
+def _table4(study: Study) -> tuple[pd.DataFrame, str]:
+    from bgbias import captions, segmentation_table
+
+    cells = plan.cells(study)
+    found = [pd.read_csv(study.files.at("segmentation", **c.wildcards)).assign(**c.wildcards) for c in cells]
+    made = segmentation_table.table4(pd.concat(found, ignore_index=True))
+    judged = {d: str(plan.truth(study, d)) for d in _datasets(study)}
+    return made, captions.table4(made, study.train.selection, study.segmentation.score, judged)
+
+
 def _read(study: Study, name: str) -> pd.DataFrame:
     path = study.files.at("report_table", table=name, format="csv")
     if not path.exists():
@@ -95,7 +107,7 @@ def show(study: Study) -> None:
     from bgbias import typesetting, wording
 
     files = study.files
-    for name in lineage.TABLES:
+    for name in plan.tables(study):
         shown = typesetting.show(_read(study, name))
         print(f"\n{wording.table(name)} ({files.at('report_table', table=name, format='md')})\n\n{shown}")
     folder = files.at("figures", figure="x", format="png").parent
