@@ -21,6 +21,7 @@ OUTPUTS = {
     "embed": ("embeddings",),
     "score": ("scores", "queries"),
     "attribute": ("attribution", "maps"),
+    "segment": ("segmentation", "segments"),
     "collect": ("results", "all_queries", "all_attribution", "mask_report"),
 }
 

@@ -52,4 +52,4 @@ def jobs(said: str) -> set[str]:
     rules = {
         line.split()[-1].rstrip(":") for line in said.splitlines() if line.startswith(("rule ", "localrule "))
     }
-    return rules - {"data", "all_masks", "models", "scores", "table1", "table2", "report"}
+    return rules - {"data", "all_masks", "models", "scores", "table1", "table2", "table3", "report"}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from in_memory import Pictures, table
 from torch import Tensor, nn
 
 from bgbias import attribution, plugins, seeds
 from bgbias.attribution import NoScoreError, gradient_maps, noisy_views, normalise, score
 from bgbias.embedding import EvaluationPhotos
-from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.model import build_model
 from bgbias.params import Attribution
 
@@ -262,35 +261,18 @@ def test_sizes_must_match() -> None:
 # From photos to the table.
 
 
-class Pictures:
-    """A gallery in memory."""
-
-    def __init__(self, pictures: dict[str, np.ndarray]) -> None:
-        self.pictures = pictures
-
-    def __contains__(self, image_id: str) -> bool:
-        return image_id in self.pictures
-
-    def get(self, image_id: str) -> np.ndarray:
-        return self.pictures[image_id]
-
-
 def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() -> None:
     backbone = plugins.load("backbones", "tiny")
     model = build_model("tiny", backbone.Params(), 8, seeds.torch_generator("test"))
     generator = np.random.default_rng(0)
     ids = ["a", "b", "c", "d"]
-    table = ImageTable(
-        pd.DataFrame(
-            [(i, 0, "x", "test", "toy|test", str(place)) for place, i in enumerate(ids)],
-            columns=list(COLUMNS),
-        )
-    )
     pictures = Pictures({i: generator.integers(0, 256, (64, 64, 3), dtype=np.uint8) for i in ids})
     mask = np.zeros((64, 64), np.uint8)
     mask[20:44, 20:44] = 255
     masks = Pictures({"a": mask, "b": np.zeros_like(mask), "c": mask})
-    photos = EvaluationPhotos(table, pictures, backbone.FACTS.input_size, masks, frozenset({"a", "b"}))  # type: ignore[arg-type]
+    photos = EvaluationPhotos(
+        table(dict.fromkeys(ids, 0)), pictures, backbone.FACTS.input_size, masks, frozenset({"a", "b"})
+    )  # type: ignore[arg-type]
     frame, maps = attribution.attribute_photos(model, photos, "l2", QUICK, keep=8)
     assert frame["image_id"].tolist() == [i for i in ids for _ in range(2)]
     assert frame["variant"].tolist() == ["ref", "robust"] * 4

@@ -50,6 +50,14 @@ def test_a_models_results_stand_side_by_side(project: Project) -> None:
     assert (joined.name, joined.status) == (MODEL, "FINISHED")
 
 
+def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project) -> None:
+    trained = json.loads((project.data / f"runs/demo/models/{NAME}/run.json").read_text())
+    place = f"runs/demo/scores/{NAME}/segment.json"
+    for model, expected in ((trained["digest"], 0.5), ("f" * 16, None)):
+        project.record(place, "segment", NAME, spec={"model": model}, metrics={"iou_one_way_1": 0.5})
+        assert entries(project)[CELL_KEY].metrics.get("iou_one_way_1") == expected
+
+
 def test_results_of_an_earlier_training_are_not_joined(project: Project) -> None:
     project.training(spec={"train": {"lr": 2e-4}}, metrics={"best_val_map_at_r": 0.41})
     joined = entries(project)[CELL_KEY]

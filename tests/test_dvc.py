@@ -19,7 +19,8 @@ pytestmark = pytest.mark.workflow
 TABLE = "data/report/smoke/table1.csv"
 ONE_CELL = ("methods: [plain, bgaugment], seeds: [0]}\n    train: {max_epochs: 2,",
             "methods: [plain], seeds: [0]}\n    train: {max_epochs: 2,")  # fmt: skip
-STAGES = ("data", "masks", "models", "scores", "table1", "table2")
+TABLES = ("table1", "table2", "table3")
+STAGES = ("data", "masks", "models", "scores", *TABLES)
 EVALUATION = {"embed", "score", "collect", "table"}
 
 
@@ -31,10 +32,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     made.edit(*ONE_CELL)
     made.git("init", "--quiet")
     made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", "../remote")
-    assert ran(made.dvc("repro", "table1", "table2")) == list(STAGES)
+    assert ran(made.dvc("repro", *TABLES)) == list(STAGES)
     made.commit("two-draws")
     made.edit("evaluation: {draws: 2}", "evaluation: {draws: 1}")
-    assert jobs(made.snakemake("table1", "table2")) == EVALUATION
+    assert jobs(made.snakemake(*TABLES)) == EVALUATION
     made.dvc("commit", "--quiet", "--force", *STAGES)
     made.commit("one-draw")
     return made
@@ -47,7 +48,7 @@ def clone(repository: Repository, tmp_path: Path) -> Repository:
 
 
 def test_what_snakemake_made_and_dvc_recorded_is_not_made_again(repository: Repository) -> None:
-    assert ran(repository.dvc("repro", "table1", "table2")) == []
+    assert ran(repository.dvc("repro", *TABLES)) == []
     assert "up to date" in repository.dvc("status", *STAGES)
 
 
@@ -76,8 +77,8 @@ def test_settings_of_one_version_with_linked_files_of_another_give_the_right_tab
     # And with it, nothing runs: the files are right, though Snakemake last ran something else.
     clone.dvc("checkout", "--quiet", *STAGES)
     assert (clone.folder / TABLE).read_bytes() == one_draw
-    assert clone.planned("table1", "table2") == []
-    assert ran(clone.dvc("repro", "table1", "table2")) == []
+    assert clone.planned(*TABLES) == []
+    assert ran(clone.dvc("repro", *TABLES)) == []
     _assert_unspoilt(cache)
 
 
@@ -87,7 +88,7 @@ def test_symbolic_links_into_the_cache_are_as_good_as_files(
 ) -> None:
     cache = _share_cache(clone, repository, "symlink")
     assert (clone.folder / TABLE).is_symlink()
-    assert clone.planned("table1", "table2") == []
+    assert clone.planned(*TABLES) == []
     # Which score selects is told in captions alone: plain training takes the same one either way.
     clone.edit("  selection: clean ", "  selection: published ")
     assert jobs(clone.snakemake("table1")) == {"table"}
@@ -99,15 +100,15 @@ def test_symbolic_links_into_the_cache_are_as_good_as_files(
 def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
     clone.dvc("pull", "--quiet", "--allow-missing")
     assert "train toy_smoke/tiny/contrastive/plain/seed0" not in clone.bgbias("restore").stdout
-    assert clone.planned("table1", "table2") == []
+    assert clone.planned(*TABLES) == []
     assert "up to date" in clone.dvc("status", *STAGES)
-    assert ran(clone.dvc("repro", "table1", "table2")) == []
+    assert ran(clone.dvc("repro", *TABLES)) == []
     # What a remote or a cache spoilt is not blessed, however old it looks.
     model = clone.folder / f"data/runs/smoke/models/{SMOKE}/plain/seed0/model.safetensors"
     model.write_bytes(model.read_bytes()[:-1] + b"x")
     os.utime(model, (1_500_000_000, 1_500_000_000))
     assert "model.safetensors has changed" in clone.bgbias("restore").stdout
-    planned = clone.planned("table1", "table2")
+    planned = clone.planned(*TABLES)
     assert f"train {SMOKE}/plain/0" in planned
     assert "table table1" in planned
 

@@ -58,6 +58,8 @@ def table() -> pd.DataFrame:
                         "relative_drop_high": drop + 2,
                         "published_clean": np.nan,
                         "published_corrupted": np.nan,
+                        "published_clean_differs": np.nan,
+                        "published_corrupted_differs": np.nan,
                     }
                 )
     return pd.DataFrame(rows)
@@ -151,6 +153,18 @@ def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
 def test_calibration_needs_two_correlations() -> None:
     with pytest.raises(UserError, match="two correlations or more"):
         figure_calibration(table(), {"toy90": 0.9})
+
+
+def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:
+    differs = ["other photos"] * len(table())
+    shown = table().assign(
+        published_clean=55.0,
+        published_clean_differs=[np.nan, *differs[1:]],
+        published_corrupted=33.0,
+        published_corrupted_differs=differs,
+    )
+    crosses = [line for line in figure_drop(shown).axes[0].lines if line.get_marker() == "x"]
+    assert [line.get_xdata()[0] for line in crosses] == [55.0]
 
 
 def test_drop_figure_names_every_model_and_dataset() -> None:

@@ -74,26 +74,24 @@ def test_a_server_of_another_version(project: Project) -> None:
     assert f"the server runs MLflow 1.30.0, this is MLflow {version('mlflow')}" in said
 
 
-def test_a_database_of_a_newer_mlflow(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("revision", "said", "advised"),
+    [
+        ("ffffffffffff", "it is of a newer MLflow than this one", ""),
+        ("451aebb31d03", "it is of an older MLflow than this one", "mlflow db upgrade {uri}"),
+    ],
+)
+def test_a_database_of_another_mlflow(project: Project, revision: str, said: str, advised: str) -> None:
     project.sync()
     with sqlite3.connect(project.root / "mlflow.db") as database:
-        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
     # Another process would open it anew; this one knows it under its old address.
     moved = project.root / "moved.db"
     (project.root / "mlflow.db").rename(moved)
-    said = fault(project, f"sqlite:///{moved}")
-    assert f"it is of a newer MLflow than this one (MLflow {version('mlflow')})" in said
-
-
-def test_a_database_of_an_older_mlflow(project: Project) -> None:
-    project.sync()
-    with sqlite3.connect(project.root / "mlflow.db") as database:
-        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-    moved = project.root / "moved.db"
-    (project.root / "mlflow.db").rename(moved)
     uri = f"sqlite:///{moved}"
-    assert f"it is of an older MLflow than this one (MLflow {version('mlflow')})" in fault(project, uri)
-    assert f"mlflow db upgrade {uri}" in fault(project, uri)
+    found = fault(project, uri)
+    assert f"{said} (MLflow {version('mlflow')})" in found
+    assert advised.format(uri=uri) in found
 
 
 def test_passwords_are_not_told(project: Project) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from in_memory import Pictures, table
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import attribution, digests, explanation, plugins, seeds
 from bgbias.embedding import EvaluationPhotos
-from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.model import EmbeddingModel, build_model
 from bgbias.params import Attribution, SimilarityScore
 from bgbias.plan import Cell
@@ -21,24 +21,6 @@ from bgbias.similarity_attribution import attribute_pairs, partners
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 CELL = Cell("squares", "pixels", "contrastive", "plain", 0)
-
-
-class Pictures:
-    """A gallery in memory."""
-
-    def __init__(self, pictures: dict[str, np.ndarray]) -> None:
-        self.pictures = pictures
-
-    def __contains__(self, image_id: str) -> bool:
-        return image_id in self.pictures
-
-    def get(self, image_id: str) -> np.ndarray:
-        return self.pictures[image_id]
-
-
-def table(labels: dict[str, int]) -> ImageTable:
-    rows = [(i, label, f"class {label}", "test", "toy|test", i) for i, label in labels.items()]
-    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
 def gallery(labels: dict[str, int]) -> EvaluationPhotos:

@@ -15,7 +15,7 @@ from bgbias import captions, published, tables, typesetting, wording
 from bgbias.errors import UserError
 from bgbias.plan import Cell
 
-PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published" / "kobs2022.csv"
+PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
 IMAGES = ["a.jpg", "b.jpg"]
 # MAP@R of two queries. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
 PLAIN = {
@@ -134,6 +134,31 @@ def test_no_published_number_beside_other_photos_or_another_backbone(
     table = tables.table1(*study(dataset=dataset, backbone=backbone), known)
     assert table.filter(like="published").isna().all(axis=None)
     assert "Paper" not in typesetting.markdown(table, "")
+
+
+def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.DataFrame) -> None:
+    models = {("cosface", "plain"): PLAIN, ("cosface", "dcml_no_envs"): CURED, ("cosface", "dcml_e1"): CURED}
+    table = tables.table1(*study(models, dataset="cub200"), known)
+    # Deng & Zhang 2022: COS in Table 1, 128 dimensions; without environments in Table 5, 512.
+    assert table["published_clean"].tolist() == [21.21, 26.56, 28.06]
+    assert table["published_p_at_1_clean"].tolist() == [59.63, 67.69, 69.63]
+    assert table["difference_clean"].isna().all()
+    caption = captions.table1(table, "clean", {})
+    assert (
+        "Paper, in brackets: found in another way (Deng & Zhang 2022 Table 1: mean of four models" in caption
+    )
+    assert "Deng & Zhang 2022 Table 5, 6: 512 dimensions" in caption
+    assert "Kobs" not in caption
+    text = typesetting.markdown(table, caption)
+    assert "| (21.21) | – | – | – | (59.6) |" in text
+    assert "| (26.56) | – | – | – | (67.7) |" in text
+
+
+def test_papers_are_named_that_numbers_come_from(known: pd.DataFrame) -> None:
+    caption = captions.table1(tables.table1(*study(), known), "clean", {})
+    assert " Paper: Kobs & Hotho (2022), Δ: ours minus theirs. Paper, in brackets: " in caption
+    ours = tables.table1(*study(dataset="cub50"), known)
+    assert "Paper" not in captions.table1(ours, "clean", {})
 
 
 def test_rows_stand_in_the_papers_order() -> None:
@@ -329,5 +354,8 @@ def test_names_of_rows_as_in_the_paper() -> None:
     assert wording.row("multi_similarity", "bgaugment") == "+ BGAugment"
     # Without a plain row above, the loss must be said.
     assert wording.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
-    assert wording.method("sam+bgaugment") == "Sam + BGAugment"
+    assert wording.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
+    # Entries of params.yaml have no names but their own.
+    assert wording.method("dcml_no_inv_emb") == "DCML no inv emb"
+    assert wording.method("my_cure") == "My cure"
     assert (wording.count(1, "query"), wording.count(1487, "query")) == ("1 query", "1,487 queries")

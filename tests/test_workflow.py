@@ -54,7 +54,7 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
     assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
     assert rules(planned) == {
         **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
-        **{"collect": 1, "table": 2, "figure": 5, "all": 1},
+        **{"collect": 1, "table": 3, "figure": 5, "all": 1},
     }
 
 
@@ -144,11 +144,23 @@ def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
     ]
 
 
+def test_segmentation_is_added_to_a_finished_study_and_made_once(smoke: Project) -> None:
+    smoke.edit("{images: 6, samples: 4}", "{images: 6, samples: 4}\n    segmentation: {episodes: 5}")
+    segment = [f"segment {SMOKE}/{method}/0" for method in ("bgaugment", "plain")]
+    assert smoke.planned(*RUN_SMOKE) == ["all", "figure segmentation", *segment, "table table4"]
+    smoke.snakemake(*RUN_SMOKE)
+    assert smoke.planned(*RUN_SMOKE) == []
+    table = pd.read_csv(smoke.folder / "data/report/smoke/table4.csv")
+    assert table["method"].tolist() == ["centre", "plain", "bgaugment"]
+    assert set(table["episodes"]) == {5}
+    assert "Table 4" in smoke.bgbias("show", "--grid", "smoke").stdout
+
+
 def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
     report = smoke_run.folder / "data/report/smoke"
     table = pd.read_csv(report / "table1.csv")
     assert len(table) == 2
-    for name in ("table1", "table2"):
+    for name in ("table1", "table2", "table3"):
         assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex", "html"))
     figures = {p.stem for p in (report / "figures").glob("*.png")}
     assert figures == {"photos", "masks", "retrieval", "attribution", "drop"}

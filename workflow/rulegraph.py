@@ -17,10 +17,10 @@ Arrow = tuple[str, str]
 
 
 def arrows(said: str) -> set[Arrow]:
-    """What Snakemake said, as (rule, rule that reads from it)."""
+    """What Snakemake said, as (rule, other rule that reads from it)."""
     names = dict(re.findall(r"^\s*(id\d+)\[(\w+)\]$", said, re.MULTILINE))
     found = re.findall(r"^\s*(id\d+) --> (id\d+)$", said, re.MULTILINE)
-    return {(names[a], names[b]) for a, b in found if names[b] != "all"}
+    return {(names[a], names[b]) for a, b in found if names[b] != "all" and a != b}
 
 
 def essential(found: set[Arrow]) -> set[Arrow]:

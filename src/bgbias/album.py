@@ -44,6 +44,11 @@ class Album:
         corruption = self.corruption(role) if "backgrounds" in needed else None
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, corruption)
 
+    def truth(self) -> Pictures:
+        """The true masks of photos that have one."""
+        store = self._study.files.at("truth", dataset=self._dataset)
+        return self._prepared(store, self._dataset, mode="L")
+
     def corruption(self, role: str) -> Corruption:
         """What puts photos before the backgrounds of pool ``role``."""
         return Corruption(self._pool(role), pools.sizes(self._pool_path(role)))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from bgbias.run_entries import CELL, Entry
 
 NODE = "cell"
-NODES = ("train", "embed", "score", "attribute")
+NODES = ("train", "embed", "score", "attribute", "segment")
 # Told of each node; of the model: all of its seconds, the most of its memory.
 OF_NODES = frozenset({"seconds", "peak_memory_mb"})
 # How many photos were seen is said by the nodes that saw them.
@@ -34,7 +34,7 @@ def cell_runs(entries: Iterable[Entry]) -> dict[str, Entry]:
 def _belonging(found: dict[str, Entry]) -> list[Entry]:
     """The nodes that build on one another."""
     chain = [found[name] for name in ("train", "embed") if name in found][:1]
-    for name, below in (("embed", "model"), ("score", "embed"), ("attribute", "model")):
+    for name, below in zip(NODES[1:], ("model", "embed", "model", "model"), strict=True):
         if name in found and found[name] not in chain:
             digests = {entry.digest for entry in chain}
             if found[name].upstream.get(below) in digests:

@@ -13,7 +13,7 @@ MAKERS = {
     "masks": ("masks", "masks.zip"),
     "backgrounds": ("backgrounds", "backgrounds.csv"),
 }
-OF_A_MODEL = ("train", "embed", "score", "attribute")
+OF_A_MODEL = ("train", "embed", "score", "attribute", "segment")
 
 
 def collection(record: Mapping[str, Any]) -> Collection | None:

@@ -33,8 +33,9 @@ VERSIONS = {
     "embed": 1,
     "score": 1,
     "attribute": 1,
+    "segment": 1,
     "collect": 1,
-    "table": 2,
+    "table": 3,
     "figure": 1,
 }
 OWN_WEIGHTS = Path("data/weights")
@@ -221,6 +222,10 @@ def _attribute(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
+def _segment(study: Study, cell: Cell) -> dict[str, Any]:
+    return {"segmentation": study.segmentation.model_dump(), **_model(study, cell)}
+
+
 def _collect(study: Study) -> dict[str, Any]:
     chosen = plan.cells(study)
     return {
@@ -230,9 +235,12 @@ def _collect(study: Study) -> dict[str, Any]:
 
 
 def _table(study: Study, name: str) -> dict[str, Any]:
+    if name == plan.SEGMENTATION_TABLE:
+        segmented = {c.name: digest(study, "segment", cell=c) for c in plan.cells(study)}
+        return {"segmentation": segmented, "selection": study.train.selection}
     return {
         "collect": digest(study, "collect"),
-        "published": _sha256(project_root() / PUBLISHED),
+        "published": {p.name: _sha256(p) for p in sorted((project_root() / PUBLISHED).glob("*.csv"))},
         "selection": study.train.selection,
     }
 
@@ -245,7 +253,7 @@ def _figure(study: Study, name: str) -> dict[str, Any]:
         return _corruption(study, plan.shown_dataset(study), {"masks"})
     if name == "photos" or shown is None:
         return _corruption(study, plan.shown_dataset(study), {"masks", "backgrounds"})
-    node = "embed" if name == "retrieval" else "attribute"
+    node = {"retrieval": "embed", "segmentation": "segment"}.get(name, "attribute")
     return {c.method: digest(study, node, cell=c) for c in shown}
 
 
@@ -261,6 +269,7 @@ _SPECS: dict[str, Callable[..., dict[str, Any]]] = {
     "embed": _embed,
     "score": _score,
     "attribute": _attribute,
+    "segment": _segment,
     "collect": _collect,
     "table": _table,
     "figure": _figure,

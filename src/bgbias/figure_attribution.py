@@ -49,7 +49,7 @@ def figure_attribution(examples: Sequence[Attribution]) -> Figure:
             for axes, method in zip(row[2:], methods, strict=True):
                 figures.photo(axes, overlay(example.photo, example.maps[method]))
                 _outline(axes, example, "white", 0.7)
-                _score(axes, example.scores[method], figures.colour(method))
+                number(axes, example.scores[method], figures.colour(method))
             if line == 0:
                 _heads(row, methods)
         scale(figure, width, height - FOOT + 0.03, "number: attribution score      attribution: none")
@@ -99,7 +99,8 @@ def _outline(axes: Axes, example: Attribution, colour: str, line: float) -> None
         axes.contour(alpha, levels=[0.5], colors=[colour], linewidths=[line])
 
 
-def _score(axes: Axes, score: float, colour: str) -> None:
+def number(axes: Axes, score: float, colour: str) -> None:
+    """A score in the corner of a picture."""
     text = "no score" if np.isnan(score) else f"{score:.2f}".replace("-", "−")
     axes.text(
         0.05,

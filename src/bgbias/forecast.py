@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bgbias import backbones, lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
+from bgbias.episodes import SHOTS
 from bgbias.fetching import Source
 from bgbias.lineage import Node
 from bgbias.params import Study, options
@@ -150,6 +151,10 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
         noisy = images * study.attribution.samples
         seen = noisy + (2 * images if study.attribution.similarity else 0)
         return Cost(name, 1, images, (seen, seen), (noisy, noisy), NODE_BYTES, counts is None)
+    if name == "segment":
+        images = min(test, study.segmentation.episodes or 0)
+        seen = images * (1 + 2 * SHOTS)
+        return Cost(name, 1, images, (seen, seen), (0, 0), NODE_BYTES, counts is None)
     return Cost(name, 1, 0, (0, 0), (0, 0), NODE_BYTES)
 
 

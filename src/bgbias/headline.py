@@ -8,12 +8,20 @@ from typing import Any
 import pandas as pd
 import yaml
 
-# Columns of Table 1 and of Table 2, as people call them.
+# Columns of Tables 1, 2 and 4, as people call them, and what Table 3 adds.
 NUMBERS = {
     "clean": "MAP@R clean",
     "corrupted": "MAP@R corrupted",
     "relative_drop": "relative drop",
     "ref": "attribution score",
+    "one_way_1": "IoU 1-way 1-shot",
+    "two_way_1": "IoU 2-way 1-shot",
+    "two_way_5": "IoU 2-way 5-shot",
+}
+OF_TABLE_3 = {
+    "cure": "cure",
+    "cost_seconds_a_step": "seconds a training step",
+    "cost_memory_gb": "memory in training, GB",
 }
 MODEL = ("dataset", "backbone", "loss", "method")
 
@@ -21,11 +29,12 @@ MODEL = ("dataset", "backbone", "loss", "method")
 def numbers(table: pd.DataFrame) -> dict[str, Any]:
     """dataset: backbone: loss: method: name: value, as far as the table has the columns and the values are known."""
     nested: dict[str, Any] = {}
+    titles = OF_TABLE_3 if "cost_seconds_a_step" in table else NUMBERS
     for row in table.to_dict("records"):
         inner = nested
         for name in MODEL:
             inner = inner.setdefault(str(row[name]), {})
-        known = {title: float(row[column]) for column, title in NUMBERS.items() if column in row}
+        known = {title: float(row[column]) for column, title in titles.items() if column in row}
         inner |= {title: value for title, value in known.items() if not math.isnan(value)}
     return nested
 

@@ -12,8 +12,6 @@ from bgbias.dataset_parts import parts_of
 from bgbias.params import Study
 from bgbias.plan import Cell
 
-TABLES = ("table1", "table2")
-
 
 @dataclass(frozen=True)
 class Node:
@@ -65,18 +63,18 @@ def reads_from(study: Study, reader: Node) -> list[Node]:
     if reader.name == "masks":
         masker = pretrained.owner("maskers", keywords["masker"])
         return [node("index", dataset=keywords["dataset"]), *_weights(study, masker)]
-    if reader.name in ("train", "embed", "score", "attribute"):
+    if reader.name in ("train", "embed", "score", "attribute", "segment"):
         return _read_by_cell(study, reader.name, keywords["cell"])
     if reader.name == "collect":
         return list(_collected(study))
     if reader.name == "figure":
         return list(_shown(study, keywords["name"]))
-    return [node("collect")]
+    return list(_tabulated(study, keywords["name"]))
 
 
 def in_order(study: Study) -> list[Node]:
     """Every node of the study's grid once, each after those it reads from."""
-    tables = [node("table", name=name) for name in TABLES]
+    tables = [node("table", name=name) for name in plan.tables(study)]
     figures = [node("figure", name=name) for name in plan.figures(study)]
     found: dict[Node, None] = {}
 
@@ -94,8 +92,10 @@ def in_order(study: Study) -> list[Node]:
 def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
     if name == "score":
         return [node("embed", cell=cell)]
-    evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}}
-    found = _photos(study, cell.dataset, evaluated.get(name) or plan.needs(study, cell))
+    evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}, "segment": set[str]()}
+    found = _photos(study, cell.dataset, evaluated[name] if name in evaluated else plan.needs(study, cell))
+    if name == "segment" and plan.truth(study, cell.dataset) == "boxes":
+        found += [node("fetch", dataset=cell.dataset, part=p) for p in parts_of(study, cell.dataset)]
     if name != "train" and plan.trains(study, cell):
         return [*found, node("train", cell=cell)]
     return found + _weights(study, pretrained.owner("backbones", cell.backbone))
@@ -125,6 +125,16 @@ def _collected(study: Study) -> Iterator[Node]:
         yield from _photos(study, dataset, {"masks"})
 
 
+def _tabulated(study: Study, table: str) -> Iterator[Node]:
+    if table == plan.SEGMENTATION_TABLE:
+        yield from (node("segment", cell=cell) for cell in plan.cells(study))
+        return
+    yield node("collect")
+    if table == "table3":
+        yield from (node("table", name=name) for name in ("table1", "table2"))
+        yield from (node("train", cell=cell) for cell in plan.cells(study) if plan.trains(study, cell))
+
+
 def _shown(study: Study, figure: str) -> Iterator[Node]:
     if figure in ("drop", "calibration"):
         yield node("table", name="table1")
@@ -133,7 +143,7 @@ def _shown(study: Study, figure: str) -> Iterator[Node]:
         yield from _photos(study, plan.shown_dataset(study), {"masks"})
         return
     yield from _photos(study, plan.shown_dataset(study), {"masks", "backgrounds"})
-    of_cell = {"retrieval": "embed", "attribution": "attribute"}.get(figure)
+    of_cell = {"retrieval": "embed", "attribution": "attribute", "segmentation": "segment"}.get(figure)
     for cell in plan.pair(study) or ():
         if of_cell:
             yield node(of_cell, cell=cell)

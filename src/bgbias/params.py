@@ -207,6 +207,22 @@ class Attribution(Strict):
     precision: Literal["fp32", "bf16"] = "fp32"
 
 
+class Segmentation(Strict):
+    """One-shot segmentation by similarity attention, then GrabCut (METHODS section 7); only where it is asked for."""
+
+    episodes: int | None = Field(
+        None, ge=1, description="test photos to segment, a keyed subset of at most so many; none if null"
+    )
+    score: SimilarityScore = "magnitude"
+    sure: float = Field(
+        0.33,
+        gt=0,
+        lt=1,
+        description="what GrabCut starts from: such a share of a map's object is surely object, of the rest surely background",
+    )
+    rounds: int = Field(5, ge=1, description="of GrabCut")
+
+
 class Block(Strict):
     """A product of choices; a grid is a list of blocks."""
 
@@ -228,6 +244,7 @@ class Grid(Strict):
     mask_policy: dict[str, Any] = Field(default_factory=dict)
     evaluation: dict[str, Any] = Field(default_factory=dict)
     attribution: dict[str, Any] = Field(default_factory=dict)
+    segmentation: dict[str, Any] = Field(default_factory=dict)
 
 
 class Shared(Strict):
@@ -248,6 +265,7 @@ class Shared(Strict):
     mask_policy: MaskPolicy = MaskPolicy()
     evaluation: Evaluation = Evaluation()
     attribution: Attribution = Attribution()
+    segmentation: Segmentation = Segmentation()
 
 
 class File(Shared):
@@ -268,7 +286,7 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = ("train", "mask_policy", "evaluation", "attribution")
+SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation")
 
 
 def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 SHARED_PREFIX = "shared:"
-PUBLISHED = Path("data/published/kobs2022.csv")
+PUBLISHED = Path("data/published")
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,9 @@ PATTERNS = {
     "attribution": f"RUNS/scores/{CELL}/attribution.csv",
     "maps": f"RUNS/scores/{CELL}/attribution.npz",
     "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
+    "segmentation": f"RUNS/scores/{CELL}/segmentation.csv",
+    "segments": f"RUNS/scores/{CELL}/segmentation.npz",
+    "segment_record": f"RUNS/scores/{CELL}/segment.json",
     # report of a grid
     "results": "REPORT/results.csv",
     "all_queries": "REPORT/queries.parquet",

@@ -15,6 +15,7 @@ from bgbias.named_methods import NamedMethod
 from bgbias.params import PoolSource, Study, loss_options, options
 
 PRETRAINED = "pretrained"
+SEGMENTATION_TABLE = "table4"
 
 
 @dataclass(frozen=True, order=True)
@@ -70,10 +71,28 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
     return chosen
 
 
+def tables(study: Study) -> tuple[str, ...]:
+    """The tables of the grid: the paper's two, methods against plain, and segmentation where it is asked for."""
+    return ("table1", "table2", "table3", *((SEGMENTATION_TABLE,) if segments(study) else ()))
+
+
+def segments(study: Study) -> bool:
+    """Whether the grid asks for one-shot segmentation."""
+    return study.segmentation.episodes is not None
+
+
+def truth(study: Study, dataset: str) -> str | None:
+    """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
+    described = study.datasets[dataset]
+    told = getattr(plugins.load("datasets", described.kind), "truth", None)
+    return told(options(study, "datasets", described.kind, described.options)) if told else None
+
+
 def figures(study: Study) -> tuple[str, ...]:
     """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
     toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
-    paired = ("retrieval", "attribution") if pair(study) else ()
+    paired = ("retrieval", "attribution", *(("segmentation",) if segments(study) else ()))
+    paired = paired if pair(study) else ()
     return ("photos", "masks", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
 
 
@@ -99,6 +118,11 @@ def check_cell(study: Study, cell: Cell) -> None:
             f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
         )
     options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    if segments(study) and truth(study, cell.dataset) is None:
+        raise UserError(
+            f"{cell.dataset} does not say where its objects are, and segmentation cannot be judged without that. Give it"
+            f" true masks or boxes, or set grids.{study.grid}.segmentation.episodes to null."
+        )
     if trains(study, cell):
         plugins.load("losses", cell.loss)
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))

@@ -82,6 +82,13 @@ def _attribute_inputs(study: Study, cell: Cell) -> dict[str, Path]:
     return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
 
 
+def _segment_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    read = _model_inputs(study, cell) | _photo_inputs(study, cell.dataset)
+    if plan.truth(study, cell.dataset) == "boxes":
+        return read | {f"fetched {n}": p for n, p in _index_inputs(study, cell.dataset).items()}
+    return read | {"truth": study.files.at("truth", dataset=cell.dataset)}
+
+
 def _collect_inputs(study: Study) -> dict[str, Path]:
     read: dict[str, Path] = {}
     for cell in plan.cells(study):
@@ -98,7 +105,16 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
 
 
 def _table_inputs(study: Study, name: str) -> dict[str, Path]:
-    return {n: study.files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+    if name == plan.SEGMENTATION_TABLE:
+        cells = plan.cells(study)
+        return {f"segmentation {c.name}": study.files.at("segmentation", **c.wildcards) for c in cells}
+    files = study.files
+    if name != "table3":
+        return {n: files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
+    read = {n: files.at(n) for n in ("all_queries", "all_attribution")}
+    read |= {t: files.at("report_table", table=t, format="csv") for t in ("table1", "table2")}
+    trained = (c for c in plan.cells(study) if plan.trains(study, c))
+    return read | {f"history {c.name}": files.at("history", **c.wildcards) for c in trained}
 
 
 def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
@@ -115,9 +131,13 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
     read = _photo_inputs(study, dataset) | _corruption_inputs(
         study, dataset, {"masks", "backgrounds"}, ("test",)
     )
-    of_cell = {"retrieval": ("embeddings",), "attribution": ("maps", "attribution")}.get(name, ())
+    shown = {
+        "retrieval": ("embeddings",),
+        "attribution": ("maps", "attribution"),
+        "segmentation": ("segments",),
+    }
     for cell in plan.pair(study) or ():
-        read |= {f"{n} {cell.name}": study.files.at(n, **cell.wildcards) for n in of_cell}
+        read |= {f"{n} {cell.name}": study.files.at(n, **cell.wildcards) for n in shown.get(name, ())}
     return read
 
 
@@ -133,6 +153,7 @@ _INPUTS: dict[str, Callable[..., dict[str, Path]]] = {
     "embed": _embed_inputs,
     "score": _score_inputs,
     "attribute": _attribute_inputs,
+    "segment": _segment_inputs,
     "collect": _collect_inputs,
     "table": _table_inputs,
     "figure": _figure_inputs,

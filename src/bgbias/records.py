@@ -34,6 +34,7 @@ PACKAGES = (
     "torchvision",
     "timm",
     "numpy",
+    "opencv-python-headless",
     "pillow",
     "pytorch-metric-learning",
     "faiss-gpu",

@@ -89,6 +89,20 @@ def sd_over_draws(values: np.ndarray) -> float:
     return float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else math.nan
 
 
+def bootstrap_means(
+    columns: list[np.ndarray],
+    generator: np.random.Generator,
+    n: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> list[Estimate]:
+    """The means of several columns [N] of the same queries, or of their differences, each with its percentile interval.
+
+    Each of the ``n`` bootstrap samples takes the same queries from all. Queries that one of them skips are left out.
+    """
+    means, resampled = _bootstrap_means(columns, generator, n)
+    return [_estimate(mean, spread, confidence) for mean, spread in zip(means, resampled.T, strict=True)]
+
+
 def bootstrap_drop(
     clean: np.ndarray,
     corrupted: np.ndarray,

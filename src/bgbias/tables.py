@@ -51,7 +51,8 @@ def table1(
     for a single one); ``drop`` in points and ``relative_drop`` in percent, with 95 % paired-bootstrap bounds
     ``_low`` and ``_high``; ``cure``, the relative drop of plain minus that of the method, in points, with
     bounds (NaN without a plain row); ``query_only``, MAP@R of corrupted queries against the clean gallery,
-    and its relative drop; P@1; ``published_*`` and our ``difference_*`` to it where the paper has the cell.
+    and its relative drop; P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
+    another way there) and, if nothing was, our ``difference_*`` to it.
     ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of
     ``cells`` or one of a cell's conditions is missing, or when the two inputs are not of the same run.
     """
@@ -74,6 +75,7 @@ def table1(
             )
         for name, condition in (("clean", CLEAN), ("corrupted", CORRUPTED)):
             row |= _comparison(name, row[name], known, model, MAP_AT_R, condition)
+        row |= _comparison("p_at_1_clean", row["p_at_1_clean"], known, model, "precision_at_1", CLEAN)
         made.append(row)
     return pd.DataFrame(made)
 
@@ -230,7 +232,9 @@ def _comparison(
     return {
         f"published_{name}": theirs.value,
         f"published_{name}_sd": theirs.sd,
-        f"difference_{name}": ours - theirs.value,
+        f"published_{name}_source": theirs.source or math.nan,
+        f"published_{name}_differs": theirs.differs or math.nan,
+        f"difference_{name}": math.nan if theirs.differs else ours - theirs.value,
     }
 
 

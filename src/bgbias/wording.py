@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 PRETRAINED, PLAIN = "pretrained", "plain"
+CENTRE = "centre"  # no model at all
 DATASETS = {"cub200": "CUB200", "cars196": "Cars196", "sop": "SOP", "cub50": "CUB50"}
 LOSSES = {
     "none": "No training",
@@ -20,7 +21,9 @@ LOSSES = {
     "normalized_softmax": "Normalized Softmax",
     "cosface": "CosFace",
 }
+# Files of methods/; entries of params.yaml are printed by their own names.
 METHODS = {
+    CENTRE: "Centre prior",
     PRETRAINED: "Pretrained",
     PLAIN: "Plain",
     "bgaugment": "BGAugment",
@@ -32,18 +35,8 @@ METHODS = {
     "attr_emb": "Attribution of embedding",
     "dcml_code": "DCML",
     "dcml_paper": "DCML (paper)",
-    "dcml_cars": "DCML (cars)",
-    "dcml_sop": "DCML (SOP)",
-    "dcml_released": "DCML (released)",
-    "dcml_no_inv_emb": "DCML w/o inv emb",
-    "dcml_no_inv_at": "DCML w/o inv at",
-    "dcml_no_inv_task": "DCML w/o inv task",
-    "dcml_random": "DCML w random",
-    "dcml_no_envs": "DCML w/o envs",
-    "dcml_no_at": "DCML w/o at",
-    **{f"dcml_e{e}": f"DCML e = {e}" for e in (1, 3, 10)},
-    **{f"dcml_k{k}": f"DCML k = {k}" for k in (5, 10, 15)},
 }
+ACRONYMS = {"dcml": "DCML", "sam": "SAM"}
 
 
 def table(name: str) -> str:
@@ -63,13 +56,19 @@ def loss(name: str) -> str:
 
 def method(name: str) -> str:
     """A method in words; ``x+bgaugment`` is a method on top of another."""
-    return " + ".join(METHODS.get(part, part.replace("_", " ").capitalize()) for part in name.split("+"))
+    return " + ".join(METHODS.get(part) or _entry(part) for part in name.split("+"))
+
+
+def _entry(name: str) -> str:
+    """An entry of params.yaml: ``DCML no inv emb``."""
+    first, *rest = name.split("_")
+    return " ".join([ACRONYMS.get(first, first.capitalize()), *rest])
 
 
 def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     """A model's name as in the paper's tables: the loss alone, and ``+ BGAugment`` in the row below it."""
-    if method_name == PRETRAINED:
-        return METHODS[PRETRAINED]
+    if method_name in (CENTRE, PRETRAINED):
+        return METHODS[method_name]
     if method_name == PLAIN:
         return loss(loss_name)
     added = f"+ {method(method_name)}"
@@ -86,7 +85,7 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
     """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
     of.
     """
-    trained = table[table["method"] != PRETRAINED]
+    trained = table[~table["method"].isin((CENTRE, PRETRAINED))]
     numbers = (table if trained.empty else trained)[column]
     low, high = int(numbers.min()), int(numbers.max())
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"

@@ -39,7 +39,7 @@ rule table:
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
-        table="table[12]",
+        table="table[1234]",
     params:
         options=options("table"),
     log:
@@ -90,8 +90,14 @@ rule table2:
         PATHS.at("table_record", table="table2"),
 
 
+rule table3:
+    input:
+        PATHS.at("report_table", table="table3", format="csv"),
+        PATHS.at("table_record", table="table3"),
+
+
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format=form) for t in lineage.TABLES for form in ("csv", "html")],
+        [PATHS.at("report_table", table=t, format=form) for t in plan.tables(STUDY) for form in ("csv", "html")],
         [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
         records_of("table", "figure"),

@@ -1,4 +1,4 @@
-# Model, test photos, masks, backgrounds -> embeddings -> scores; and the attribution score.
+# Model, test photos, masks, backgrounds -> embeddings -> scores; the attribution score; segmentation, where it is asked for.
 
 
 rule embed:
@@ -67,6 +67,29 @@ rule attribute:
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
 
 
+rule segment:
+    input:
+        reads("segment"),
+    output:
+        segmentation=PATHS.segmentation,
+        segments=PATHS.segments,
+        record=PATHS.segment_record,
+    params:
+        options=options("segment"),
+    log:
+        f"{LOGS}/{STUDY.grid}/segment/{paths.CELL}.log",
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(240),
+    conda:
+        "../envs/bgbias.yaml"
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias segment {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
+        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+
+
 rule scores:
     input:
-        records_of("score", "attribute", "collect"),
+        records_of("score", "attribute", "segment", "collect"),

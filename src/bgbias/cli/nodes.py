@@ -192,6 +192,27 @@ def attribute(
 
 
 @app.command()
+def segment(
+    dataset: Dataset,
+    backbone: Backbone,
+    loss: Loss,
+    method: Method,
+    seed: Seed = 0,
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    expect: Expect = None,
+    device: Device = "auto",
+) -> None:
+    """Segment test photos by what a model compares them with others by, where the grid asks for it."""
+    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    study = planned_study(params, grid, "segment", expect, cell=cell)
+    gpu_slots.take(study, device)
+    from bgbias.nodes import segmentation
+
+    segmentation.segment(study, cell, device)
+
+
+@app.command()
 def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
     """Bring the scores of all models of a grid together."""
     from bgbias.nodes import report
@@ -201,12 +222,17 @@ def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) 
 
 @app.command()
 def table(
-    name: Annotated[str, typer.Argument(help="table1 (retrieval) or table2 (attribution score).")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1 (retrieval), table2 (attribution), table3 (methods against plain), table4 (segmentation)."
+        ),
+    ],
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
 ) -> None:
-    """Write a table of the paper as CSV, Markdown and LaTeX."""
+    """Write a table as CSV, Markdown, LaTeX and a web page."""
     from bgbias.nodes import report
 
     report.table(planned_study(params, grid, "table", expect, name=name), name)
@@ -214,7 +240,7 @@ def table(
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, calibration, photos or masks.")],
+    name: Annotated[str, typer.Argument(help="retrieval, attribution, drop, photos, masks, ...")],
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,

@@ -39,6 +39,7 @@ SEGMENTATIONS = Source(
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
 LISTS = ("images.txt", "image_class_labels.txt")
+BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 
 
 class Params(Strict):
@@ -77,6 +78,32 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     if params.segmentations:
         found["segmentations"] = (SEGMENTATIONS,)
     return found
+
+
+def truth(params: Params) -> str:
+    """Masks, if their archive is asked for; boxes come with the photos."""
+    return "masks" if params.segmentations else "boxes"
+
+
+def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, float, float, float]]:
+    """The bird's box (left, top, width, height), in pixels, of each photo of ``images.txt``; an archive without is an error."""
+    archive = parts["photos"]
+    listed: dict[str, str] = {}
+    for member, data in members(archive, lambda n: _is_list(n, BOX_LISTS)):
+        listed[PurePosixPath(member).name] = data.decode()
+        if len(listed) == len(BOX_LISTS):
+            break  # what follows in an archive are gigabytes
+    try:
+        path_of = dict(line.split() for line in listed["images.txt"].splitlines() if line.strip())
+        rows = [line.split() for line in listed["bounding_boxes.txt"].splitlines() if line.strip()]
+        return {
+            path_of[number]: (float(left), float(top), float(width), float(height))
+            for number, left, top, width, height in rows
+        }
+    except (KeyError, ValueError) as error:
+        raise UserError(
+            f"{archive}: images.txt and bounding_boxes.txt are missing or do not fit together ({error}); fetch it again."
+        ) from error
 
 
 def expected(params: Params) -> dict[str, int]:
@@ -172,8 +199,8 @@ def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:
     return places
 
 
-def _is_list(member: str) -> bool:
-    return PurePosixPath(member).name in LISTS and "/images/" not in f"/{member}"
+def _is_list(member: str, lists: tuple[str, ...] = LISTS) -> bool:
+    return PurePosixPath(member).name in lists and "/images/" not in f"/{member}"
 
 
 def _is_mask(member: str) -> bool:

@@ -43,6 +43,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return found
 
 
+def truth(params: Params) -> str | None:
+    """Masks, where somebody drew them."""
+    return "masks" if params.masks else None
+
+
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The pictures with their path as id and their folder as class; labels follow the sorted names of the folders.
 

@@ -47,6 +47,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return {}
 
 
+def truth(params: Params) -> str:
+    """Every photo comes with its mask."""
+    return "masks"
+
+
 def expected(params: Params) -> dict[str, int]:
     """Photos of each split."""
     return {split: classes * params.photos_per_class for split, classes in _splits(params)}

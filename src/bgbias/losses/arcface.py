@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -33,21 +32,9 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     """
     from pytorch_metric_learning.distances import CosineSimilarity
     from pytorch_metric_learning.losses import ArcFaceLoss
-    from pytorch_metric_learning.reducers import MeanReducer
-    from torch import nn
 
-    from bgbias.losses._full_precision import FullPrecision
+    from bgbias.losses._class_weights import with_class_weights
 
-    return FullPrecision(
-        ArcFaceLoss(
-            num_classes=n_classes,
-            embedding_size=dim,
-            margin=params.margin,
-            scale=params.scale,
-            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
-            weight_regularizer=None,
-            distance=CosineSimilarity(),
-            reducer=MeanReducer(),
-            embedding_regularizer=None,
-        )
+    return with_class_weights(
+        ArcFaceLoss, n_classes, dim, generator, CosineSimilarity(), margin=params.margin, scale=params.scale
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -31,20 +30,14 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     """
     from pytorch_metric_learning.distances import DotProductSimilarity
     from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
-    from pytorch_metric_learning.reducers import MeanReducer
-    from torch import nn
 
-    from bgbias.losses._full_precision import FullPrecision
+    from bgbias.losses._class_weights import with_class_weights
 
-    return FullPrecision(
-        NormalizedSoftmaxLoss(
-            num_classes=n_classes,
-            embedding_size=dim,
-            temperature=params.temperature,
-            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
-            weight_regularizer=None,
-            distance=DotProductSimilarity(normalize_embeddings=True),
-            reducer=MeanReducer(),
-            embedding_regularizer=None,
-        )
+    return with_class_weights(
+        NormalizedSoftmaxLoss,
+        n_classes,
+        dim,
+        generator,
+        DotProductSimilarity(normalize_embeddings=True),
+        temperature=params.temperature,
     )

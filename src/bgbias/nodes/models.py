@@ -121,7 +121,7 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
     with records.node(study, "embed", outputs, files.at("embed_record", **cell.wildcards), cell=cell) as made:
         device = pick(device)
         made.device = describe(device)
-        model = for_inference(_model(study, cell).to(device))
+        model = for_inference(model_of(study, cell).to(device))
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         settings = study.evaluation
@@ -149,7 +149,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     ) as made:
         device = pick(device)
         made.device = describe(device)
-        model = _model(study, cell).to(device)
+        model = model_of(study, cell).to(device)
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
         from bgbias.attribution import attribute_photos
@@ -180,7 +180,8 @@ def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
     return ImageTable(table.frame.iloc[chosen].reset_index(drop=True))
 
 
-def _model(study: Study, cell: Cell) -> EmbeddingModel:
+def model_of(study: Study, cell: Cell) -> EmbeddingModel:
+    """The cell's model: as it was trained, or its backbone as it comes."""
     from bgbias.model import load
 
     return (

@@ -132,6 +132,35 @@ def _attribution(study: Study):  # type: ignore[no-untyped-def]
     )
 
 
+def _segmentation(study: Study):  # type: ignore[no-untyped-def]
+    """What both models make of the same episodes."""
+    from bgbias import object_truth
+    from bgbias.figure_segmentation import Segmentation, figure_segmentation
+
+    facts, album = _album(study)
+    shown = album.evaluation(album.table("test"), set(), "test")
+    where = (plan.shown_dataset(study), album, facts.resize, facts.input_size)
+    truth = object_truth.of_dataset(study, *where)
+    found = {}
+    for cell in _pair(study):
+        with np.load(study.files.at("segments", **cell.wildcards), allow_pickle=False) as file:
+            found[cell.method] = {name: file[name] for name in file.files}
+    drawn = next(iter(found.values()))
+    return figure_segmentation(
+        [
+            Segmentation(
+                shown.clean(str(name)),
+                shown.clean(str(drawn["supports"][row])),
+                truth.shown(str(name)),
+                {method: f["maps"][row].astype(np.float32) for method, f in found.items()},
+                {method: f["masks"][row] for method, f in found.items()},
+                {method: truth.iou(str(name), f["masks"][row]) for method, f in found.items()},
+            )
+            for row, name in enumerate(drawn["ids"])
+        ]
+    )
+
+
 def _drop(study: Study):  # type: ignore[no-untyped-def]
     """Clean to corrupted for every model of the grid."""
     from bgbias.figure_drop import figure_drop
@@ -154,6 +183,7 @@ _DRAWN: dict[str, Callable] = {
     "masks": _masks,
     "retrieval": _retrieval,
     "attribution": _attribution,
+    "segmentation": _segmentation,
     "drop": _drop,
     "calibration": _calibration,
 }
@@ -172,7 +202,12 @@ def _pair(study: Study) -> tuple[Cell, Cell]:
 
 def _evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
     """The shown dataset's test photos at the size of the grid's first backbone, and what replaces their backgrounds."""
+    _, album = _album(study)
+    return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")
+
+
+def _album(study: Study) -> tuple[backbones.Facts, Album]:
+    """The shown dataset as the grid's first backbone sees it."""
     name = study.cells[0].backbones[0]
     facts = backbones.facts(name, options(study, "backbones", name, study.backbones[name]))
-    album = Album(study, plan.shown_dataset(study), facts.resize, facts.input_size)
-    return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")
+    return facts, Album(study, plan.shown_dataset(study), facts.resize, facts.input_size)

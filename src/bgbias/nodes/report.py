@@ -12,8 +12,6 @@ from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
 from bgbias.params import Study
 
-TABLES = ("table1", "table2")
-
 
 def collect(study: Study) -> None:
     """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
@@ -43,28 +41,65 @@ def collect(study: Study) -> None:
 
 
 def table(study: Study, name: str) -> None:
-    """Write Table 1 (retrieval) or Table 2 (attribution score) as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
-    from bgbias import captions, published, tables, typesetting
+    """Write Table 1 (retrieval), 2 (attribution score), 3 (methods against plain) or 4 (segmentation) as CSV, Markdown, LaTeX and
+    HTML, its main numbers as YAML.
+    """
+    from bgbias import typesetting
 
-    if name not in TABLES:
-        raise UserError(f"There is no table '{name}'; there are: {', '.join(TABLES)}.")
+    known = plan.tables(study)
+    if name not in known:
+        raise UserError(f"Grid '{study.grid}' has no table '{name}'; it has: {', '.join(known)}.")
     files = study.files
     forms = ("csv", "md", "tex", "html", "yaml")
     outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
     with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
-        known = published.read()
-        excluded = _excluded(study)
-        selection = study.train.selection
-        if name == "table1":
-            results = pd.read_csv(files.at("results"), keep_default_na=False)
-            queries = pd.read_parquet(files.at("all_queries"))
-            made = tables.table1(results, queries, known, plan.cells(study))
-            caption = captions.table1(made, selection, excluded)
-        else:
-            attribution = pd.read_parquet(files.at("all_attribution"))
-            made = tables.table2(attribution, known, [c for c in plan.cells(study) if plan.trains(study, c)])
-            caption = captions.table2(made, selection, study.attribution.images, excluded)
+        by_name = {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4}
+        made, caption = by_name[name](study)
         typesetting.write(made, outputs["csv"].parent, name, caption)
+
+
+def _table1(study: Study) -> tuple[pd.DataFrame, str]:
+    from bgbias import captions, published, tables
+
+    results = pd.read_csv(study.files.at("results"), keep_default_na=False)
+    queries = pd.read_parquet(study.files.at("all_queries"))
+    made = tables.table1(results, queries, published.read(), plan.cells(study))
+    return made, captions.table1(made, study.train.selection, _excluded(study))
+
+
+def _table2(study: Study) -> tuple[pd.DataFrame, str]:
+    from bgbias import captions, published, tables
+
+    attribution = pd.read_parquet(study.files.at("all_attribution"))
+    trained = [c for c in plan.cells(study) if plan.trains(study, c)]
+    made = tables.table2(attribution, published.read(), trained)
+    return made, captions.table2(made, study.train.selection, study.attribution.images, _excluded(study))
+
+
+def _table3(study: Study) -> tuple[pd.DataFrame, str]:
+    from bgbias import captions, costs, rivals
+
+    queries, attribution = (pd.read_parquet(study.files.at(n)) for n in ("all_queries", "all_attribution"))
+    first, second = (_read(study, name) for name in ("table1", "table2"))
+    made = rivals.table3(first, second, queries, attribution, costs.by_model(study))
+    return made, captions.table3(made, study.train.selection, study.train.batch_size)
+
+
+def _table4(study: Study) -> tuple[pd.DataFrame, str]:
+    from bgbias import captions, segmentation_table
+
+    cells = plan.cells(study)
+    found = [pd.read_csv(study.files.at("segmentation", **c.wildcards)).assign(**c.wildcards) for c in cells]
+    made = segmentation_table.table4(pd.concat(found, ignore_index=True))
+    judged = {d: str(plan.truth(study, d)) for d in _datasets(study)}
+    return made, captions.table4(made, study.train.selection, study.segmentation.score, judged)
+
+
+def _read(study: Study, name: str) -> pd.DataFrame:
+    path = study.files.at("report_table", table=name, format="csv")
+    if not path.exists():
+        raise UserError(f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}")
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
 def show(study: Study) -> None:
@@ -72,14 +107,9 @@ def show(study: Study) -> None:
     from bgbias import typesetting, wording
 
     files = study.files
-    for name in TABLES:
-        path = files.at("report_table", table=name, format="csv")
-        if not path.exists():
-            raise UserError(
-                f"{path} is missing; make it with: snakemake --cores all --config grid={study.grid}"
-            )
-        print(f"\n{wording.table(name)} ({path.with_suffix('.md')})\n")
-        print(typesetting.show(pd.read_csv(path, keep_default_na=False, na_values=[""])))
+    for name in plan.tables(study):
+        shown = typesetting.show(_read(study, name))
+        print(f"\n{wording.table(name)} ({files.at('report_table', table=name, format='md')})\n\n{shown}")
     folder = files.at("figures", figure="x", format="png").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
     print("Compare runs, curves and settings: make ui, then open http://127.0.0.1:5000")

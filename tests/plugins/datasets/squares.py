@@ -32,6 +32,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     return {}
 
 
+def truth(params: Params) -> str:
+    """Their masks."""
+    return "masks"
+
+
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The squares, class after class."""
     splits = ["train"] * params.train_classes + ["val"] * params.val_classes + ["test"] * params.test_classes

@@ -1,0 +1,58 @@
+"""Segmentation node: one-shot segmentation of a cell's test photos."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bgbias import episodes, plan, records
+from bgbias.album import Album
+from bgbias.atomic import replacing
+from bgbias.errors import UserError
+from bgbias.nodes.models import model_of
+from bgbias.params import Study
+from bgbias.plan import Cell
+
+SHOWN = 4  # episodes kept for the figure
+
+
+def segment(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Segment a keyed subset of a cell's test photos by similarity attention, and judge the masks by the dataset's truth."""
+    files, settings = study.files, study.segmentation
+    if settings.episodes is None:
+        raise UserError(
+            f"Grid '{study.grid}' asks for no segmentation; set grids.{study.grid}.segmentation.episodes in params.yaml."
+        )
+    outputs = {name: files.at(name, **cell.wildcards) for name in ("segmentation", "segments")}
+    with records.node(
+        study, "segment", outputs, files.at("segment_record", **cell.wildcards), cell=cell
+    ) as made:
+        from bgbias import object_truth
+        from bgbias.device import describe, pick
+        from bgbias.one_shot import segment_photos
+
+        device = pick(device)
+        made.device = describe(device)
+        model = model_of(study, cell).to(device)
+        side, size = model.resize, model.input_size
+        album = Album(study, cell.dataset, side, size)
+        test = album.table("test")
+        truth = object_truth.of_dataset(study, cell.dataset, album, side, size)
+        drawn = episodes.draw(test, truth.ids, settings.episodes)
+        area = object_truth.mean_area(truth, album.table("val").ids)
+        frame, segments = segment_photos(
+            model,
+            not plan.trains(study, cell),
+            album.evaluation(test, set(), "test"),
+            truth,
+            drawn,
+            area,
+            settings,
+            device,
+            keep=SHOWN,
+        )
+        with replacing(outputs["segmentation"]) as temporary:
+            frame.to_csv(temporary, index=False)
+        with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **vars(segments))
+        made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
+        made.metrics |= {"episodes": len(drawn), "object_area": area}

@@ -1,0 +1,167 @@
+"""Where objects truly are, and how well a mask says so: by its own area where true masks are known, else by its box.
+
+Truths go through the geometry of the photos: resized to the model's short side, and cropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bgbias import images, mask_quality, plan, plugins
+from bgbias.album import Album
+from bgbias.dataset_parts import parts_of
+from bgbias.errors import UserError
+from bgbias.grabcut import largest_part
+from bgbias.params import Study, options
+from bgbias.prepared import Pictures, resized_shape
+from bgbias.store import ImageStore
+
+
+class Box(NamedTuple):
+    """Edges in pixels; right and bottom are where it ends."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def area(self) -> float:
+        """Zero if nothing lies between the edges."""
+        return max(0.0, self.right - self.left) * max(0.0, self.bottom - self.top)
+
+    def within(self, other: Box) -> Box:
+        """The part that both share; its area is zero if they share nothing."""
+        return Box(
+            max(self.left, other.left),
+            max(self.top, other.top),
+            min(self.right, other.right),
+            min(self.bottom, other.bottom),
+        )
+
+
+class Truth(Protocol):
+    """Where the objects of a dataset are, in the crops that a model sees."""
+
+    ids: Collection[str]
+    """The photos whose crop shows something of a known object."""
+
+    def iou(self, image_id: str, mask: np.ndarray) -> float:
+        """Intersection over union of the object and a mask bool [S, S]."""
+
+    def shown(self, image_id: str) -> np.ndarray:
+        """The object as bool [S, S]."""
+
+    def area(self, image_id: str) -> float:
+        """The object's share of the crop."""
+
+
+class TrueMasks:
+    """Objects known by their pixels."""
+
+    def __init__(self, masks: Pictures, size: int) -> None:
+        self._masks, self._size = masks, size
+        self.ids: Collection[str] = {name for name in masks.ids if self.shown(name).any()}
+
+    def iou(self, image_id: str, mask: np.ndarray) -> float:
+        """As ``Truth`` says, pixel by pixel."""
+        return mask_quality.iou(_grey(mask), _grey(self.shown(image_id)))
+
+    def shown(self, image_id: str) -> np.ndarray:
+        """As ``Truth`` says."""
+        return images.centre_crop(self._masks.get(image_id), self._size) >= mask_quality.THRESHOLD
+
+    def area(self, image_id: str) -> float:
+        """As ``Truth`` says."""
+        return float(self.shown(image_id).mean())
+
+
+class TrueBoxes:
+    """Objects known by their boxes: those of masks are compared with them."""
+
+    def __init__(self, boxes: Mapping[str, Box], size: int) -> None:
+        self._boxes, self._size = boxes, size
+        self.ids: Collection[str] = boxes.keys()
+
+    def iou(self, image_id: str, mask: np.ndarray) -> float:
+        """As ``Truth`` says, of the two boxes; the mask's is that of its largest part."""
+        return box_iou(box_of(largest_part(mask)), self._boxes[image_id])
+
+    def shown(self, image_id: str) -> np.ndarray:
+        """As ``Truth`` says: every pixel whose middle lies in the box."""
+        box, middles = self._boxes[image_id], np.arange(self._size) + 0.5
+        across = (middles >= box.left) & (middles < box.right)
+        down = (middles >= box.top) & (middles < box.bottom)
+        return down[:, None] & across
+
+    def area(self, image_id: str) -> float:
+        """As ``Truth`` says, were the object an ellipse that fills its box."""
+        return math.pi / 4 * self._boxes[image_id].area / self._size**2
+
+
+def mean_area(truth: Truth, photos: Iterable[str]) -> float:
+    """The mean share of the crop that the objects of these photos take; if none of them is known, an error."""
+    known = [truth.area(name) for name in photos if name in truth.ids]
+    if not known:
+        raise UserError(
+            "No validation photo's object is known, and the size of objects is learned from these. Give photos of the"
+            " validation split true masks or boxes, or set segmentation.episodes to null."
+        )
+    return float(np.mean(known))
+
+
+def of_dataset(study: Study, dataset: str, album: Album, side: int, size: int) -> Truth:
+    """What a dataset knows of its objects, at the short side and crop of a model."""
+    if plan.truth(study, dataset) == "masks":
+        return TrueMasks(album.truth(), size)
+    described = study.datasets[dataset]
+    module = plugins.load("datasets", described.kind)
+    parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
+    boxes = module.boxes(options(study, "datasets", described.kind, described.options), parts)
+    photos = ImageStore(study.files.at("photos", dataset=dataset))
+    found = {
+        name: in_crop(boxes[name], images.size(photos.read(name), name), side, size)
+        for name in photos.ids
+        if name in boxes
+    }
+    return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, size)
+
+
+def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side: int, size: int) -> Box:
+    """What a centre crop shows of a box (left, top, width, height) in a photo of (height, width) pixels.
+
+    The photo's short side becomes ``side`` before ``size`` x ``size`` pixels of it are cropped (``images.centre_crop``).
+    """
+    left, top, width, height = box
+    resized = resized_shape(*photo, side)
+    down, across = resized[0] / photo[0], resized[1] / photo[1]
+    above, before = (resized[0] - size) // 2, (resized[1] - size) // 2
+    moved = Box(
+        left * across - before,
+        top * down - above,
+        (left + width) * across - before,
+        (top + height) * down - above,
+    )
+    return moved.within(Box(0, 0, size, size))
+
+
+def box_of(mask: np.ndarray) -> Box:
+    """The smallest box around a mask bool [H, W]; one of no area if it is empty."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not len(rows):
+        return Box(0, 0, 0, 0)
+    return Box(float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
+
+
+def box_iou(a: Box, b: Box) -> float:
+    """Intersection over union of two boxes, one of which has an area."""
+    shared = a.within(b).area
+    return shared / (a.area + b.area - shared)
+
+
+def _grey(mask: np.ndarray) -> np.ndarray:
+    return mask.astype(np.uint8) * 255
