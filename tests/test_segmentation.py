@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 import torch
 from small_study import data_nodes, described, load, options, record, run
 
-from bgbias import captions, digests, explanation, lineage, plan, plugins, records, seeds, typesetting
+from bgbias import captions, digests, explanation, images, lineage, plan, plugins, records, seeds, typesetting
 from bgbias import similarity_attention as attention
+from bgbias.archives import members
 from bgbias.datasets import cub200
 from bgbias.episodes import SHOTS, TASKS
 from bgbias.errors import UserError
@@ -202,6 +204,21 @@ def test_boxes_that_are_missing_or_do_not_fit_are_an_error(
     archive = miniatures.as_zip(tmp_path / "cub.zip", files)
     with pytest.raises(UserError, match=r"cub\.zip: images\.txt and bounding_boxes\.txt are missing or"):
         cub200.boxes(cub200.Params(), {"photos": archive})
+
+
+@pytest.mark.shared
+def test_boxes_lie_in_their_photos(shared_data: Path) -> None:
+    archive = shared_data / "cub200_first50.tgz"
+    boxes = cub200.boxes(cub200.Params(), {"photos": archive})
+    photos = itertools.islice(members(archive, lambda name: name.endswith(".jpg")), 200)
+    for name, data in photos:
+        left, top, width, height = boxes[name.split("/images/")[1]]
+        rows, columns = images.size(data, name)
+        assert left >= 0
+        assert top >= 0
+        assert left + width <= columns + 1
+        assert top + height <= rows + 1
+        assert width * height > 0.01 * rows * columns
 
 
 def test_nodes_of_boxes_read_the_archive_they_come_in(tmp_path: Path, raw: dict[str, Any]) -> None:
