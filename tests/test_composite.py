@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from bgbias import seeds
-from bgbias.composite import blend, blend_pixels, replaced
+from bgbias.composite import Foreground, blend, replaced
 from bgbias.images import Preprocess
 
 RNG = seeds.generator("composite")
@@ -15,8 +15,8 @@ PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
 MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
 
 
-def pixels(*pictures: np.ndarray) -> np.ndarray:
-    return np.asarray(blend_pixels(*map(Image.fromarray, pictures)))
+def pixels(photo: np.ndarray, mask: np.ndarray, behind: np.ndarray) -> np.ndarray:
+    return Foreground(photo, mask).before(behind)
 
 
 def test_full_mask_is_the_identity() -> None:
@@ -41,6 +41,17 @@ def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
         exact = m * wide[0] + (255 - m) * wide[1]
         assert found.dtype == np.uint8
         assert (2 * np.abs(255 * found.astype(np.int64) - exact) <= 255).all()
+
+
+def test_pillow_mixes_the_same() -> None:
+    pillows = Image.composite(*map(Image.fromarray, (PHOTO, BEHIND)), Image.fromarray(MASK))
+    assert (pixels(PHOTO, MASK, BEHIND) == np.asarray(pillows)).all()
+
+
+def test_an_object_is_put_before_one_background_after_the_other() -> None:
+    cut = Foreground(PHOTO, MASK)
+    for behind in (BEHIND, PHOTO, BEHIND[::-1]):
+        assert (cut.before(behind) == pixels(PHOTO, MASK, behind)).all()
 
 
 def test_every_pixel_has_its_own_mask() -> None:

@@ -23,6 +23,10 @@ def pictures(channels: int) -> list[np.ndarray]:
     return [m[..., 0] if channels == 1 else m for m in made]
 
 
+def on_device(shown: list[np.ndarray]) -> DeviceCrops:
+    return DeviceCrops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu")
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_crops_are_pillows_but_for_single_grey_levels(channels: int) -> None:
     rng = seeds.generator("boxes", channels)
@@ -30,7 +34,7 @@ def test_crops_are_pillows_but_for_single_grey_levels(channels: int) -> None:
     rows = rng.integers(len(shown), size=60).tolist()
     drawn = [images.random_box(rng, *shown[row].shape[:2]) for row in rows]
     boxes, flips = [b for b, _ in drawn], [f for _, f in drawn]
-    found = DeviceCrops(shown, SIZE, "cpu").crops(rows, boxes, flips)
+    found = on_device(shown).crops(rows, boxes, flips)
     assert (found.shape, found.dtype) == ((60, channels, SIZE, SIZE), torch.uint8)
     assert found.is_contiguous(memory_format=torch.channels_last)
     differences = []
@@ -49,7 +53,7 @@ def test_whole_pictures_too() -> None:
     """The box that the fallback of the random crop gives, and the largest one, which reaches all four edges."""
     shown = pictures(3)
     boxes = [images.Box(0, 0, 1, 1)] * len(shown)
-    found = DeviceCrops(shown, SIZE, "cpu").crops(range(len(shown)), boxes, [False] * len(shown))
+    found = on_device(shown).crops(range(len(shown)), boxes, [False] * len(shown))
     for picture, crop in zip(shown, found, strict=True):
         expected = images.crop(picture, images.Box(0, 0, 1, 1), SIZE, False)
         assert np.abs(crop.permute(1, 2, 0).numpy().astype(int) - expected).max() <= 1
@@ -59,19 +63,20 @@ def test_a_crop_does_not_depend_on_those_beside_it() -> None:
     shown = pictures(3)
     rng = seeds.generator("boxes")
     boxes = [images.random_box(rng, *p.shape[:2])[0] for p in shown]
-    kept = DeviceCrops(shown, SIZE, "cpu")
+    kept = on_device(shown)
     together = kept.crops(range(len(shown)), boxes, [True] * len(shown))
     for row, box in enumerate(boxes):
         assert torch.equal(kept.crops([row], [box], [True])[0], together[row])
 
 
+@pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_one_after_the_other_or_all_at_once_have_the_same_form(channels: int) -> None:
+def test_one_after_the_other_or_all_at_once_have_the_same_form(channels: int, few: bool) -> None:
     shown = pictures(channels)
-    one, all_at_once = crops(shown, SIZE, "cpu"), DeviceCrops(shown, SIZE, "cpu")
+    one = crops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
     assert isinstance(one, PillowCrops)
     box = images.Box(0.1, 0.2, 0.7, 0.6)
-    a, b = (c.crops([0, 2], [box, box], [False, True]) for c in (one, all_at_once))
+    a, b = (c.crops([0, 2], [box, box], [False, True]) for c in (one, on_device(shown)))
     assert (a.shape, a.dtype) == (b.shape, b.dtype)
     assert a.is_contiguous(memory_format=torch.channels_last)
     expected = images.crop(shown[2], box, SIZE, True).reshape(SIZE, SIZE, channels)

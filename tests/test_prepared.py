@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
+import os
 import shutil
 from pathlib import Path
 
@@ -148,6 +151,47 @@ def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path) -
         if damaged is not None:
             path.write_bytes(damaged)
         np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+
+
+def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_nothing(
+    store: Path, tmp_path: Path
+) -> None:
+    first, second, *_ = prepared.pictures(store, 32, tmp_path)
+    path = next(tmp_path.glob("*.npz"))
+    content = bytearray(path.read_bytes())
+    content[content.index(second.tobytes()) + 1000] ^= 1  # one bit of the second picture
+    path.unlink()
+    path.write_bytes(content)
+    found = prepared.pictures(store, 32, tmp_path)
+    np.testing.assert_array_equal(found[0], first)
+    with pytest.raises(UserError, match=rf"'class 1/1\.png' is damaged in {path}.* delete it and run"):
+        found.get("class 1/1.png")
+    path.unlink()
+    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[1], second)
+
+
+def test_file_without_checksums_is_prepared_anew(store: Path, tmp_path: Path) -> None:
+    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
+    path = next(tmp_path.glob("*.npz"))
+    with np.load(path) as whole:
+        older = {name: whole[name] for name in whole.files if name != "checks"}
+    path.unlink()
+    np.savez(path, **older)
+    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+    with np.load(path) as anew:
+        assert len(anew["checks"]) == 5
+
+
+def test_disk_without_file_locks_is_refused_with_a_way_out(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
+        prepared.pictures(store, 32, tmp_path / "prepared")
+    assert files(tmp_path / "prepared") == []
 
 
 def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:

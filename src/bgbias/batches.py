@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from bgbias import images, seeds
-from bgbias.cropping import crops
+from bgbias.conditions import Draw
+from bgbias.cropping import Crops, crops
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
+from bgbias.images import Box
 from bgbias.prepared import Pictures
 
 
@@ -104,13 +106,14 @@ class TrainingPhotos:
         ``pool``: decoded backgrounds, uint8 [H, W, 3] each; ``device``: where crops are made, if it has the memory."""
         self.table = table
         self.labels = np.unique(table.labels, return_inverse=True)[1]
-        shown = [photos.get(name) for name in table.ids]
-        self._sizes = [(p.shape[0], p.shape[1]) for p in shown]
-        self._photos = crops(shown, size, device)
-        self._masks = crops(self._trusted(masks, usable), size, device) if masks is not None else None
-        behind = list(pool or ())
-        self._pool_sizes = [(p.shape[0], p.shape[1]) for p in behind]
-        self._pool = crops(behind, size, device) if behind else None
+        places = [photos.row(name) for name in table.ids]
+        shapes = [photos.shapes[place] for place in places]
+        self._sizes = [(h, w) for h, w, *_ in shapes]
+        self._photos = crops(lambda row: photos[places[row]], shapes, size, device)
+        self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
+        behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
+        self._pool_sizes = [(h, w) for h, w, *_ in behind]
+        self._pool = crops(pool.__getitem__, behind, size, device, few=True) if pool else None
         self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
         """Photos that the method takes as all object, though it needs to know what is."""
 
@@ -124,15 +127,30 @@ class TrainingPhotos:
     ) -> Batch:
         """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
         sizes = [self._sizes[row] for row in rows.tolist()]
-        drawn = [images.random_box(generator, height, width, scale, ratio) for height, width in sizes]
-        boxes, flips = zip(*drawn, strict=True)
-        masks = self._masks.crops(rows, boxes, flips).float() / 255 if self._masks else None
+        parts = [images.random_box(generator, height, width, scale, ratio) for height, width in sizes]
+        behind = []
+        for _ in rows if self._pool else ():
+            index = int(background_generator.integers(len(self._pool_sizes)))
+            height, width = self._pool_sizes[index]
+            box, flip = images.random_box(background_generator, height, width, scale, ratio)
+            behind.append(Draw(index, box, flip))
+        return self.cropped(rows, parts, behind)
+
+    def cropped(self, rows: np.ndarray, parts: Sequence[tuple[Box, bool]], behind: Sequence[Draw]) -> Batch:
+        """The same with these parts of the photos, mirrored or not, and these backgrounds."""
+        boxes, flips = zip(*parts, strict=True)
+        masks = self._masks.crops(rows, boxes, flips) if self._masks else None
+        backgrounds = None
+        if self._pool:
+            backgrounds = self._pool.crops(
+                [d.index for d in behind], [d.box for d in behind], [d.flip for d in behind]
+            )
         return Batch(
             images=self._photos.crops(rows, boxes, flips),
             labels=torch.from_numpy(self.labels[rows]),
             index=torch.from_numpy(rows),
-            masks=masks,
-            backgrounds=self._behind(len(rows), background_generator, scale, ratio) if self._pool else None,
+            masks=None if masks is None else _shares(masks),
+            backgrounds=backgrounds,
         )
 
     def epoch(
@@ -191,27 +209,26 @@ class TrainingPhotos:
                     upcoming = ahead.submit(prepare, step + 1)
                 yield ready
 
-    def _behind(
-        self,
-        count: int,
-        generator: np.random.Generator,
-        scale: tuple[float, float],
-        ratio: tuple[float, float],
-    ) -> Tensor:
-        assert self._pool is not None
-        rows, drawn = [], []
-        for _ in range(count):
-            rows.append(int(generator.integers(len(self._pool_sizes))))
-            drawn.append(images.random_box(generator, *self._pool_sizes[rows[-1]], scale, ratio))
-        boxes, flips = zip(*drawn, strict=True)
-        return self._pool.crops(rows, boxes, flips)
-
-    def _trusted(self, masks: Pictures, usable: frozenset[str]) -> list[np.ndarray]:
+    def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""
-        found = []
-        for name, size in zip(self.table.ids, self._sizes, strict=True):
-            mask = masks.get(name) if name in usable else np.full((1, 1), 255, np.uint8)
-            if name in usable and mask.shape != size:
-                raise UserError(f"The mask of '{name}' is {mask.shape}, its photo {size}; remake the masks.")
-            found.append(mask)
-        return found
+        white = np.full((1, 1), 255, np.uint8)
+        places = [masks.row(name) if name in usable else None for name in self.table.ids]
+        shapes = [white.shape if place is None else masks.shapes[place] for place in places]
+        for name, place, shape, photo in zip(self.table.ids, places, shapes, self._sizes, strict=True):
+            if place is not None and shape != photo:
+                raise UserError(f"The mask of '{name}' is {shape}, its photo {photo}; remake the masks.")
+
+        def mask(row: int) -> np.ndarray:
+            place = places[row]
+            return white if place is None else masks[place]
+
+        return crops(mask, shapes, size, device)
+
+
+def _shares(levels: Tensor) -> Tensor:
+    """Grey levels as shares, float32 in 0..1."""
+    if levels.device.type != "cpu":
+        return levels.float() / 255
+    # By one thread, as it happens beside the network: torch would start threads of its own for this one, and all would wait for
+    # each other.
+    return torch.from_numpy(np.divide(levels.numpy(), np.float32(255), dtype=np.float32))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from PIL import Image
+import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 Array = TypeVar("Array")
@@ -35,10 +36,27 @@ def replaced(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
     return mixed
 
 
-def blend_pixels(foreground: Image.Image, mask: Image.Image, background: Image.Image) -> Image.Image:
-    """The same for pictures (RGB, the mask L): grey levels are rounded to the nearest.
+class Foreground:
+    """An object cut out once, to be put before many backgrounds; grey levels are rounded to the nearest.
 
-    Pillow does it in integers, six times as fast as NumPy in floating point, and with the same result for all numbers: a sum of
-    255ths never lies half way between two grey levels.
+    In whole numbers of 16 bits, which takes half as long as Pillow's ``composite`` and gives the same result; so would floating
+    point, as a sum of 255ths never lies half way between two grey levels.
     """
-    return Image.composite(foreground, background, mask)
+
+    def __init__(self, photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> None:
+        """``photo`` [H, W, 3] and its mask [H, W]."""
+        hole = np.empty(photo.shape, np.uint16)
+        for channel in range(photo.shape[2]):  # several times as fast as to repeat or to broadcast it
+            hole[..., channel] = mask
+        self._object = photo * hole
+        self._object += 128
+        self._hole = np.subtract(255, hole, out=hole)
+
+    def before(self, background: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The picture [H, W, 3] with this background."""
+        levels = background * self._hole
+        levels += self._object
+        # Pillow's division by 255, exact with the half that was added.
+        levels += levels >> 8
+        levels >>= 8
+        return levels.astype(np.uint8)

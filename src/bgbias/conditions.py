@@ -6,14 +6,13 @@ size, worker count and input size, so that models are compared on the same pictu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
 
 from bgbias import images, seeds
-from bgbias.composite import blend_pixels
+from bgbias.composite import Foreground
 from bgbias.prepared import Pictures
 
 CLEAN = "clean"
@@ -52,8 +51,8 @@ class Corruption:
 
         Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
         """
-        self._pool = [Image.fromarray(p) for p in pool]
-        self._sizes = [(p.height, p.width) for p in self._pool] if sizes is None else sizes
+        self._image = images.kept(pool.__getitem__)
+        self._sizes = [p.shape[:2] for p in pool] if sizes is None else sizes
 
     def __call__(self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeat: int) -> np.ndarray:
         """The view [S, S, 3] with the background of draw ``repeat`` behind its mask [S, S]: uint8 [S, S, 3]."""
@@ -63,9 +62,12 @@ class Corruption:
         self, view: np.ndarray, mask: np.ndarray, key: tuple[str, str], repeats: range
     ) -> Iterator[np.ndarray]:
         """The same for several draws, one after the other."""
+        return self.before(view, mask, (draw(key[0], r, key[1], self._sizes) for r in repeats))
+
+    def before(self, view: np.ndarray, mask: np.ndarray, drawn: Iterable[Draw]) -> Iterator[np.ndarray]:
+        """The same for backgrounds that are given."""
         size = view.shape[0]
-        photo, shape = Image.fromarray(view), Image.fromarray(mask)
-        for repeat in repeats:
-            d = draw(key[0], repeat, key[1], self._sizes)
-            behind = images.cropped(self._pool[d.index], d.box, size, d.flip)
-            yield np.asarray(blend_pixels(photo, shape, behind))
+        shown = Foreground(view, mask)
+        for d in drawn:
+            behind = images.cropped(self._image(d.index), d.box, size, d.flip)
+            yield shown.before(np.asarray(behind))

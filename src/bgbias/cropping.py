@@ -14,10 +14,11 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from bgbias import gpu_slots, images
-from bgbias.images import Box
+from bgbias.images import Box, Picture
 
 SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
 SCRATCH = 2**28  # numbers that may be at work at once
@@ -30,26 +31,29 @@ class Crops(Protocol):
         """The boxed parts, resized and mirrored: uint8 [B, channels, size, size], channels last."""
 
 
-def crops(pictures: Sequence[np.ndarray], size: int, device: str) -> Crops:
-    """What crops pictures (uint8 [H, W, 3] or [H, W] each) to ``size`` fastest for this device."""
+def crops(
+    picture: Picture, shapes: Sequence[tuple[int, ...]], size: int, device: str, few: bool = False
+) -> Crops:
+    """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times."""
     if device.startswith("cuda"):
         # Of all memory, not of what is free: who else is there at the moment must not decide what is trained on.
         memory = torch.cuda.get_device_properties(device).total_memory / gpu_slots.shares()
-        if sum(p.size for p in pictures) < SHARE * memory:
-            return DeviceCrops(pictures, size, device)
-    return PillowCrops(pictures, size)
+        if sum(map(math.prod, shapes)) < SHARE * memory:
+            return DeviceCrops(picture, shapes, size, device)
+    return PillowCrops(picture, size, few)
 
 
 class PillowCrops:
     """Crops one after the other."""
 
-    def __init__(self, pictures: Sequence[np.ndarray], size: int) -> None:
-        self._pictures, self._size = pictures, size
+    def __init__(self, picture: Picture, size: int, few: bool = False) -> None:
+        self._image = images.kept(picture) if few else lambda row: Image.fromarray(picture(row))
+        self._size = size
 
     def crops(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
         made = [
-            images.crop(self._pictures[row], box, self._size, flip)
+            np.asarray(images.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
         ]
         batch = torch.from_numpy(np.stack(made))
@@ -59,16 +63,15 @@ class PillowCrops:
 class DeviceCrops:
     """Pictures in the memory of a device, one after the other, and crops of them all at once."""
 
-    def __init__(self, pictures: Sequence[np.ndarray], size: int, device: str) -> None:
-        arrays = list(pictures)
+    def __init__(self, picture: Picture, shapes: Sequence[tuple[int, ...]], size: int, device: str) -> None:
         self._size, self._device = size, device
-        self._channels = 3 if arrays and arrays[0].ndim == 3 else 1
-        sizes = np.array([a.shape[:2] for a in arrays], np.int64).reshape(-1, 2)
+        self._channels = 3 if shapes and len(shapes[0]) == 3 else 1
+        sizes = np.array([s[:2] for s in shapes], np.int64).reshape(-1, 2)
         starts = np.concatenate([[0], sizes.prod(axis=1).cumsum()]).astype(np.int64)
         self._pixels = torch.empty((int(starts[-1]), self._channels), dtype=torch.uint8, device=device)
         # One by one, so that they never lie in the computer's memory together.
-        for start, array in zip(starts, arrays, strict=False):
-            part = torch.from_numpy(array.reshape(-1, self._channels).copy())
+        for row, start in enumerate(starts[:-1]):
+            part = torch.from_numpy(picture(row).reshape(-1, self._channels).copy())
             self._pixels[start : start + len(part)] = part.to(device)
         self._sizes, self._starts = sizes, starts
         # Taps of the filter in each direction: 1 + 2 * support, the widest picture being shrunk most.

@@ -1,10 +1,11 @@
 """Pictures decoded and resized once, for every process, epoch, draw and condition that wants them at this size.
 
 A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
-pixels into one file (an uncompressed npz of ``pixels``, one picture after the other, with ``ids``, ``offsets`` and ``shapes``),
+pixels into one file (an uncompressed npz of ``pixels``, one picture after the other, with ``ids``, ``offsets``, ``shapes`` ...),
 and everybody maps that file into memory: opening takes no time, and processes on one machine share the pages. It is a cache and
 no product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
-be deleted at any time.
+be deleted at any time. Each picture is compared with its checksum (``checks``) when a process first asks for it, so that nobody
+reads what it does not need.
 
 Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import math
 import mmap
 import os
 import shutil
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -46,8 +49,9 @@ class Pictures:
     def __init__(self, path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             self.ids: list[str] = _member(archive, "ids").tolist()
-            self._offsets = _member(archive, "offsets")
-            self._shapes = list(map(tuple, _member(archive, "shapes").tolist()))
+            self.shapes: list[tuple[int, ...]] = list(map(tuple, _member(archive, "shapes").tolist()))
+            self._offsets = _member(archive, "offsets").tolist()
+            self._checks = _member(archive, "checks").tolist()
             start = _start(archive, "pixels")
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -55,6 +59,7 @@ class Pictures:
         header = 10 + struct.unpack_from("<H", mapped, start + 8)[0]
         self._pixels = np.frombuffer(mapped, np.uint8, offset=start + header)
         self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
+        self._path, self._intact = path, bytearray(len(self.ids))
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._rows
@@ -65,15 +70,26 @@ class Pictures:
     def __iter__(self) -> Iterator[np.ndarray]:
         return map(self.__getitem__, range(len(self)))
 
+    def row(self, image_id: str) -> int:
+        """The picture's place in the collection's order; an unknown id is a KeyError."""
+        return self._rows[image_id]
+
     def get(self, image_id: str) -> np.ndarray:
         """The picture, uint8 [H, W, 3] or [H, W]; an unknown id is a KeyError."""
         return self[self._rows[image_id]]
 
     def __getitem__(self, row: int) -> np.ndarray:
-        """The picture at a place in the collection's order."""
-        shape = self._shapes[row]
-        start = int(self._offsets[row])
-        return self._pixels[start : start + int(np.prod(shape))].reshape(shape)
+        """The picture at a place in the collection's order; an error if it is not what was written."""
+        shape = self.shapes[row]
+        start = self._offsets[row]
+        pixels = self._pixels[start : start + math.prod(shape)]
+        if not self._intact[row]:
+            if zlib.crc32(pixels.data) != self._checks[row]:
+                raise UserError(
+                    f"'{self.ids[row]}' is damaged in {self._path}, which is a cache: delete it and run the same command again."
+                )
+            self._intact[row] = True
+        return pixels.reshape(shape)
 
 
 def pictures(
@@ -139,19 +155,27 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
         ThreadPoolExecutor(threads()) as workers,
     ):
         with archive.open(zipfile.ZipInfo("pixels.npy", EPOCH), "w", force_zip64=True) as file:
-            described = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
-            np.lib.format.write_array_header_1_0(file, described)
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+            )
             label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
-            expected = iter(lengths.tolist())
+            checks: list[int] = []
             for chunk in progress.track(chunks, len(chunks), label):
                 for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
-                    if len(data) != next(expected):
+                    if len(data) != lengths[len(checks)]:
                         raise UserError(
                             f"'{image_id}' is not as large as its header says; replace this picture."
                         )
                     file.write(data)
+                    checks.append(zlib.crc32(data))
         offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)]
-        for name, values in (("ids", np.array(ids, dtype=str)), ("offsets", offsets), ("shapes", shapes)):
+        described = {
+            "ids": np.array(ids, str),
+            "offsets": offsets,
+            "shapes": shapes,
+            "checks": np.array(checks, np.uint32),
+        }
+        for name, values in described.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", EPOCH), buffer.getvalue())
@@ -170,6 +194,11 @@ def _turn(path: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             progress.say(f"waits for another process, which prepares {what}")
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UserError(
+                f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes must not prepare {what} at"
+                " once; name a local disk as paths.work in params.yaml."
+            ) from error
         yield
 
 

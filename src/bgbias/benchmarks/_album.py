@@ -46,8 +46,17 @@ class Files:
     backgrounds: list[Path]
 
 
-def files(photos: int, backgrounds: int) -> Files:
-    """Write the pictures into a new temporary folder, which the process's end leaves to the system."""
+def album(photos: int, backgrounds: int) -> Files:
+    """Pictures as files and in stores, in a new temporary folder, which the process's end leaves to the system."""
+    made = _files(photos, backgrounds)
+    for name, listed in (("photos", made.photos), ("masks", made.masks), ("pool", made.backgrounds)):
+        with writing(made.folder / f"{name}.zip") as store:
+            for path in listed:
+                store.add(path.stem, path.read_bytes())
+    return made
+
+
+def _files(photos: int, backgrounds: int) -> Files:
     folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
     made = Files(folder, [], [], [])
     for n, picture in enumerate(itertools.islice(_pictures(SHARED_PHOTOS, "photo"), photos)):
@@ -62,14 +71,6 @@ def files(photos: int, backgrounds: int) -> Files:
         _mask(path.stem).save(mask)
         made.masks.append(mask)
     return made
-
-
-def stores(made: Files) -> None:
-    """The same pictures as this project stores and prepares them."""
-    for name, listed in (("photos", made.photos), ("masks", made.masks), ("pool", made.backgrounds)):
-        with writing(made.folder / f"{name}.zip") as store:
-            for path in listed:
-                store.add(path.stem, path.read_bytes())
 
 
 def training(made: Files, size: int, replaced: bool = True) -> TrainingPhotos:

@@ -63,8 +63,7 @@ def _embedding(photos: int, draws: int) -> Callable[[], Any]:
     from bgbias.benchmarks import _album
     from bgbias.model import build_model, for_inference
 
-    made = _album.files(photos, 4)
-    _album.stores(made)
+    made = _album.album(photos, 4)
     served = _album.evaluation(made, FACTS.input_size)
     model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
     return lambda: embedding.embed(model, served, draws, batch_size=8)

@@ -24,8 +24,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.benchmarks import _album
     from bgbias.model import build_model, for_inference
 
-    made = _album.files(2 if tiny else 64, 2 if tiny else 60)
-    _album.stores(made)
+    made = _album.album(2 if tiny else 64, 2 if tiny else 60)
     photos = _album.evaluation(made, FACTS.input_size)
     model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))
     network = for_inference(model).to(device)

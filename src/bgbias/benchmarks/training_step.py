@@ -18,8 +18,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.backbones.mobilenet_v2 import FACTS
     from bgbias.benchmarks import _album
 
-    made = _album.files(8 if tiny else 96, 2 if tiny else 60)
-    _album.stores(made)
+    made = _album.album(8 if tiny else 96, 2 if tiny else 60)
     shown = {m: _album.training(made, FACTS.input_size, m == "bgaugment") for m in ("plain", "bgaugment")}
     steps, batch = (1, 8) if tiny else (STEPS, BATCH)
 
