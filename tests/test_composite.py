@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
@@ -91,3 +92,19 @@ def test_preprocessing_is_scale_then_mean_then_std() -> None:
     means = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64).view(1, 3, 1, 1)
     stds = torch.tensor([0.229, 0.224, 0.225], dtype=torch.float64).view(1, 3, 1, 1)
     assert torch.allclose(imagenet(x), (x / 255 - means) / stds, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "preprocess",
+    [
+        Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr"),
+        Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ],
+)
+def test_photos_are_normalised_one_by_one_or_together_without_a_difference(preprocess: Preprocess) -> None:
+    photos = torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)).permute(0, 3, 1, 2)
+    one_by_one = preprocess(photos)
+    together = preprocess(photos.float().requires_grad_()).detach()
+    assert torch.equal(one_by_one, together)
+    assert torch.equal(preprocess(photos.float()), together)
+    assert one_by_one.is_contiguous(memory_format=torch.channels_last)
