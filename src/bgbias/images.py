@@ -171,7 +171,7 @@ def random_box(
 
 
 def kept(picture: Picture) -> Callable[[int], Image.Image]:
-    """The same pictures as Pillow's, of which the last ones are kept: to convert one takes a fifth as long as to crop it."""
+    """The same pictures as Pillow's, of which the last ones are kept: to convert one takes an eighth of the time of a crop."""
     return lru_cache(KEPT)(lambda row: Image.fromarray(picture(row)))
 
 
