@@ -8,8 +8,10 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +23,16 @@ from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
 from bgbias.masking import Mask
+from bgbias.overlap import ahead, fetched, sent
 from bgbias.paths import source
+from bgbias.prepared import threads
 from bgbias.u2net import U2Net
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
+
+Apply = Callable[..., Iterable[Any]]
+"""``map``, or that of a pool of threads."""
 
 
 def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
@@ -49,6 +56,7 @@ class SaliencyMasker:
         self.device = device
         self._size = params.input_size
         self._batch_size = params.batch_size
+        self._overlapped = device.type != "cpu"
         net = net.float().fold()
         if params.precision == "bf16":
             net = net.to_bfloat16()
@@ -62,24 +70,37 @@ class SaliencyMasker:
 
         On a CPU, masks do not depend on the batch size or on which photos come together.
         """
-        masks: list[Mask] = []
-        for start in range(0, len(photos), self._batch_size):
-            batch = photos[start : start + self._batch_size]
-            inputs = [network_input(photo, self._size) for photo in batch]
-            # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
-            maps = self._saliency(np.stack(inputs * 2 if len(inputs) == 1 else inputs))[: len(batch)]
-            masks += [
-                mask_from(saliency, *photo.shape[:2]) for saliency, photo in zip(maps, batch, strict=True)
+        batches = [photos[i : i + self._batch_size] for i in range(0, len(photos), self._batch_size)]
+        if not self._overlapped:
+            found = (self._saliency(self._inputs(batch, map)) for batch in batches)
+            return [
+                mask for batch, maps in zip(batches, found, strict=True) for mask in _masks(maps, batch, map)
             ]
+        # Pillow is slower than a GPU: as many pictures at once as there are threads, beside the network.
+        masks: list[Mask] = []
+        with ThreadPoolExecutor(threads()) as pool:
+            inputs = ahead((self._inputs(batch, pool.map) for batch in batches), str(self.device), sent)
+            for batch, maps in zip(batches, fetched(map(self._saliency, inputs)), strict=True):
+                masks += _masks(maps, batch, pool.map)
         return masks
 
+    def _inputs(self, batch: Sequence[NDArray[np.uint8]], apply: Apply) -> torch.Tensor:
+        inputs = list(apply(lambda photo: network_input(photo, self._size), batch))
+        # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
+        return torch.from_numpy(np.stack(inputs * 2 if len(inputs) == 1 else inputs))
+
     @torch.inference_mode()
-    def _saliency(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Fused saliency [B, size, size] in 0..1."""
-        x = torch.from_numpy(inputs).to(self.device, memory_format=torch.channels_last)
+    def _saliency(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Fused saliency [B, size, size] in 0..1, on the device."""
+        x = inputs.to(self.device, memory_format=torch.channels_last)
         # Without TF32, which a GPU would otherwise put in place of float32, both devices give the same masks.
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            return self._net(x)[0][:, 0].sigmoid().cpu().numpy()
+            return self._net(x)[0][:, 0].sigmoid()
+
+
+def _masks(maps: torch.Tensor, photos: Sequence[NDArray[np.uint8]], apply: Apply) -> Iterable[Mask]:
+    """The masks of a batch; a photo that was shown twice has two maps."""
+    return apply(lambda m, photo: mask_from(m, *photo.shape[:2]), maps.numpy()[: len(photos)], photos)
 
 
 def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:
