@@ -161,13 +161,3 @@ def test_mask_of_another_size_is_an_error(folder: Path) -> None:
             photos.add(f"{n}.png", images.encode_png(np.zeros((30 + 5 * n, 42, 3), np.uint8)))
     with pytest.raises(UserError, match=r"The mask of '\d\.png' is .* its photo .*; remake the masks"):
         epoch(training(folder, True, False, "turned.zip"))
-
-
-def test_consumer_that_stops_early_leaves_no_thread_behind(folder: Path) -> None:
-    import threading
-
-    before = threading.active_count()
-    batches = training(folder, False, False).epoch(("squares", 0, 1), 8, 2, 50, (0.16, 1.0), (0.75, 4 / 3))
-    next(batches)
-    batches.close()
-    assert threading.active_count() == before

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from project import ROOT
+import torch
+from project import ROOT, wait_for
 
-from bgbias import plugins
-from bgbias.benchmarks import Contender, Figure, Measured, _bench, _growth, _report, _rounds, peer
+from bgbias import forecast, params, plan, plugins
+from bgbias.benchmarks import (
+    Contender,
+    Figure,
+    Measured,
+    _bench,
+    _growth,
+    _hours,
+    _process,
+    _report,
+    _rounds,
+    _utilisation,
+    paper_grid,
+    peer,
+)
 from bgbias.errors import UserError
 
 MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16": "avx512_bf16", "python": "3.11",
            "torch": "2"}  # fmt: skip
+
+
+# They load large libraries of others, start many processes, or run the workflow.
+SLOW = (
+    *("evaluation_views", "growth", "many_cells", "node_start", "paper_grid", "planning", "retrieval"),
+    *("training_batches", "training_step"),
+)
 
 
 class Clock:
@@ -141,12 +167,14 @@ def test_a_comparison_is_refused_where_it_cannot_be_made() -> None:
     assert "growth" not in _bench.comparisons([], "cuda")
 
 
-def test_an_absent_gpu_is_refused_before_anything_runs() -> None:
-    import torch
+def test_tiny_sizes_are_not_written_into_the_page(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--tiny measures nothing that .*speed\.md could show"):
+        _bench.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
 
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(UserError, match="torch sees no GPU here"):
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_an_absent_gpu_is_told_with_what_waits_for_it() -> None:
+    with pytest.raises(UserError, match=r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu"):
         _bench.bench([], "cuda", None, None, tiny=True)
 
 
@@ -163,6 +191,124 @@ def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
     assert difference["values"][0] <= 1e-6
     assert agreement["values"] == [1.0]
     assert "retrieval: MAP@R, P@1 and RP at SOP's size" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in plugins.names("benchmarks")],
+)
+def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, at sizes that say nothing; those of a GPU too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    record = json.loads(json.dumps(_process.measure(name, "cpu", 1, tiny=True)))
+    assert record["figures"]
+    for figure in record["figures"]:
+        assert bool(figure["values"]) != bool(figure["missing"]), figure
+    for contender in record["contenders"]:
+        assert bool(contender["seconds"]) != bool(contender["missing"]), contender
+    told = _report.told(record)
+    assert all(figure["what"] in told for figure in record["figures"])
+
+
+def test_the_page_has_no_figures_of_other_machines_or_of_comparisons_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BGBIAS_TRACK", "0")
+    folder = tmp_path / "data/work/bench/cpu"
+    folder.mkdir(parents=True)
+
+    def write(name: str, **changed: Any) -> None:
+        record = a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"}
+        record |= {"source": _bench.source(name) if name != "foreign" else ""}
+        (folder / f"{name}.json").write_text(json.dumps(record | changed))
+
+    def measured(name: str, *_: object) -> bool:
+        write(name)
+        return True
+
+    monkeypatch.setattr(_bench, "_measured", measured)
+    write("masks", machine=MACHINE | {"threads": 1})
+    write("attribution", machine=MACHINE | {"cpu": "Another processor"})
+    write("test_set", source="before")
+    write("foreign")
+    page = tmp_path / "speed.md"
+    page.write_text("<!-- bench cpu -->\n<!-- end of bench cpu -->\n")
+    _bench.bench(["retrieval"], "cpu", None, page, tiny=False)
+    text = page.read_text()
+    assert [name for name in ("retrieval", "masks", "attribution", "test_set", "foreign") if f"All of {name}" in text] == [
+        "retrieval", "masks",
+    ]  # fmt: skip
+    said = capsys.readouterr().err
+    assert "attribution was measured on another machine or with other versions, and is left out" in said
+    assert "test_set was measured before it was changed, and is left out: bgbias bench test_set" in said
+
+
+def test_hours_are_counted_by_hand() -> None:
+    study = params.load(ROOT / "params.yaml", "paper")
+    speeds = _hours.Speeds(
+        trained=3200.0, embedded=1000.0, attributed=500.0, masked=100.0, compared=1e8, start=2.0
+    )
+    found = _hours.hours(study, speeds, epochs=10)
+    counts = {cell: forecast.photos(study, cell.dataset) or {} for cell in plan.cells(study)}
+    assert len(counts) == 150
+    # 100 batches of 32 an epoch are one second.
+    train = sum(10 * (1 + n["val"] / 1000 + n["val"] ** 2 / 1e8) + 2 for n in counts.values())
+    embed = sum(6 * n["test"] / 1000 + 2 for n in counts.values())
+    score = sum(11 * n["test"] ** 2 / 1e8 + 2 for n in counts.values())
+    attribute = sum(25 * n["test"] / 500 + 2 for n in counts.values())
+    masks = (11_788 + 16_185 + 120_053) / 100 + 3 * 2
+    expected = {"masks": masks, "train": train, "embed": embed, "score": score, "attribute": attribute}
+    assert found == pytest.approx({step: seconds / 3600 for step, seconds in expected.items()})
+    assert _hours.epochs(study) == (16, 1000)
+
+
+def test_the_forecast_of_hours_needs_the_projects_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (paper_grid.TRAIN, paper_grid.EMBED, paper_grid.ATTRIBUTE, paper_grid.MASKS, paper_grid.RETRIEVAL)
+    measured = Measured("cuda", False, {name: [1.0] for name in (*names, paper_grid.START)}, {})
+    monkeypatch.chdir(tmp_path)
+    assert "no params.yaml here" in paper_grid.judge(measured)[-1].missing
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    found = {figure.what: figure.values for figure in paper_grid.judge(measured)}
+    steps = [values[0] for what, values in found.items() if what.startswith("hours of")]
+    assert len(steps) == 5
+    assert found["hours for `paper`, 80 epochs a training"] == [pytest.approx(sum(steps))]
+    least, most = (
+        found[f"hours for `paper`, {n} epochs a training, the {w}"][0]
+        for n, w in (("16", "fewest"), ("1,000", "most"))
+    )
+    assert least < sum(steps) < most
+
+
+def test_a_busy_gpu_is_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        '#!/bin/sh\n[ "$1" = --id=GPU-b ] || exit 6\necho 10; sleep 1.5; echo 90; echo "[N/A]"; echo 95; exec sleep 60\n'
+    )
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
+    monkeypatch.setattr(_utilisation, "LOOKS_BACK", 0.2)
+    watch = _utilisation.Utilisation("cuda:1")
+    wait_for(lambda: len(watch._samples) == 1, 10, "the first sample")
+    begin = time.perf_counter()
+    wait_for(lambda: len(watch._samples) == 3, 10, "the last sample")
+    # What lies before the work, or just after its beginning, is not of the work.
+    assert watch.between(begin, time.perf_counter()) == [90.0, 95.0]
+    assert watch.between(begin - 5, begin) == [10.0]
+
+
+def test_without_nvidia_smi_it_is_said_that_nothing_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "nvidia-smi, which tells it, is not found" in _utilisation.Utilisation("cuda").missing
+    assert _utilisation.Utilisation("cpu").missing == "a GPU is needed"
 
 
 def test_every_comparison_declares_what_the_command_needs() -> None:
@@ -195,3 +341,25 @@ def test_exponents_are_those_of_the_times(power: float) -> None:
     assert _growth.exponents(sizes, rounds) == pytest.approx([power, power])
     # A constant cost is part of every time, and is no growth.
     assert _growth.exponents(sizes, [7.0 + rounds[0]]) == pytest.approx([power], abs=0.02)
+
+
+def test_extra_memory_counts_what_was_freed_before() -> None:
+    """In a process of its own: 200 MB that were freed are taken again."""
+    script = """
+from types import SimpleNamespace
+import numpy as np
+from bgbias import plugins
+from bgbias.allocation import keep_freed_memory
+from bgbias.benchmarks import Contender, _memory
+
+def contenders(device, tiny):
+    keep_freed_memory()
+    np.ones(25_000_000)
+    yield Contender("a", "ours", lambda: np.ones(1_000 if tiny else 12_500_000))
+
+plugins.load = lambda family, name: SimpleNamespace(contenders=contenders)
+print(_memory.extra_megabytes("any", "a", "cpu", False))
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    assert float(done.stdout) == pytest.approx(100e6 / 2**20, rel=0.05)

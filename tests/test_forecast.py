@@ -11,14 +11,16 @@ from small_study import described, load, options
 
 from bgbias import forecast, params
 from bgbias.forecast import Cost
-from bgbias.nodes import data
+from bgbias.nodes import backgrounds, data
 
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The project's params.yaml in an empty folder."""
+    """The project's params.yaml and its list of backgrounds in an otherwise empty folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    for name in ("params.yaml", "data/backgrounds/sources.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     return tmp_path / "params.yaml"
 
 
@@ -37,8 +39,9 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
     assert found["embed"].forward[0] == pytest.approx(50 * test * 6, rel=1e-3)
     assert found["attribute"].backward[0] == pytest.approx(50 * test * 25, rel=1e-3)
     assert found["embed"].disk == pytest.approx(50 * test * 6 * 128 * 4, rel=1e-3)
-    # Photos of 341 x 256 pixels in colour, masks of the same size in grey.
-    assert found["prepared"].disk == pytest.approx(photos * 341 * 256 * 4, rel=1e-2)
+    # Photos of 341 x 256 pixels in colour, masks of the same size in grey; 80, 20 and 100 backgrounds in colour.
+    assert found["prepared"].images == photos + 80 + 20 + 100
+    assert found["prepared"].disk == pytest.approx(341.3 * 256 * (photos * 4 + 200 * 3), rel=1e-4)
     assert not any(c.unknown for c in found.values())
 
 
@@ -55,6 +58,8 @@ def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: P
     assert costs(study)["embed"].unknown
     assert "+?" in forecast.told(study)
     data.index(study, "squares")
+    assert "+?" in forecast.told(study)  # the backgrounds, which lie in folders
+    backgrounds.backgrounds(study, "noise")
     counted = costs(study)["embed"]
     assert not counted.unknown
     test = forecast.photos(study, "squares")
@@ -69,3 +74,17 @@ def test_the_table_adds_up(own: Path) -> None:
     nodes = [int(line.split()[1]) for line in lines[2:]]
     assert nodes[-1] == sum(nodes[:-1]) > 600
     assert all(len(line) <= 100 for line in lines)
+
+
+def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
+    own.write_text(
+        own.read_text().replace(
+            "toy_scenes: {train: {toy_scenes: 1500}", "toy_scenes: {train: {source: walls.zip}"
+        )
+    )
+    prepared = costs(params.load(own, "demo"))["prepared"]
+    assert prepared.unknown
+    own.write_text(own.read_text().replace("{source: walls.zip}", "{textures: 7}"))
+    counted = costs(params.load(own, "demo"))["prepared"]
+    assert not counted.unknown
+    assert counted.images == prepared.images + 7 + 100 + 100

@@ -152,6 +152,7 @@ def test_gpus_are_those_that_nvidia_smi_lists(
         ("train", *CELL),
         ("embed", *CELL),
         ("attribute", *CELL),
+        ("train-masker", "mine"),
     ],
     ids=lambda words: words[0],
 )
@@ -161,13 +162,14 @@ def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path, words: tupl
     (tmp_path / "params.yaml").write_text(
         study.replace("\nbackgrounds:", f"\nbackgrounds:\n{pool}#", 1), encoding="utf-8"
     )
+    grid = () if words[0] == "train-masker" else ("--grid", "smoke")
     # The device that is asked for, and whether torch was there, as the exit status.
     probe = "import sys; from bgbias import cli, gpu_slots;" + (
         "gpu_slots.take = lambda study, wanted: sys.exit(40 + 2 * (wanted != 'cuda') + ('torch' in sys.modules));"
         "cli.main()"
     )
     run = subprocess.run(
-        [sys.executable, "-c", probe, *words, "--grid", "smoke", "--device", "cuda"],
+        [sys.executable, "-c", probe, *words, *grid, "--device", "cuda"],
         cwd=tmp_path,
         env=environment(tmp_path, None),
         capture_output=True,

@@ -62,6 +62,21 @@ def test_places_of_the_map_are_places_of_the_photo(name: str, size: int) -> None
     assert column >= side * 3 / 4
 
 
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("vit_tiny_patch16_224", None),
+        ("resnet50", None),
+        ("convnext_base.fb_in22k_ft_in1k_384", None),
+        ("swin_tiny_patch4_window7_224", None),
+        ("vit_small_patch14_dinov2", 224),
+    ],
+)
+def test_short_side_of_a_forecast_is_near_the_networks_own(name: str, size: int | None) -> None:
+    chosen = plugin.Params(weights=None, img_size=size)
+    assert plugin.likely_resize(name, chosen) == pytest.approx(plugin.facts(name, chosen).resize, rel=0.12)
+
+
 def test_tokens_are_those_that_timm_itself_arranges() -> None:
     network = build("vit_tiny_patch16_224", img_size=64)
     x = photos("timm:vit_tiny_patch16_224").repeat(1, 1, 2, 2)

@@ -139,6 +139,43 @@ def test_loss_that_is_not_finite_is_an_error_that_says_where(
     assert [row["epoch"] for row in history(tmp_path / "history.csv")] == ["1"]
 
 
+def test_loss_that_is_looked_at_seldom_is_told_with_the_step_all_the_same(
+    fit: Callable[..., training.State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: after more steps than the epoch has."""
+    monkeypatch.setitem(training.LOOKS, "cpu", 50)
+    made = method()
+    with pytest.raises(UserError, match=r"not finite in epoch 2, step 2\."):
+        fit(Bursting(made.model, made.base_loss), Scripted(0.1, 0.2))
+
+
+@pytest.mark.parametrize("looks", [1, 50])
+def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Bit for bit, weights and losses."""
+    monkeypatch.setitem(training.LOOKS, "cpu", looks)
+    settings = Train(iterations_per_epoch=2, lr=1e-3)
+    overlapped, naive = method(), method()
+    training.place(overlapped, "cpu")
+    training.place(naive, "cpu")
+    optimizer = training.make_optimizer(overlapped, settings, None)
+    found = training.train_epoch(overlapped, batches(1), optimizer, settings, "cpu", 1)
+
+    optimizer = training.make_optimizer(naive, settings, None)
+    naive.model.train()
+    total = 0.0
+    for batch in batches(1):
+        loss = naive.loss(batch)["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    assert found == {"loss": total / 2}
+    assert same(overlapped.model.state_dict(), naive.model.state_dict())
+    assert not same(overlapped.model.state_dict(), method().model.state_dict())
+
+
 def test_score_that_is_not_finite_is_an_error(fit: Callable[..., training.State]) -> None:
     with pytest.raises(UserError, match="val_map_at_r is nan after epoch 2"):
         fit(method(), Scripted(0.1, float("nan")))

@@ -118,6 +118,19 @@ def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: P
         np.testing.assert_array_equal(a.alpha, b.alpha)
 
 
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -> None:
+    """As with a GPU: Pillow in threads, batches ahead of the network."""
+    made = masker(weights, batch_size=3)
+    photos = [photo(40 + n, 90, n) for n in range(count)]
+    expected = made(photos)
+    made._overlapped = True
+    found = made(photos)
+    assert len(found) == count
+    assert [m.confidence for m in found] == [m.confidence for m in expected]
+    assert all(np.array_equal(a.alpha, b.alpha) for a, b in zip(found, expected, strict=True))
+
+
 def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> None:
     (black,) = masker(weights)([np.zeros((20, 30, 3), np.uint8)])
     assert black.alpha.shape == (20, 30)

@@ -13,7 +13,8 @@ gradient is that of s times -1/d: one gradient of s serves both distances exactl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,9 @@ from torch import Tensor
 from bgbias import progress, seeds
 from bgbias.allocation import keep_freed_memory
 from bgbias.device import autocast
-from bgbias.embedding import EvaluationPhotos
+from bgbias.embedding import EvaluationPhotos, workers
 from bgbias.model import EmbeddingModel, for_inference
+from bgbias.overlap import ahead, fetched, sent
 from bgbias.params import Attribution
 
 VARIANTS = ("ref", "robust")
@@ -116,9 +118,7 @@ def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
 
     The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
     """
-    generator = seeds.torch_generator("attribution", key)
-    drawn = torch.randn(samples, *x.shape, generator=generator).to(x.device, x.dtype)
-    return x + noise * (x.max() - x.min()) * drawn
+    return _noisy(x, _drawn(key, samples, x.shape).to(x.device, x.dtype), noise)
 
 
 def gradient_maps(
@@ -136,20 +136,10 @@ def gradient_maps(
     cosine) is that of
     ``ref``. At most ``passes`` views go through the network at once.
     """
-    if distance not in ("l2", "cosine"):
-        raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
-    signed: list[Tensor] = []
-    absolute: list[Tensor] = []
     step = max(1, passes // settings.samples)
-    for start in range(0, len(x), step):
-        group = range(start, min(start + step, len(x)))
-        views = torch.cat([noisy_views(x[i], keys[i], settings.samples, settings.noise) for i in group])
-        parts = [
-            _strengths(embed, part, reference, distance, settings.precision) for part in views.split(passes)
-        ]
-        for made, per_view in zip((signed, absolute), zip(*parts, strict=True), strict=True):
-            made.append(torch.cat(per_view).unflatten(0, (-1, settings.samples)).mean(1).float().cpu())
-    return GradientMaps(torch.cat(signed), torch.cat(absolute))
+    groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
+    found = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
+    return GradientMaps(*torch.cat(found, dim=1))
 
 
 def normalise(strengths: Tensor) -> Tensor:
@@ -192,21 +182,78 @@ def _maps_of_photos(
     model: EmbeddingModel, photos: EvaluationPhotos, reference: Tensor, distance: str, settings: Attribution
 ) -> Iterator[tuple[str, GradientMaps | None]]:
     """Each photo's id and maps [1, H, W] in the table's order; none where its mask is not trusted."""
-    device = reference.device
-    passes = PASSES.get(device.type, PASSES["cpu"])
+    passes = PASSES.get(reference.device.type, PASSES["cpu"])
     step = max(1, passes // settings.samples)
     named = list(zip(photos.table.ids, photos.table.keys, strict=True))
-    for start in range(0, len(named), step):
-        group = named[start : start + step]
-        trusted = [(image_id, seeds.key(*key)) for image_id, key in group if image_id in photos.usable]
-        found: dict[str, GradientMaps] = {}
-        if trusted:
-            views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id, _ in trusted])).to(device)
-            x = model.preprocess(views.permute(0, 3, 1, 2).float())
-            made = gradient_maps(model, x, [key for _, key in trusted], reference, distance, settings, passes)
-            for row, (image_id, _) in enumerate(trusted):
-                found[image_id] = GradientMaps(made.ref[row : row + 1], made.robust[row : row + 1])
-        yield from ((image_id, found.get(image_id)) for image_id, _ in group)
+    trusted = [(image_id, seeds.key(*key)) for image_id, key in named if image_id in photos.usable]
+
+    def groups() -> Iterator[tuple[Tensor, Sequence[str]]]:
+        for start in range(0, len(trusted), step):
+            ids, keys = zip(*trusted[start : start + step], strict=True)
+            views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
+            yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
+
+    found = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    maps = (GradientMaps(*one[:, None]) for group in found for one in group.unbind(1))
+    for image_id, _ in named:
+        yield image_id, next(maps) if image_id in photos.usable else None
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Normalised photos [B, 3, H, W], and the numbers that make noise of each, [B, samples, 3, H, W]."""
+
+    photos: Tensor
+    drawn: Tensor
+
+    def to(self, device: str) -> _Shown:
+        return _Shown(sent(self.photos, device), sent(self.drawn, device))
+
+
+def _strengths_of_groups(
+    embed: Callable[[Tensor], Tensor],
+    groups: Iterable[tuple[Tensor, Sequence[str]]],
+    reference: Tensor,
+    distance: str,
+    settings: Attribution,
+    passes: int,
+) -> Iterator[Tensor]:
+    """Of each group of photos with their keys, float32 [2, B, H, W] on the CPU: ``ref`` and ``robust``.
+
+    Noise is the processor's, whatever the device, and is drawn while the group before goes through the network.
+    """
+    if distance not in ("l2", "cosine"):
+        raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
+    samples, device = settings.samples, str(reference.device)
+
+    def drawn() -> Iterator[_Shown]:
+        with ThreadPoolExecutor(workers(device)) as pool:
+            for x, keys in groups:
+                noise = pool.map(lambda key, shape=x.shape[1:]: _drawn(key, samples, shape), keys)
+                yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
+
+    def found() -> Iterator[Tensor]:
+        for shown in ahead(drawn(), device, _Shown.to):
+            pairs = zip(shown.photos, shown.drawn, strict=True)
+            views = torch.cat([_noisy(x, noise, settings.noise) for x, noise in pairs])
+            parts = [
+                _strengths(embed, some, reference, distance, settings.precision)
+                for some in views.split(passes)
+            ]
+            yield torch.stack(
+                [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
+            )
+
+    return fetched(found())
+
+
+def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:
+    """Standard normal float32 [samples, *shape]."""
+    return torch.randn(samples, *shape, generator=seeds.torch_generator("attribution", key))
+
+
+def _noisy(x: Tensor, drawn: Tensor, noise: float) -> Tensor:
+    return x + noise * (x.max() - x.min()) * drawn
 
 
 def _strengths(

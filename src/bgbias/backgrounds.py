@@ -44,6 +44,16 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     yield from found
 
 
+def expected(source: PoolSource) -> int | None:
+    """How many photos a pool will have, as far as params.yaml and its lists tell; None if only the source itself knows."""
+    if source.drawn is not None:
+        return source.drawn[1]
+    assert source.source is not None  # PoolSource is either drawn or has a source
+    if not source.listed or not Path(source.source).exists():
+        return None
+    return len(listed.read(Path(source.source), source.group)[slice(*(source.part or (None,)))])
+
+
 def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     """Proposed photos by pool, in sorted order, shuffled by the proposal's seed; too few for three pools are an error."""
     order = sorted(names)

@@ -7,7 +7,6 @@ the same crops, and a run that was interrupted goes on as if it had not been.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ from bgbias.cropping import Crops, crops
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
 from bgbias.images import Box
+from bgbias.overlap import sent
 from bgbias.prepared import Pictures
 
 
@@ -38,18 +38,9 @@ class Batch:
     backgrounds: Tensor | None = None
 
     def to(self, device: str) -> Batch:
-        """The same batch on another device."""
-
-        def moved(t: Tensor | None) -> Tensor | None:
-            return None if t is None else t.to(device, non_blocking=True)
-
-        return Batch(
-            self.images.to(device),
-            self.labels.to(device),
-            self.index.to(device),
-            moved(self.masks),
-            moved(self.backgrounds),
-        )
+        """The same batch on another device, which the copies may still be on their way to."""
+        extra = [None if t is None else sent(t, device) for t in (self.masks, self.backgrounds)]
+        return Batch(sent(self.images, device), sent(self.labels, device), sent(self.index, device), *extra)
 
 
 def sample(
@@ -162,7 +153,7 @@ class TrainingPhotos:
         scale: tuple[float, float],
         ratio: tuple[float, float],
     ) -> Iterator[Batch]:
-        """The batches of one epoch, the next one prepared while the last one trains. ``key``: (dataset, seed, epoch)."""
+        """The batches of one epoch. ``key``: (dataset, seed, epoch)."""
         rows = sample(
             self.labels,
             batch_size,
@@ -194,20 +185,10 @@ class TrainingPhotos:
         scale: tuple[float, float],
         ratio: tuple[float, float],
     ) -> Iterator[Batch]:
-        def prepare(step: int) -> Batch:
-            crops, backgrounds = (
-                seeds.generator("crop", *key, step),
-                seeds.generator("background", *key, step),
-            )
-            return self.batch(rows[step], crops, backgrounds, scale, ratio)
-
-        with ThreadPoolExecutor(1) as ahead:
-            upcoming = ahead.submit(prepare, 0)
-            for step in range(len(rows)):
-                ready = upcoming.result()
-                if step + 1 < len(rows):
-                    upcoming = ahead.submit(prepare, step + 1)
-                yield ready
+        for step, chosen in enumerate(rows):
+            crops = seeds.generator("crop", *key, step)
+            backgrounds = seeds.generator("background", *key, step)
+            yield self.batch(chosen, crops, backgrounds, scale, ratio)
 
     def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""

@@ -93,27 +93,25 @@ def embed_views(
 ) -> np.ndarray:
     """Embeddings float32 [N, D] of N views; with ``pooled``, the backbone's mean features at unit length instead.
 
-    The next batch is decoded and composed while the last one goes through the network.
+    The next batch is composed and sent while the last one goes through the network.
     """
     import torch
 
     from bgbias.device import autocast
+    from bgbias.overlap import ahead, fetched, sent
 
-    def next_batch() -> np.ndarray | None:
-        gathered = list(itertools.islice(views, batch_size))
-        return np.stack(gathered) if gathered else None
+    def batches() -> Iterator[torch.Tensor]:
+        while gathered := list(itertools.islice(views, batch_size)):
+            yield torch.from_numpy(np.stack(gathered))
 
-    made: list[np.ndarray] = []
-    look = model.pooled if pooled else model
-    with ThreadPoolExecutor(1) as ahead, torch.inference_mode(), autocast(device, precision):
-        upcoming = ahead.submit(next_batch)
-        while (batch := upcoming.result()) is not None:
-            upcoming = ahead.submit(next_batch)
-            sent = torch.from_numpy(batch)
-            sent = sent.pin_memory() if device.startswith("cuda") else sent
-            x = sent.to(device, non_blocking=True).permute(0, 3, 1, 2)
-            seen = model.preprocess(x).contiguous(memory_format=torch.channels_last)
-            made.append(look(seen).float().cpu().numpy())
+    def embedded() -> Iterator[torch.Tensor]:
+        look = model.pooled if pooled else model
+        for x in ahead(batches(), device, sent):
+            seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+            yield look(seen).float()
+
+    with torch.inference_mode(), autocast(device, precision):
+        made = [found.numpy() for found in fetched(embedded())]
     if not made:
         raise UserError("There are no photos to embed; check the dataset's split in params.yaml.")
     return np.concatenate(made)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bgbias import backbones, lineage, paths, plan, plugins, records
+from bgbias import backbones, backgrounds, lineage, paths, plan, plugins, records
 from bgbias.dataset_parts import parts_of
 from bgbias.episodes import SHOTS
 from bgbias.fetching import Source
@@ -20,9 +20,8 @@ from bgbias.plan import Cell
 MASK_BYTES = 40_000
 # A photo of an archive whose size nobody states, where its file does not know better: CUB200's mean.
 PHOTO_BYTES = 98_000
-# Photo and mask as raw pixels at short side s: 3 + 1 bytes each, pictures being 4:3 in the mean.
-PREPARED_BYTES = 4 * 4 / 3
-USUAL_SIDE = 256  # of networks whose library, which takes seconds to load, would have to be asked
+# Raw pixels at short side s, pictures being 4:3 in the mean: a photo and its mask, a background.
+PREPARED_BYTES, BACKGROUND_BYTES = 4 * 4 / 3, 3 * 4 / 3
 # A model whose size is not known before it is made: ResNet-50's.
 MODEL_BYTES = 95e6
 # Record, log, curve and MLflow's copy of them.
@@ -79,7 +78,7 @@ def told(study: Study) -> str:
         )
     if any(c.unknown for c in costs):
         lines.append(
-            "  +?: and those of datasets whose photos are not counted yet; `snakemake --cores all data` counts them"
+            "  +?: and those of datasets and backgrounds that are not counted yet; `snakemake --cores all data` counts them"
         )
     return "\n".join(lines)
 
@@ -115,20 +114,41 @@ def _of_dataset(study: Study, node: Node) -> Cost:
 
 def _prepared(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
-    wanted = {(c.dataset, _side(study, c.backbone)) for c in plan.cells(study)}
+    sides = {c.backbone: _side(study, c.backbone) for c in plan.cells(study)}
+    wanted = {(c.dataset, sides[c.backbone]) for c in plan.cells(study)}
+    behind = {(study.datasets[dataset].backgrounds, side) for dataset, side in wanted}
     total = Cost("prepared", 0, 0, (0, 0), (0, 0), 0.0)
     for dataset, side in wanted:
         counts = photos(study, dataset)
         number = sum(counts.values()) if counts else 0
         size = number * side**2 * PREPARED_BYTES
         total += Cost("prepared", 0, number, (0, 0), (0, 0), size, counts is None)
+    for pool, side in behind:
+        found = _backgrounds(study, pool)
+        size = (found or 0) * side**2 * BACKGROUND_BYTES
+        total += Cost("prepared", 0, found or 0, (0, 0), (0, 0), size, found is None)
     return total
 
 
 def _side(study: Study, backbone: str) -> int:
-    if plugins.variant(backbone):
-        return USUAL_SIDE
-    return backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone])).resize
+    chosen = options(study, "backbones", backbone, study.backbones[backbone])
+    variant = plugins.variant(backbone)
+    if variant:
+        likely: int = plugins.load("backbones", backbone).likely_resize(variant, chosen)
+        return likely
+    return backbones.facts(backbone, chosen).resize
+
+
+def _backgrounds(study: Study, pool: str) -> int | None:
+    """Photos of a background set's three pools: as counted when they were made, else as params.yaml tells, else None."""
+    record = study.files.at("backgrounds_record", pool=pool)
+    counted = records.of_now(study, record, "backgrounds", pool=pool).get("metrics", {})
+    if counted:
+        return sum(int(counted[f"photos_{role}"]) for role in backgrounds.ROLES)
+    described = study.backgrounds[pool]
+    numbers = [backgrounds.expected(source) for source in described.pools.values() if source]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if numbers and len(known) == len(numbers) else None
 
 
 def _of_cell(study: Study, name: str, cell: Cell) -> Cost:

@@ -6,6 +6,9 @@ the kernel's: a slot is free again when its process ends, however it ends. Whoev
 ``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there are,
 nvidia-smi is.
 
+A process that waits for another one to prepare its pictures keeps its slot. To give it back would start nobody: Snakemake counts
+the job among those of the GPUs as long as it runs.
+
 Small models leave most of a GPU idle: with ``BGBIAS_CELLS_PER_GPU=K``, K processes share one, once every GPU has one.
 """
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -189,10 +190,19 @@ def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
     if device.startswith("cuda") and k <= 2048 and faiss.get_num_gpus():
         index = faiss.IndexFlatIP(gallery.shape[1])
         index.add(gallery)
-        on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        number = int(device.partition(":")[2] or 0)
+        on_gpu = faiss.index_cpu_to_gpu(_gpu_memory(number), number, index)
         return lambda block: on_gpu.search(block, k)
     # The same exact search as IndexFlatIP without its copy of the gallery.
     return lambda block: faiss.knn(block, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
+
+
+@cache
+def _gpu_memory(number: int) -> Any:
+    """What faiss works with on a GPU: to get it takes as long as a search, so that it is kept for the next one."""
+    import faiss
+
+    return faiss.StandardGpuResources()
 
 
 def _similarities(queries: np.ndarray, gallery: np.ndarray, candidates: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import repeat
@@ -24,6 +24,7 @@ from bgbias.allocation import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
 from bgbias.masking import Mask
+from bgbias.overlap import ahead, fetched, sent
 from bgbias.paths import source
 from bgbias.prepared import threads
 from bgbias.u2net import U2Net
@@ -60,6 +61,7 @@ class SaliencyMasker:
         self.device = device
         self._size = params.input_size
         self._batch_size = params.batch_size
+        self._overlapped = device.type != "cpu"
         net = net.float().fold()
         if params.precision == "bf16":
             net = net.to_bfloat16()
@@ -73,24 +75,40 @@ class SaliencyMasker:
 
         On a CPU, masks do not depend on the batch size or on which photos come together.
         """
+        batches = [photos[i : i + self._batch_size] for i in range(0, len(photos), self._batch_size)]
         masks: list[Mask] = []
         with ThreadPoolExecutor(threads()) as pool:
-            for start in range(0, len(photos), self._batch_size):
-                batch = photos[start : start + self._batch_size]
-                inputs = list(pool.map(network_input, batch, repeat(self._size)))
-                # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
-                maps = self._saliency(np.stack(inputs * 2 if len(inputs) == 1 else inputs))[: len(batch)]
-                heights, widths = zip(*(photo.shape[:2] for photo in batch), strict=True)
-                masks += pool.map(mask_from, maps, heights, widths)
+            inputs = (self._inputs(batch, pool) for batch in batches)
+            # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
+            found = (
+                fetched(map(self._saliency, ahead(inputs, str(self.device), sent)))
+                if self._overlapped
+                else map(self._saliency, inputs)
+            )
+            for batch, maps in zip(batches, found, strict=True):
+                masks += _masks(maps, batch, pool)
         return masks
 
+    def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
+        inputs = list(pool.map(network_input, batch, repeat(self._size)))
+        # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
+        return torch.from_numpy(np.stack(inputs * 2 if len(inputs) == 1 else inputs))
+
     @torch.inference_mode()
-    def _saliency(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Fused saliency [B, size, size] in 0..1."""
-        x = torch.from_numpy(inputs).to(self.device, memory_format=torch.channels_last)
+    def _saliency(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Fused saliency [B, size, size] in 0..1, on the device."""
+        x = inputs.to(self.device, memory_format=torch.channels_last)
         # Without TF32, which a GPU would otherwise put in place of float32, both devices give the same masks.
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            return self._net(x)[0][:, 0].sigmoid().cpu().numpy()
+            return self._net(x)[0][:, 0].sigmoid()
+
+
+def _masks(
+    maps: torch.Tensor, photos: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor
+) -> Iterable[Mask]:
+    """The masks of a batch; a photo that was shown twice has two maps."""
+    heights, widths = zip(*(photo.shape[:2] for photo in photos), strict=True)
+    return pool.map(mask_from, maps.numpy()[: len(photos)], heights, widths)
 
 
 def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bgbias import optimizers, progress
 from bgbias.atomic import replacing, write_text
@@ -26,7 +27,11 @@ from bgbias.device import autocast
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
 from bgbias.model import EmbeddingModel
+from bgbias.overlap import ahead
 from bgbias.params import Train
+
+# Steps from one look at the losses to the next. On a CPU they are there anyway.
+LOOKS = {"cpu": 1, "cuda": 50}
 
 EpochPasses = Callable[[int, str, int], Iterator[Batch]]
 """(epoch, what for, photos a batch) to batches that show every training photo once."""
@@ -153,27 +158,61 @@ def train_epoch(
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
     method.start_epoch(
-        epoch, lambda name, batch_size: (b.to(device) for b in passes(epoch, name, batch_size))
+        epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device, Batch.to)
     )
     for module in method.modules().values():
         module.train()
-    sums: dict[str, float] = {}
-    shown = progress.track(batches, settings.iterations_per_epoch, f"epoch {epoch}")
-    for step, batch in enumerate(shown, 1):
+    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"])
+    for batch in progress.track(
+        ahead(batches, device, Batch.to), settings.iterations_per_epoch, f"epoch {epoch}"
+    ):
         with autocast(device, settings.precision):
-            parts = method.loss(batch.to(device))
+            parts = method.loss(batch)
         optimizer.zero_grad(set_to_none=True)
         parts["loss"].backward()
         optimizer.step()
-        for name, value in parts.items():
-            sums[name] = sums.get(name, 0.0) + float(value.detach())
-        if not math.isfinite(sums["loss"]):
-            raise UserError(
-                f"The loss is not finite in epoch {epoch}, step {step}. Lower train.lr (now {settings.lr:g}), or the loss's own"
-                " settings, in params.yaml."
-            )
+        losses.add(parts)
+    means = losses.means()
     method.end_epoch()
-    return {name: total / settings.iterations_per_epoch for name, total in sums.items()}
+    return means
+
+
+class _Losses:
+    """The losses of an epoch's steps, which stay on the device and are read now and then: reading makes a GPU wait."""
+
+    def __init__(self, settings: Train, epoch: int, steps_between_looks: int) -> None:
+        self._settings, self._epoch, self._every = settings, epoch, steps_between_looks
+        self._sums: dict[str, Tensor] = {}
+        self._steps, self._unseen = 0, list[Tensor]()
+
+    def add(self, parts: dict[str, Tensor]) -> None:
+        """One more step; UserError if a loss is not finite, some steps late where looking costs something."""
+        self._steps += 1
+        for name, value in parts.items():
+            # In float64, as Python adds.
+            value = value.detach().double()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._unseen.append(parts["loss"].detach())
+        if len(self._unseen) >= self._every:
+            self._look()
+
+    def means(self) -> dict[str, float]:
+        """By the number of steps that an epoch has."""
+        self._look()
+        return {
+            name: float(total) / self._settings.iterations_per_epoch for name, total in self._sums.items()
+        }
+
+    def _look(self) -> None:
+        if not self._unseen:
+            return
+        first, finite = self._steps - len(self._unseen) + 1, torch.stack(self._unseen).isfinite().tolist()
+        self._unseen = []
+        if not all(finite):
+            raise UserError(
+                f"The loss is not finite in epoch {self._epoch}, step {first + finite.index(False)}. Lower train.lr (now"
+                f" {self._settings.lr:g}), or the loss's own settings, in params.yaml."
+            )
 
 
 def _save(

@@ -3,7 +3,8 @@
 A file here offers ``FACTS``, ``Params`` and ``build(params)``, a trunk with random weights. Where weights are published it also
 says where (``PUBLISHED``) and how their keys become the trunk's (``PREFIX``, taken away; ``HEAD``, the classifier, left out). A
 file that stands for a library of networks (``VARIANTS`` says what goes behind the colon, as in ``timm:vit_tiny_patch16_224``)
-offers ``facts``, ``build``, ``adapted`` and ``published``, which are given the variant first.
+offers ``facts``, ``likely_resize`` (of forecasts, which must not take long), ``build``, ``adapted`` and ``published``, which are
+given the variant first.
 """
 
 from __future__ import annotations

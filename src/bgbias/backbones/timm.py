@@ -8,6 +8,7 @@ applied to each token.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 VARIANTS = "the name of a model of timm"
+# As in vit_tiny_patch16_224 and convnext_base.fb_in22k_ft_in1k_384; and what most models have that do not say it.
+SIZE = re.compile(r"_(\d{3})(?!\d)")
+USUAL_SIZE, USUAL_CROP = 224, 0.9
 
 
 class Params(Pretrained):
@@ -40,6 +44,12 @@ def facts(variant: str, params: Params) -> Facts:
     mean, std = (tuple(map(float, values)) for values in (config.mean, config.std))
     channels = _channels(variant, params.img_size)
     return Facts(size, math.floor(size / config.crop_pct), Preprocess(1 / 255, mean, std, "rgb"), channels)  # type: ignore[arg-type]
+
+
+def likely_resize(variant: str, params: Params) -> int:
+    """The short side of photos as far as names tell it, for whoever cannot wait until timm is loaded (seconds)."""
+    named = SIZE.findall(variant)
+    return math.floor((params.img_size or int(named[-1] if named else USUAL_SIZE)) / USUAL_CROP)
 
 
 def build(variant: str, params: Params) -> nn.Module:

@@ -8,8 +8,8 @@ A file here is one comparison, and `bgbias bench` finds it by its name. Nothing 
 ``contenders(device, tiny)``    the contenders, prepared: loading and random data are not timed;
 ``judge(measured)``             what is concluded: ratios, differences, exponents, each with its bar.
 
-and, where they differ from these, ``ROUNDS`` = 5 and ``MEMORY`` = (), the names of the contenders whose extra memory counts;
-these may not be missing.
+and, where they differ from these, ``ROUNDS`` = 5; ``CLOCK`` = ``time.perf_counter``; and ``MEMORY`` = (), the names of the
+contenders whose extra memory counts; these may not be missing.
 Heavy imports stay inside the functions: the command reads what all files declare. ``tiny`` asks for sizes that say nothing of
 speed and are done at once, so that a test can run every line.
 """

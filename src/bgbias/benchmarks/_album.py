@@ -73,19 +73,19 @@ def _files(photos: int, backgrounds: int) -> Files:
     return made
 
 
-def training(made: Files, size: int, replaced: bool = True) -> TrainingPhotos:
+def training(made: Files, size: int, replaced: bool = True, device: str = "cpu") -> TrainingPhotos:
     """Training photos cropped to ``size``, with masks and backgrounds if these are to be ``replaced``."""
     ids = [p.stem for p in made.photos]
     photos, masks = _prepared(made)
     if not replaced:
-        return TrainingPhotos(_table(ids), photos, size)
+        return TrainingPhotos(_table(ids), photos, size, device=device)
     pool = prepared.pictures(made.folder / "pool.zip", SIDE, made.folder)
-    return TrainingPhotos(_table(ids), photos, size, masks, frozenset(ids), pool)
+    return TrainingPhotos(_table(ids), photos, size, masks, frozenset(ids), pool, device)
 
 
-def evaluation(made: Files, size: int) -> EvaluationPhotos:
-    """The same as a test set, with what replaces its backgrounds."""
-    ids = [p.stem for p in made.photos]
+def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPhotos:
+    """The same as a test set, with what replaces its backgrounds; only the first ``count`` photos if given."""
+    ids = [p.stem for p in made.photos][:count]
     store = made.folder / "pool.zip"
     pool = prepared.pictures(store, SIDE, made.folder)
     photos, masks = _prepared(made)

@@ -6,6 +6,7 @@ given back what glibc does by itself.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 
 from bgbias.allocation import M_MMAP_MAX, M_TRIM_THRESHOLD, keep_freed_memory
@@ -30,3 +31,9 @@ def suit(role: Role) -> None:
     mallopt(M_MMAP_MAX, DEFAULT_MMAP_MAX)
     mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
     mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_THRESHOLD)
+
+
+def give_back() -> None:
+    """Hand what was freed back to the system; where the C library is not glibc, nothing happens."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

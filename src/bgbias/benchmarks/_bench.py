@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bgbias import plugins
 from bgbias.benchmarks import _machine, _report
+from bgbias.benchmarks._report import Record
 from bgbias.device import pick
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -23,25 +25,32 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 def bench(names: Sequence[str], device: str, rounds: int | None, write: Path | None, tiny: bool) -> None:
     """Make the comparisons (all that know the device if none is named) and print them; UserError if any broke."""
-    if device != "cpu":
-        pick(device)
+    if tiny and write:
+        raise UserError(f"--tiny measures nothing that {write} could show; leave out one of the two.")
     chosen = comparisons(names, device)
+    if device != "cpu":
+        try:
+            pick(device)
+        except UserError as error:
+            raise UserError(f"{error} These comparisons wait for one: {', '.join(chosen)}.") from None
     folder = FOLDER / ("tiny" if tiny else device)
     broken = []
     for number, name in enumerate(chosen, 1):
         say(f"[{number}/{len(chosen)}] {name}")
         record = folder / f"{name}.json"
         if _measured(name, device, rounds, record, tiny):
-            print(_report.told(json.loads(record.read_text())), flush=True)
+            print(_report.told(_read(folder, name)), flush=True)
         else:
             broken.append(name)
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    if write and records:
-        _report.write(write, device, records, f"bgbias bench --device {device}")
+    measured = [_read(folder, name) for name in chosen if name not in broken]
+    if write and measured:
+        others = [_read(folder, name) for name in comparisons((), device) if name not in chosen]
+        shown = sorted([*measured, *_alike(others, measured[0])], key=lambda record: record["comparison"])
+        _report.write(write, device.partition(":")[0], shown, f"bgbias bench --device {device}")
     if os.environ.get("BGBIAS_TRACK", "1") != "0" and not tiny:
         from bgbias.benchmarks._tracked import log
 
-        log([record for record in records if record["comparison"] in chosen])
+        log(measured)
     if broken:
         raise UserError(f"These broke, see above: {', '.join(broken)}. The other figures are in {folder}.")
 
@@ -57,6 +66,38 @@ def comparisons(names: Sequence[str], device: str) -> list[str]:
             f"'{unable[0]}' cannot be measured on {device}, only on: {where}. Name others, or none."
         )
     return able
+
+
+def source(name: str) -> str:
+    """The digest of the comparison's own file."""
+    return hashlib.sha256(Path(str(plugins.load("benchmarks", name).__file__)).read_bytes()).hexdigest()
+
+
+def _alike(records: list[Record], now: Record) -> Iterator[Record]:
+    """Those of earlier runs that still hold: made on the machine of ``now`` by the comparisons as they are. Others are told."""
+    for record in records:
+        if not record:
+            continue
+        name = record["comparison"]
+        if _machine_of(record) != _machine_of(now):
+            say(
+                f"{name} was measured on another machine or with other versions, and is left out: bgbias bench {name}"
+            )
+        elif record.get("source") != source(name):
+            say(f"{name} was measured before it was changed, and is left out: bgbias bench {name}")
+        else:
+            yield record
+
+
+def _machine_of(record: Record) -> Record:
+    # How many threads, each comparison says by itself.
+    return {key: value for key, value in record["machine"].items() if key != "threads"}
+
+
+def _read(folder: Path, name: str) -> Record:
+    """A comparison's record; empty if it has none."""
+    path = folder / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def _measured(name: str, device: str, rounds: int | None, record: Path, tiny: bool) -> bool:

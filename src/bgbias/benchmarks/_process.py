@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.atomic import write_json
 from bgbias.benchmarks import Measured
+from bgbias.benchmarks._bench import source
 from bgbias.benchmarks._machine import describe
 from bgbias.benchmarks._rounds import take_turns
 from bgbias.device import pick
@@ -33,12 +35,14 @@ def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, 
     counted = getattr(module, "MEMORY", ())
     megabytes = {name: _extra_megabytes(comparison, name, device, tiny) for name in counted}
     contenders = list(module.contenders(device, tiny))
-    seconds, results = take_turns(contenders, rounds, _finish(device))
+    clock = getattr(module, "CLOCK", time.perf_counter)
+    seconds, results = take_turns(contenders, rounds, _finish(device), clock)
     missing = {c.name: c.missing for c in contenders if c.run is None}
     figures = module.judge(Measured(device, tiny, seconds, results, missing, megabytes))
     load.append(os.getloadavg()[0])
     return {
         "comparison": comparison,
+        "source": source(comparison),
         "title": module.TITLE,
         "device": device,
         "tiny": tiny,

@@ -13,10 +13,10 @@ from bgbias.benchmarks._machine import cores
 TITLE = "trainings of a small model (MobileNetV2 at 64 pixels): side by side, or one after the other"
 DEVICES = ("cpu", "cuda")
 THREADS = None
-ROUNDS = 3
+ROUNDS = 2
 OURS, PEER = "side by side", "one after the other"
 ON_A_GPU = 4
-STEPS = 60
+STEPS = 40
 
 TRAIN = """
 import sys

@@ -50,11 +50,11 @@ def judge(measured: Measured) -> list[Figure]:
             Figure(
                 f"mean IoU of bf16 with float32 at threshold 128, {name}",
                 [float(np.mean(values))] if values else [],
-                0.99,
                 missing=missing,
             )
         )
-        figures.append(Figure(f"least IoU, {name}", [min(values)] if values else [], missing=missing))
+        # bf16 may become the default where every mask stays what it is, not the masks in the mean.
+        figures.append(Figure(f"least IoU, {name}", [min(values)] if values else [], 0.99, missing=missing))
     return figures
 
 

@@ -18,7 +18,7 @@ THREADS = None
 PEER = "rembg's session (onnxruntime)"
 OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
 FASTER = {"fp32": 0.9, "bf16": 1.5}
-BATCH = {"cpu": 4, "cuda": 32}
+BATCH, BATCHES = {"cpu": 4, "cuda": 32}, {"cpu": 1, "cuda": 8}
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
@@ -32,7 +32,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     size, make = (32, u2net.u2netp) if tiny else (320, u2net.u2net)
     batch = BATCH[torch.device(device).type]
-    pictures = list(np.repeat(specimens(4, 2 * size)[0], batch // 4, axis=0))
+    pictures = list(np.repeat(specimens(4, 2 * size)[0], photos(device) // 4, axis=0))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net = make().eval()
@@ -48,15 +48,20 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
 def judge(measured: Measured) -> list[Figure]:
     if measured.device != "cpu":
-        photos = BATCH["cuda"]
         return [
-            measured.rate(f"masks, {precision}", name, photos, "a second", at_least=300)
+            measured.rate(f"masks, {precision}", name, photos(measured.device), "a second", at_least=300)
             for precision, name in OURS.items()
         ]
     return [
         measured.ratio(f"times as fast as {PEER}, {precision}", PEER, name, at_least=FASTER[precision])
         for precision, name in OURS.items()
     ]
+
+
+def photos(device: str) -> int:
+    """How many are masked in one run."""
+    kind = device.partition(":")[0]
+    return BATCH[kind] * BATCHES[kind]
 
 
 def _rembg(net: Any, pictures: list[Any], size: int) -> Callable[[], list[Any]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import bgbias
 from bgbias.benchmarks import Contender, Figure, Measured
+from bgbias.benchmarks._commands import run
 
 TITLE = "a node's overhead"
 DEVICES = ("cpu",)
@@ -29,6 +27,10 @@ NEEDS = {
     "attribute": f"{EVERY}, torch",
 }
 AT_MOST = 1.3
+# Inputs and products are hashed too, which the nodes above have next to none of.
+HASHING = "hashing"
+HASHED = 2**28  # bytes
+SOP_EMBEDDINGS = 60_502 * 6 * 128 * 4  # bytes: one clean and five corrupted views a photo
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
@@ -37,15 +39,17 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
     _study.write(folder)
     for words in (*BEFORE, *((node, *CELL) for node in NEEDS)):
-        _run(folder, "-m", "bgbias", *words)
+        run(folder, "-m", "bgbias", *words)
     for node in NEEDS:
-        yield Contender(f"{node} node", "ours", partial(_run, folder, "-m", "bgbias", node, *CELL))
+        yield Contender(f"{node} node", "ours", partial(run, folder, "-m", "bgbias", node, *CELL))
     for packages in dict.fromkeys(NEEDS.values()):
-        yield Contender(f"import {packages}", "limit", partial(_run, folder, "-c", f"import {packages}"))
+        yield Contender(f"import {packages}", "limit", partial(run, folder, "-c", f"import {packages}"))
+    yield Contender(HASHING, "ours", _hashing(folder / "large", _hashed(tiny)))
 
 
 def judge(measured: Measured) -> list[Figure]:
-    return [
+    a_byte = [seconds / _hashed(measured.tiny) for seconds in measured.seconds[HASHING]]
+    starts = [
         measured.ratio(
             f"a {node} node of next to no work, by the import of {packages}",
             f"{node} node",
@@ -54,16 +58,24 @@ def judge(measured: Measured) -> list[Figure]:
         )
         for node, packages in NEEDS.items()
     ]
+    return [
+        *starts,
+        Figure("hashing a GB of inputs or products", [1e9 * s for s in a_byte], unit="s"),
+        Figure("hashing the embeddings of SOP's test photos", [SOP_EMBEDDINGS * s for s in a_byte], unit="s"),
+    ]
 
 
-def _run(folder: Path, *words: str) -> None:
-    # This very package, from another folder.
-    found = [str(Path(bgbias.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # Python keeps what it compiled, as it does unless it is told not to.
-    kept = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
-    environment = os.environ | kept | {"BGBIAS_TRACK": "0", "PYTHONPATH": os.pathsep.join(found)}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}\n{done.stderr[-2000:]}")
+def _hashed(tiny: bool) -> int:
+    return 2**20 if tiny else HASHED
+
+
+def _hashing(file: Path, size: int) -> Callable[[], str]:
+    from bgbias.records import sha256
+
+    file.write_bytes(bytes(size))
+
+    def hashed() -> str:
+        os.utime(file)  # one that was touched is read again
+        return sha256(file)
+
+    return hashed

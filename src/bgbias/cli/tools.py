@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bgbias import gpu_slots
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
 from bgbias.params import SimilarityScore, load
 
@@ -120,9 +121,11 @@ def train_masker(
     ] = 0.2,
     input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
     seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
+    params: Params = DEFAULT,
     device: Device = "auto",
 ) -> None:
     """Fine-tune a U²-Net masker on a handful of hand-drawn masks."""
+    gpu_slots.take(load(params), device)
     from bgbias.device import pick
     from bgbias.masker_finetuning import Recipe
     from bgbias.nodes import train_masker as node

@@ -1,0 +1,86 @@
+"""Work of the processor and of a GPU at the same time: the next batch comes while the last one is used, results leave late.
+
+A step that waits for a copy, or for a number, leaves the GPU idle. So batches are made in a thread of their own, put into pinned
+memory and sent in a stream of their own; results are fetched when the device has been told what to do next. On a CPU batches are
+made ahead as well, and all numbers are those of doing one thing after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def sent(tensor: Tensor, device: str) -> Tensor:
+    """The tensor on the device, without waiting for the copy; one that is there already is itself."""
+    if device.startswith("cuda") and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def ahead(things: Iterable[T], device: str, send: Callable[[T, str], T]) -> Iterator[T]:
+    """The things on the device, each made and sent (``send`` by means of ``sent``) while the one before it is used.
+
+    A thing is a tensor, or an object whose attributes are tensors. Whoever takes it may use it in the device's current stream.
+    """
+    source = iter(things)
+    stream = torch.cuda.Stream(device) if device.startswith("cuda") else None
+    if stream is not None:
+        # What the things are made from may still be on its way.
+        stream.wait_stream(torch.cuda.current_stream(device))
+
+    def prepare() -> tuple[T, torch.cuda.Event | None] | None:
+        with torch.cuda.stream(stream) if stream is not None else nullcontext():
+            thing = next(source, None)
+            if thing is None:
+                return None
+            there = send(thing, device)
+            return there, stream.record_event() if stream is not None else None
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        coming = thread.submit(prepare)
+        while (made := coming.result()) is not None:
+            coming = thread.submit(prepare)
+            thing, arrival = made
+            if arrival is not None:
+                user = torch.cuda.current_stream(device)
+                user.wait_event(arrival)
+                for tensor in _tensors(thing):
+                    # Its memory goes back to the other stream, which must not write into it before this one has read it.
+                    tensor.record_stream(user)
+            yield thing
+
+
+def fetched(found: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The tensors in the computer's memory, in their order; on a GPU each is waited for when the next has been asked for."""
+    leaving: tuple[Tensor, torch.cuda.Event] | None = None
+    for tensor in found:
+        if not tensor.is_cuda:
+            yield tensor
+            continue
+        # A copy that nobody waits for goes to pinned memory.
+        copy = tensor.to("cpu", non_blocking=True)
+        done = torch.cuda.current_stream(tensor.device).record_event()
+        if leaving is not None:
+            yield _arrived(*leaving)
+        leaving = copy, done
+    if leaving is not None:
+        yield _arrived(*leaving)
+
+
+def _arrived(copy: Tensor, done: torch.cuda.Event) -> Tensor:
+    done.synchronize()
+    return copy.clone()  # pinned memory is scarce
+
+
+def _tensors(thing: object) -> list[Tensor]:
+    if isinstance(thing, Tensor):
+        return [thing]
+    return [value for value in vars(thing).values() if isinstance(value, Tensor)]
