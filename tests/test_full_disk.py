@@ -143,7 +143,8 @@ def test_one_cell_is_never_written_by_two(tmp_path: Path, raw: dict[str, Any]) -
                 signal.pause()
         finally:
             os._exit(1)
-    os.read(read, 1)
+    os.close(write)  # so that its end would be told
+    assert os.read(read, 1) == b"x"
     with pytest.raises(
         UserError, match=rf"train {cell.name} is being made by process {holder} .*make resume"
     ):

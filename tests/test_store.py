@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -54,12 +55,24 @@ def test_threads_do_not_disturb_each_other(store: ImageStore) -> None:
         assert list(pool.map(store.read, names)) == [PICTURES[n] for n in names]
 
 
+# In a process without threads, as forks of others may wait for ever.
+FORKED_READERS = """
+import multiprocessing, pathlib, sys
+from bgbias.store import ImageStore
+
+store = ImageStore(pathlib.Path(sys.argv[1]))
+store.read(store.ids[0])  # the parent's descriptor is open when the children are made
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    found = pool.map(store.read, store.ids * 4, chunksize=1)
+sys.stdout.buffer.write(b"".join([*found, store.read(store.ids[3])]))
+"""
+
+
 def test_forked_readers_do_not_disturb_each_other(store: ImageStore) -> None:
-    store.read(store.ids[0])  # the parent's descriptor is open when the children are made
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map(store.read, store.ids * 4, chunksize=1)
-    assert found == [PICTURES[n] for n in store.ids * 4]
-    assert store.read(store.ids[3]) == PICTURES[store.ids[3]]
+    command = [sys.executable, "-c", FORKED_READERS, str(store.path)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=120).stdout
+    assert found == b"".join(PICTURES[n] for n in [*store.ids * 4, store.ids[3]])
 
 
 def test_pictures_are_decoded(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
@@ -202,12 +203,12 @@ def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) 
 
 def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
     whole_grid(project)
-    # Forked, so that four imports of MLflow do not spread out the four beginnings.
-    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
-
-    context = multiprocessing.get_context("fork")
+    # Forks of a process that has MLflow already, so that four imports of it do not spread out the four beginnings; not of this
+    # one, whose threads may hold locks that nobody would open in its forks.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mlflow.store.tracking.sqlalchemy_store"])
     answers = context.SimpleQueue()
-    processes = [context.Process(target=lambda: answers.put(project.sync())) for _ in range(4)]
+    processes = [context.Process(target=_sync, args=(project, answers)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
@@ -215,6 +216,10 @@ def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
     assert [process.exitcode for process in processes] == [0] * 4
     assert sorted(answers.get() for _ in processes) == [(0, 0, 4)] * 3 + [(4, 0, 0)]
     assert len(project.runs()) == 4
+
+
+def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
+    answers.put(project.sync())
 
 
 def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:
