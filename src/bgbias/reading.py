@@ -69,6 +69,8 @@ def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
 
 
 def _embed_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    if parts := plan.folds_of(study, cell):
+        return {f"embeddings {p.name}": study.files.at("embeddings", **p.wildcards) for p in parts}
     corruption = _corruption_inputs(study, cell.dataset, {"masks", "backgrounds"}, ("test",))
     return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
 

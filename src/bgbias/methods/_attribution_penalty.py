@@ -38,8 +38,8 @@ class AttributionPenalty(BaseMethod):
     gradient must not depend on its neighbours' pixels. The base loss is that of ``plain``, so that a weight of 0 trains the
     same model bit for bit. A photo without a trusted mask is all object and has no penalty.
 
-    It costs many times what the loss does. Of fewer ``photos`` it is an estimate: each one's gradient stays what it is in the whole
-    batch, but the others' embeddings count as constants.
+    It costs many times what the loss does. Of fewer ``photos`` it is an estimate: each one's gradient stays what it is in the
+    whole batch, but the others' embeddings count as constants.
     """
 
     def __init__(

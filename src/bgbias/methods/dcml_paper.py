@@ -28,19 +28,11 @@ class Method(Dcml):
 
     SUMS = True
 
-    def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Through the net of test time, whose gradients reach all nets."""
+    def attended_alike(self, features: Tensor) -> Tensor:
+        """By the net of test time, whose gradients reach all nets."""
         from bgbias.necks._attention_net import mean_attention
 
-        attended = mean_attention(self.nets, features) if self.nets else features
-        found: Tensor = self.base_loss(self.model.embed_features(attended), labels)
-        return found
-
-    def logits(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """By the only class weights there are."""
-        from bgbias.losses._class_logits import class_logits
-
-        return class_logits(self.base_loss, embeddings, labels)
+        return mean_attention(self.nets, features)
 
     def distance_of_nets(self) -> Tensor:
         """Squared distances to the mean, summed."""

@@ -30,11 +30,11 @@ def collect(study: Study) -> None:
             if plan.trains(study, c)
         ]
         with replacing(outputs["results"]) as temporary:
-            pd.concat(scores, ignore_index=True).to_csv(temporary, index=False)
+            _together(scores).to_csv(temporary, index=False)
         with replacing(outputs["all_queries"]) as temporary:
-            pd.concat(queries, ignore_index=True).to_parquet(temporary, index=False)
+            _together(queries).to_parquet(temporary, index=False)
         with replacing(outputs["all_attribution"]) as temporary:
-            pd.concat(attribution, ignore_index=True).to_parquet(temporary, index=False)
+            _together(attribution).to_parquet(temporary, index=False)
         with replacing(outputs["mask_report"]) as temporary:
             _mask_report(study).to_csv(temporary, index=False)
         made.metrics["models"] = len(cells)
@@ -134,6 +134,14 @@ def track(study: Study, uri: str | None, follow: int | None) -> None:
 
 def _datasets(study: Study) -> list[str]:
     return list(dict.fromkeys(c.dataset for c in plan.cells(study)))
+
+
+def _together(of_cells: list[pd.DataFrame]) -> pd.DataFrame:
+    made = pd.concat(of_cells, ignore_index=True)
+    # Seeds are numbers; with a fold they are words, and a column has one type.
+    if not pd.api.types.is_integer_dtype(made["seed"]):
+        made["seed"] = made["seed"].astype(str)
+    return made
 
 
 def _mask_report(study: Study) -> pd.DataFrame:
