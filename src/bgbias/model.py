@@ -89,7 +89,7 @@ class EmbeddingModel(nn.Module):
             return F.normalize(projected, dim=1)
 
     def projected(self, features: Tensor) -> Tensor:
-        """What ``embed_features`` brings to unit length, float32 [B, dim]: linear in the maps (with a head norm, in evaluation)."""
+        """What ``embed_features`` brings to unit length, float32 [B, dim]: linear in the maps (evaluating, with a head norm)."""
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):

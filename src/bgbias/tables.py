@@ -48,9 +48,9 @@ def table1(
     """Table 1 from the tidy ``results`` and the per-query values: retrieval on clean and corrupted photos.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``;
-    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over seeds and draws (NaN
-    for a single one); ``drop`` in points and ``relative_drop`` in percent, with 95 % paired-bootstrap bounds
-    ``_low`` and ``_high``; ``cure``, the relative drop of plain minus that of the method, in points, with
+    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their
+    sample sd over seeds and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in
+    percent, with 95 % paired-bootstrap bounds ``_low`` and ``_high``; ``cure``, the relative drop of plain minus that of the method, in points, with
     bounds (NaN without a plain row); ``query_only``, MAP@R of corrupted queries against the clean gallery,
     and its relative drop; P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
     another way there) and, if nothing was, our ``difference_*`` to it.
