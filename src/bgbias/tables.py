@@ -50,11 +50,12 @@ def table1(
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``;
     ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their
     sample sd over seeds and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in
-    percent, with 95 % paired-bootstrap bounds ``_low`` and ``_high``; ``cure``, the relative drop of plain minus that of the method, in points, with
-    bounds (NaN without a plain row); ``query_only``, MAP@R of corrupted queries against the clean gallery,
-    and its relative drop; P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
-    another way there) and, if nothing was, our ``difference_*`` to it.
-    ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of
+    percent, with 95 % paired-bootstrap bounds ``_low`` and ``_high``; ``cure``, the relative drop of plain
+    minus that of the method, in points, with bounds (NaN without a plain row); ``query_only``, MAP@R of
+    corrupted queries against the clean gallery, and its relative drop; P@1; ``published_*`` where a paper
+    has the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was,
+    our ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and
+    what to type, when one of
     ``cells`` or one of a cell's conditions is missing, or when the two inputs are not of the same run.
     """
     _refuse_missing(results, cells)
