@@ -190,14 +190,15 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     assert found.loc["plain", "clean"] == pytest.approx(np.mean(means), abs=1e-9)
     assert found.loc["plain", "clean_sd_seeds"] == pytest.approx(np.std(means, ddof=1), abs=1e-9)
     assert found["seeds"].tolist() == [1, 1]
-    assert found["folds"].tolist() == [4, 1]
+    assert found["folds"].tolist() == [4, 4]
     together = embeddings.read(study.files.at("embeddings", **plan.cells(study)[-1].wildcards))
     assert together.clean.shape[1] == 4 * 8
     report.table(study, "table1")
     report.table(study, "table2")
     shown = study.files.at("report_table", table="table1", format="md").read_text()
     assert "| Contrastive, 32-d, 4 folds |" in shown
-    assert "1–4 folds" in shown
+    assert "· 1 seed · 4 folds · 2 draws ·" in shown
+    assert "4 folds: as many models, each validated on other classes" in shown
     attributed = study.files.at("report_table", table="table2", format="md").read_text()
     assert "4 folds" in attributed
     assert "32-d" not in attributed

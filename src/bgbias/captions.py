@@ -91,8 +91,9 @@ def _folds(table: pd.DataFrame) -> str:
     if "folds" not in table:
         return ""
     return (
-        f" Rows are means over models of {wording.how_many(table, 'folds', 'fold')}, each validated on other classes of the"
-        " training half (± seeds: over these, too); where a length is named, their embeddings stand side by side as one."
+        f" {wording.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the training"
+        " half. Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand"
+        " side by side as one."
     )
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from bgbias import published, statistics, wording
 from bgbias.errors import UserError
-from bgbias.folds import seed_and_fold
+from bgbias.folds import FOLDS, seed_and_fold
 from bgbias.plan import Cell
 from bgbias.query_values import (
     CLEAN,
@@ -107,7 +107,7 @@ def table2(
         )
         if model[-1] == PLAIN:
             plain[model[:-1]] = by_image
-        row = _named(model) | _repetitions(own) | {"images": len(by_image.dropna())}
+        row = _named(model) | _repetitions(own, model) | {"images": len(by_image.dropna())}
         row["skipped"] = _reasons(own)
         for variant in variants:
             row |= _score_spread(variant, scores[variant].to_numpy().T)
@@ -134,9 +134,10 @@ def _models(rows: pd.DataFrame) -> Iterator[tuple[Model, pd.DataFrame]]:
         yield model, by_model.get_group(model)
 
 
-def _repetitions(own: pd.DataFrame) -> dict[str, int]:
+def _repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
     seeds, of_folds = zip(*map(seed_and_fold, own["seed"].unique()), strict=True)
-    return {"seeds": len(set(seeds)), "folds": len(set(of_folds))}
+    _, side_by_side = wording.side_by_side(model[-1])
+    return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side else len(set(of_folds))}
 
 
 def _without_single_folds(made: pd.DataFrame) -> pd.DataFrame:
@@ -157,7 +158,7 @@ def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]
     counted = own.loc[(own["metric"] == MAP_AT_R) & (own["setting"] == SYMMETRIC), "n"].unique()
     if len(counted) != 1:
         raise UserError(f"{'/'.join(model)}: seeds or conditions differ in their number of queries. {NEXT}")
-    return _repetitions(own) | {
+    return _repetitions(own, model) | {
         "draws": len(draws),
         "queries": int(counted[0]),
         "clean": statistics.mean(clean.ravel()).value,
