@@ -91,8 +91,8 @@ def _folds(table: pd.DataFrame) -> str:
     if "folds" not in table:
         return ""
     return (
-        f" {wording.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the training"
-        " half. Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand"
+        f" {wording.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the"
+        " training half. Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand"
         " side by side as one."
     )
 
