@@ -195,6 +195,7 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     assert together.clean.shape[1] == 4 * 8
     report.table(study, "table1")
     report.table(study, "table2")
+    report.table(study, "table3")
     shown = study.files.at("report_table", table="table1", format="md").read_text()
     assert "| Contrastive, 32-d, 4 folds |" in shown
     assert "· 1 seed · 4 folds · 2 draws ·" in shown

@@ -250,7 +250,7 @@ def _collect(study: Study) -> dict[str, Any]:
 
 def _table(study: Study, name: str) -> dict[str, Any]:
     if name == plan.SEGMENTATION_TABLE:
-        segmented = {c.name: digest(study, "segment", cell=c) for c in plan.cells(study)}
+        segmented = {c.name: digest(study, "segment", cell=c) for c in plan.networks(study)}
         return {"segmentation": segmented, "selection": study.train.selection}
     return {
         "collect": digest(study, "collect"),

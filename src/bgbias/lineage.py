@@ -129,7 +129,7 @@ def _collected(study: Study) -> Iterator[Node]:
 
 def _tabulated(study: Study, table: str) -> Iterator[Node]:
     if table == plan.SEGMENTATION_TABLE:
-        yield from (node("segment", cell=cell) for cell in plan.cells(study))
+        yield from (node("segment", cell=cell) for cell in plan.networks(study))
         return
     yield node("collect")
     if table == "table3":

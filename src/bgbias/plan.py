@@ -78,6 +78,11 @@ def cells(study: Study) -> tuple[Cell, ...]:
     return tuple(made)
 
 
+def networks(study: Study) -> tuple[Cell, ...]:
+    """The cells that are one network each, trained or not, and can be asked where they look."""
+    return tuple(cell for cell in cells(study) if not folds_of(study, cell))
+
+
 def folds_of(study: Study, cell: Cell) -> tuple[Cell, ...]:
     """The folds' models whose embeddings stand side by side in the cell's; none for a model of its own."""
     method = cell.method.removesuffix(_side_by_side(study))

@@ -108,7 +108,7 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
 
 def _table_inputs(study: Study, name: str) -> dict[str, Path]:
     if name == plan.SEGMENTATION_TABLE:
-        cells = plan.cells(study)
+        cells = plan.networks(study)
         return {f"segmentation {c.name}": study.files.at("segmentation", **c.wildcards) for c in cells}
     files = study.files
     if name != "table3":
