@@ -41,10 +41,16 @@ GRADIENTS = torch.tensor([[[[1.0, 2.0], [0.0, -1.0]]]])
 MASKS = torch.tensor([[[[1.0, 0.5], [0.0, 0.0]]]])
 
 
-def built(method: str, model: models.EmbeddingModel, loss: str = "contrastive", weight: float = 1) -> Any:
+def built(
+    method: str,
+    model: models.EmbeddingModel,
+    loss: str = "contrastive",
+    weight: float = 1,
+    photos: int | None = None,
+) -> Any:
     module, kind = plugins.load("losses", loss), plugins.load("methods", method)
     base = module.build(module.Params(**LOSSES[loss]), 2, model.dim, seeds.torch_generator("loss"))
-    return kind.Method(model, base.to(model.embedder.weight.dtype), kind.Params(weight=weight))
+    return kind.Method(model, base.to(model.embedder.weight.dtype), kind.Params(weight=weight, photos=photos))
 
 
 def exact_model() -> models.EmbeddingModel:
@@ -195,7 +201,7 @@ def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     model = make(name).train()
     shown = photos(name, 4)
     method = built("attr_frac", model)
-    gradients = method.gradients(shown, LABELS)
+    gradients = method.gradients(shown, LABELS, torch.empty(0, model.dim))
     assert model.training
     assert gradients.shape == shown.shape
     masks = torch.zeros_like(shown[:, :1])
@@ -298,3 +304,21 @@ def test_penalties_share_one_pass_whose_masks_are_needed() -> None:
         module = plugins.load("methods", name)
         assert {"masks"} == module.NEEDS
         assert issubclass(module.Method, AttributionPenalty)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_penalty_of_some_photos_is_the_mean_over_these(name: str) -> None:
+    """Each one's gradient is that of the whole batch; so all of them are as if nothing had been said."""
+    batch, model = small_batch(), exact_model().eval()
+    assert batch.masks is not None
+    every, some, whole = (built(name, model, photos=count) for count in (None, 3, len(LABELS)))
+    assert some.loss(batch)["base_loss"].item() == every.loss(batch)["base_loss"].item()
+    assert whole.loss(batch)["penalty"].item() == every.loss(batch)["penalty"].item()
+    shown = every.photos(batch)
+    none = torch.empty(0, model.dim, dtype=shown.dtype)
+    gradients = every.gradients(shown, batch.labels, none)
+    expected = every.penalty(gradients[:3], batch.masks[:3])
+    found = some.loss(batch)["penalty"]
+    assert found.item() == pytest.approx(expected.item(), rel=1e-9)
+    found.backward()
+    assert next(model.trunk.parameters()).grad.abs().sum() > 0

@@ -290,7 +290,7 @@ import sys
 from pathlib import Path
 from bgbias import cli, digests, plan
 from bgbias.params import load
-for grid in ("smoke", "demo", "rivals", "cub50"):
+for grid in ("smoke", "demo", "rivals", "cub50", "rivals_cub50"):
     study = load(Path("params.yaml"), grid)
     for name in study.backbones:
         digests.digest(study, "embed", cell=plan.Cell("cub50", name, "none", "pretrained", 0))
@@ -328,6 +328,6 @@ print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
 
 
 def test_own_grids_plan_what_the_study_says() -> None:
-    grids = {"smoke": 2, "demo": 8, "rivals": 30, "cub50": 5}
+    grids = {"smoke": 2, "demo": 8, "rivals": 100, "cub50": 5, "rivals_cub50": 13}
     studies = {grid: params.load(ROOT / "params.yaml", grid) for grid in grids}
     assert {grid: len(plan.checked_cells(study)) for grid, study in studies.items()} == grids

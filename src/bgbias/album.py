@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 class Album:
     """Opens what is asked for, and nothing else: a method that reads no masks runs without them."""
 
-    def __init__(self, study: Study, dataset: str, side: int, size: int) -> None:
-        """``side``: short side of the photos in pixels; ``size``: of the crop."""
+    def __init__(self, study: Study, dataset: str, side: int, size: int, fold: int = 0) -> None:
+        """``side``: short side of the photos in pixels; ``size``: of the crop; ``fold``: which classes train and validate."""
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
+        self._fold = fold
         self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
-        return image_table.read(self._study.files.at("table", dataset=self._dataset)).split(split)
+        table = image_table.read(self._study.files.at("table", dataset=self._dataset))
+        return table.of_fold(self._fold).split(split)
 
     def training(self, needed: Collection[str], device: str = "cpu") -> TrainingPhotos:
         """The training split for this device, with masks and training backgrounds where they are ``needed``."""

@@ -30,7 +30,7 @@ def table1(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> 
         "**Retrieval before the photos' own and before random backgrounds.** MAP@R and P@1 in percent."
         f" Models were selected {SELECTIONS[selection]}."
         f" {wording.how_many(table, 'draws', 'background draw')} a photo,"
-        f" {wording.how_many(table, 'seeds', 'training seed')}.{_exclusions(excluded, 'are no queries')}\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table)}{_exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
         " from clean to corrupted, in points and relative. Cure: plain's relative drop minus that of the row,"
         f" in points. [low, high]: {_bootstrap('queries')}. ± draws: sample sd over background draws for one"
@@ -44,7 +44,7 @@ def table2(table: pd.DataFrame, selection: str, images: int | None, excluded: Ma
     return (
         "**Share of the attribution that lies on the object, corrected for the object's size** (1: all of it,"
         f" 0: no more than chance), on {chosen}. Models were selected {SELECTIONS[selection]}."
-        f" {wording.how_many(table, 'seeds', 'training seed')}.{_exclusions(excluded, 'have no score')}\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table)}{_exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{_similarity(table)}. < 0: photos whose attribution favours the background. Gain: over plain on the same"
         f" photos, [low, high] {_bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
@@ -84,6 +84,16 @@ def table4(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str,
         f" [low, high]: {_bootstrap('episodes')}. ± seeds: sample sd over training seeds, – for one."
         " Zheng et al. (2020) report 41.6 (1-way 1-shot), 56.9 and 60.1 (2-way 1- and 5-shot) on PASCAL-5i, other photos with"
         " several objects each: no number here compares with theirs."
+    )
+
+
+def _folds(table: pd.DataFrame) -> str:
+    if "folds" not in table:
+        return ""
+    return (
+        f" {wording.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the"
+        " training half. Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand"
+        " side by side as one."
     )
 
 

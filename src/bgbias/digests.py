@@ -156,7 +156,7 @@ def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
 
 def _train(study: Study, cell: Cell) -> dict[str, Any]:
     if not plan.trains(study, cell):
-        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
+        raise UserError(f"{cell.name} is not trained: {_made_of(study, cell)}.")
     read: dict[str, Any] = {
         "train": study.train.model_dump(exclude={"selection"}),
         "selection": plan.selection_condition(study, cell),
@@ -197,10 +197,24 @@ def _policy(study: Study) -> dict[str, Any]:
 def _model(study: Study, cell: Cell) -> dict[str, Any]:
     if plan.trains(study, cell):
         return {"model": digest(study, "train", cell=cell)}
+    if plan.folds_of(study, cell):
+        raise UserError(f"{cell.name} is no single model: {_made_of(study, cell)}.")
     return _backbone(study, cell) | {"index": digest(study, "index", dataset=cell.dataset)}
 
 
+def _made_of(study: Study, cell: Cell) -> str:
+    """What a cell without a training of its own is."""
+    parts = plan.folds_of(study, cell)
+    return (
+        f"it is {len(parts)} models side by side, {parts[0].name} and so on"
+        if parts
+        else "it is the backbone as it comes"
+    )
+
+
 def _embed(study: Study, cell: Cell) -> dict[str, Any]:
+    if parts := plan.folds_of(study, cell):
+        return {"folds": [digest(study, "embed", cell=part) for part in parts]}
     return {
         "evaluation": study.evaluation.model_dump(exclude={"batch_size"}),
         **_model(study, cell),
@@ -236,7 +250,7 @@ def _collect(study: Study) -> dict[str, Any]:
 
 def _table(study: Study, name: str) -> dict[str, Any]:
     if name == plan.SEGMENTATION_TABLE:
-        segmented = {c.name: digest(study, "segment", cell=c) for c in plan.cells(study)}
+        segmented = {c.name: digest(study, "segment", cell=c) for c in plan.networks(study)}
         return {"segmentation": segmented, "selection": study.train.selection}
     return {
         "collect": digest(study, "collect"),

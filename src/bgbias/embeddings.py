@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,3 +53,24 @@ def read(path: Path) -> Embeddings:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
+
+
+def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
+    """Several models' embeddings of the same photos as one model's: each at unit length, one behind the other, at unit length
+    again (METHODS section 5; the released code of DCML normalises at the end alone). Other photos are an error.
+    """
+    first = parts[0]
+    for part in parts[1:]:
+        if part.ids != first.ids or not np.array_equal(part.usable, first.usable):
+            raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
+    clean = _joined([part.clean for part in parts])
+    corrupted = _joined([part.corrupted for part in parts])
+    return Embeddings(first.ids, first.labels, first.usable, clean, corrupted)
+
+
+def _joined(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    return _at_unit_length(np.concatenate([_at_unit_length(v) for v in vectors], axis=-1))
+
+
+def _at_unit_length(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

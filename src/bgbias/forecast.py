@@ -165,6 +165,8 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
     if name == "embed":
         views = test * (1 + study.evaluation.draws)
         size = views * study.train.embedding_dim * FLOAT
+        if parts := plan.folds_of(study, cell):
+            return Cost(name, 1, 0, (0, 0), (0, 0), len(parts) * size, counts is None)
         return Cost(name, 1, test, (views, views), (0, 0), size, counts is None)
     if name == "attribute":
         images = min(test, study.attribution.images or test)

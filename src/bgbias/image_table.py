@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bgbias import folds
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 
@@ -61,6 +62,18 @@ class ImageTable:
         if part.empty:
             raise UserError(f"The split '{name}' has no photos; check the dataset's `split` in params.yaml.")
         return ImageTable(part)
+
+    def of_fold(self, fold: int) -> ImageTable:
+        """The table with the training and validation classes of a fold (see folds.py)."""
+        if not fold:
+            return self
+        splits = self.frame["split"]
+        train, val = (sorted(self.frame.loc[splits == name, "label"].unique()) for name in ("train", "val"))
+        chosen = self.frame["label"].isin(folds.validating(train, val, fold))
+        half = splits.isin(["train", "val"])
+        return ImageTable(
+            self.frame.assign(split=splits.mask(half & chosen, "val").mask(half & ~chosen, "train"))
+        )
 
     @property
     def ids(self) -> list[str]:

@@ -92,6 +92,8 @@ def in_order(study: Study) -> list[Node]:
 def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
     if name == "score":
         return [node("embed", cell=cell)]
+    if name == "embed" and (parts := plan.folds_of(study, cell)):
+        return [node("embed", cell=part) for part in parts]
     evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}, "segment": set[str]()}
     found = _photos(study, cell.dataset, evaluated[name] if name in evaluated else plan.needs(study, cell))
     if name == "segment" and plan.truth(study, cell.dataset) == "boxes":
@@ -127,7 +129,7 @@ def _collected(study: Study) -> Iterator[Node]:
 
 def _tabulated(study: Study, table: str) -> Iterator[Node]:
     if table == plan.SEGMENTATION_TABLE:
-        yield from (node("segment", cell=cell) for cell in plan.cells(study))
+        yield from (node("segment", cell=cell) for cell in plan.networks(study))
         return
     yield node("collect")
     if table == "table3":

@@ -44,6 +44,7 @@ class EmbeddingModel(nn.Module):
         self.freeze_batch_norm = freeze_batch_norm
         self.trunk, self.embedder = trunk, embedder
         self.neck: nn.Module | None = None
+        self.head_norm: nn.BatchNorm1d | None = None
         self.neck_name, self.neck_params = "", Strict()
 
     def add_neck(self, name: str, params: Strict) -> nn.Module:
@@ -51,6 +52,13 @@ class EmbeddingModel(nn.Module):
         self.neck_name, self.neck_params = name, params
         self.neck = plugins.load("necks", name).build(params)
         return self.neck
+
+    def add_head_norm(self) -> nn.BatchNorm1d:
+        """Put a batch norm between pooling and embedding layer and return it; it starts without statistics, is never frozen, and
+        is saved and loaded with the model.
+        """
+        self.head_norm = nn.BatchNorm1d(self.embedder.in_features)
+        return self.head_norm
 
     @property
     def dim(self) -> int:
@@ -81,11 +89,11 @@ class EmbeddingModel(nn.Module):
             return F.normalize(projected, dim=1)
 
     def projected(self, features: Tensor) -> Tensor:
-        """What ``embed_features`` brings to unit length: linear in the maps, float32 [B, dim]."""
+        """What ``embed_features`` brings to unit length, float32 [B, dim]: linear in the maps (evaluating, with a head norm)."""
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):
-            projected: Tensor = self.embedder(mean)
+            projected: Tensor = self.embedder(mean if self.head_norm is None else self.head_norm(mean))
             return projected
 
     def train(self, mode: bool = True) -> EmbeddingModel:
@@ -93,7 +101,7 @@ class EmbeddingModel(nn.Module):
         super().train(mode)
         if self.freeze_batch_norm:
             for module in self.modules():
-                if isinstance(module, _BatchNorm):
+                if isinstance(module, _BatchNorm) and module is not self.head_norm:
                     module.eval()
         return self
 
@@ -137,6 +145,8 @@ def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = No
     }
     if model.neck is not None:
         header |= {"neck": model.neck_name, "neck_params": model.neck_params.model_dump_json()}
+    if model.head_norm is not None:
+        header["head_norm"] = json.dumps(True)
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     # One entry: safetensors writes several in an order that changes from run to run.
     with replacing(path) as temporary:
@@ -160,6 +170,8 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
             model.add_neck(
                 neck, plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
             )
+        if json.loads(header.get("head_norm", "false")):
+            model.add_head_norm()
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
         raise UserError(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from bgbias import named_methods, plugins
 from bgbias.errors import UserError
+from bgbias.folds import FOLDS
 from bgbias.paths import Paths
 from bgbias.strict import Strict, read_yaml, validated
 
@@ -231,6 +232,10 @@ class Block(Strict):
     losses: tuple[str, ...]
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
+    folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
+        (0,),
+        description="which of four folds to train on; all four add a row for their embeddings side by side",
+    )
     pretrained: bool = Field(
         False, description="add the backbone's own features, without any training, as a row"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bgbias import named_methods, paths, plugins
+from bgbias import compatibility, folds, named_methods, paths, plugins
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.named_methods import NamedMethod
@@ -20,13 +20,26 @@ SEGMENTATION_TABLE = "table4"
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One model of the study. The row of a backbone's own features has loss ``none`` and method ``pretrained``."""
+    """One model of the study. The row of a backbone's own features has loss ``none`` and method ``pretrained``; the four folds'
+    models side by side have the method's name and behind it how long their embeddings are together, ``dcml_code+512d``.
+    """
 
     dataset: str
     backbone: str
     loss: str
     method: str
     seed: int
+    fold: int = 0
+
+    def __repr__(self) -> str:
+        # Part of the digests: it must not change for the dataset's own split.
+        own = f"{self.dataset!r}, backbone={self.backbone!r}, loss={self.loss!r}, method={self.method!r}, seed={self.seed!r}"
+        return f"Cell(dataset={own}{f', fold={self.fold}' if self.fold else ''})"
+
+    @property
+    def run(self) -> int | str:
+        """Seed and fold: what the randomness of its training is keyed by."""
+        return folds.run(self.seed, self.fold)
 
     @property
     def wildcards(self) -> dict[str, Any]:
@@ -36,7 +49,7 @@ class Cell:
             "backbone": self.backbone,
             "loss": self.loss,
             "method": self.method,
-            "seed": self.seed,
+            "seed": self.run,
         }
 
     @property
@@ -56,8 +69,30 @@ def cells(study: Study) -> tuple[Cell, ...]:
                 for loss in block.losses:
                     for method in block.methods:
                         for seed in block.seeds:
-                            made[Cell(dataset, backbone, loss, method, seed)] = None
+                            of_folds = [Cell(dataset, backbone, loss, method, seed, f) for f in block.folds]
+                            made |= dict.fromkeys(of_folds)
+                            if len(set(of_folds)) == folds.FOLDS:
+                                made[Cell(dataset, backbone, loss, method + _side_by_side(study), seed)] = (
+                                    None
+                                )
     return tuple(made)
+
+
+def networks(study: Study) -> tuple[Cell, ...]:
+    """The cells that are one network each, trained or not, and can be asked where they look."""
+    return tuple(cell for cell in cells(study) if not folds_of(study, cell))
+
+
+def folds_of(study: Study, cell: Cell) -> tuple[Cell, ...]:
+    """The folds' models whose embeddings stand side by side in the cell's; none for a model of its own."""
+    method = cell.method.removesuffix(_side_by_side(study))
+    if method == cell.method:
+        return ()
+    return tuple(replace(cell, method=method, fold=fold) for fold in range(folds.FOLDS))
+
+
+def _side_by_side(study: Study) -> str:
+    return f"+{folds.FOLDS * study.train.embedding_dim}d"
 
 
 def checked_cells(study: Study) -> tuple[Cell, ...]:
@@ -113,6 +148,8 @@ def pair(study: Study) -> tuple[Cell, Cell] | None:
 
 def check_cell(study: Study, cell: Cell) -> None:
     """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
+    for part in folds_of(study, cell):
+        check_cell(study, part)
     if cell.backbone not in study.backbones:
         raise UserError(
             f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
@@ -128,17 +165,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
         chosen = method(study, cell)
         chosen.params()
-        if getattr(chosen.module, "CLASS_WEIGHTS", False) and not _has_class_weights(cell.loss):
-            with_class_weights = filter(_has_class_weights, plugins.names("losses"))
-            raise UserError(
-                f"{cell.name}: the method '{cell.method}' re-weights cross-entropies, but '{cell.loss}' compares pairs."
-                f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."
-            )
-
-
-def _has_class_weights(loss: str) -> bool:
-    """Class weights have a learning rate of their own."""
-    return "lr" in plugins.load("losses", loss).Params.model_fields
+        compatibility.check(cell.name, chosen, cell.loss, study.train.batch_size)
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:
@@ -148,7 +175,7 @@ def method(study: Study, cell: Cell) -> NamedMethod:
 
 def trains(study: Study, cell: Cell) -> bool:
     """Whether the cell has a model of its own to train."""
-    return method(study, cell).trains
+    return not folds_of(study, cell) and method(study, cell).trains
 
 
 def selection_condition(study: Study, cell: Cell) -> str:

@@ -69,6 +69,8 @@ def _model_inputs(study: Study, cell: Cell) -> dict[str, Path]:
 
 
 def _embed_inputs(study: Study, cell: Cell) -> dict[str, Path]:
+    if parts := plan.folds_of(study, cell):
+        return {f"embeddings {p.name}": study.files.at("embeddings", **p.wildcards) for p in parts}
     corruption = _corruption_inputs(study, cell.dataset, {"masks", "backgrounds"}, ("test",))
     return _model_inputs(study, cell) | _photo_inputs(study, cell.dataset) | corruption
 
@@ -106,7 +108,7 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
 
 def _table_inputs(study: Study, name: str) -> dict[str, Path]:
     if name == plan.SEGMENTATION_TABLE:
-        cells = plan.cells(study)
+        cells = plan.networks(study)
         return {f"segmentation {c.name}": study.files.at("segmentation", **c.wildcards) for c in cells}
     files = study.files
     if name != "table3":

@@ -17,6 +17,7 @@ import pandas as pd
 
 from bgbias import published, statistics, wording
 from bgbias.errors import UserError
+from bgbias.folds import FOLDS, seed_and_fold
 from bgbias.plan import Cell
 from bgbias.query_values import (
     CLEAN,
@@ -46,14 +47,15 @@ def table1(
 ) -> pd.DataFrame:
     """Table 1 from the tidy ``results`` and the per-query values: retrieval on clean and corrupted photos.
 
-    Columns after the model's four names: ``seeds``, ``draws``, ``queries``; ``clean`` and ``corrupted`` MAP@R
-    in percent, the latter with query and gallery corrupted, with their sample sd over seeds and draws (NaN
-    for a single one); ``drop`` in points and ``relative_drop`` in percent, with 95 % paired-bootstrap bounds
-    ``_low`` and ``_high``; ``cure``, the relative drop of plain minus that of the method, in points, with
-    bounds (NaN without a plain row); ``query_only``, MAP@R of corrupted queries against the clean gallery,
-    and its relative drop; P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
-    another way there) and, if nothing was, our ``difference_*`` to it.
-    ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``;
+    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their
+    sample sd over seeds and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in
+    percent, with 95 % paired-bootstrap bounds ``_low`` and ``_high``; ``cure``, the relative drop of plain
+    minus that of the method, in points, with bounds (NaN without a plain row); ``query_only``, MAP@R of
+    corrupted queries against the clean gallery, and its relative drop; P@1; ``published_*`` where a paper
+    has the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was,
+    our ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and
+    what to type, when one of
     ``cells`` or one of a cell's conditions is missing, or when the two inputs are not of the same run.
     """
     _refuse_missing(results, cells)
@@ -65,9 +67,10 @@ def table1(
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {NEXT}")
         values = QueryValues.of(by_model.get_group(model), model, len(draws))
-        if model[-1] == PLAIN:
-            plain[model[:-1]] = values
-        row = _named(model) | _scores(own, model, draws) | _drops(values, plain.get(model[:-1]))
+        alone, length = wording.side_by_side(model[-1])
+        if alone == PLAIN:
+            plain[*model[:-1], length] = values
+        row = _named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
@@ -77,7 +80,7 @@ def table1(
             row |= _comparison(name, row[name], known, model, MAP_AT_R, condition)
         row |= _comparison("p_at_1_clean", row["p_at_1_clean"], known, model, "precision_at_1", CLEAN)
         made.append(row)
-    return pd.DataFrame(made)
+    return _without_single_folds(pd.DataFrame(made))
 
 
 def table2(
@@ -104,19 +107,19 @@ def table2(
         )
         if model[-1] == PLAIN:
             plain[model[:-1]] = by_image
-        row = _named(model) | {"seeds": own["seed"].nunique(), "images": len(by_image.dropna())}
+        row = _named(model) | _repetitions(own, model) | {"images": len(by_image.dropna())}
         row["skipped"] = _reasons(own)
         for variant in variants:
             row |= _score_spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, by_image, plain.get(model[:-1]), model)
         row |= _comparison("ref", row["ref"], known, model, "attribution_score", CLEAN)
         made.append(row)
-    return pd.DataFrame(made)
+    return _without_single_folds(pd.DataFrame(made))
 
 
 def _refuse_missing(rows: pd.DataFrame, cells: Sequence[Cell]) -> None:
-    present = set(rows[[*MODEL, "seed"]].drop_duplicates().itertuples(index=False, name=None))
-    missing = [c for c in cells if (c.dataset, c.backbone, c.loss, c.method, c.seed) not in present]
+    present = set(rows[[*MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None))
+    missing = [c for c in cells if (c.dataset, c.backbone, c.loss, c.method, str(c.run)) not in present]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UserError(f"There is no result for {missing[0].name}{more}. {NEXT}")
@@ -129,6 +132,16 @@ def _models(rows: pd.DataFrame) -> Iterator[tuple[Model, pd.DataFrame]]:
     by_model = rows.groupby(MODEL, sort=False, observed=True)
     for model in wording.in_order(rows[MODEL].drop_duplicates()).itertuples(index=False, name=None):
         yield model, by_model.get_group(model)
+
+
+def _repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
+    seeds, of_folds = zip(*map(seed_and_fold, own["seed"].unique()), strict=True)
+    _, side_by_side = wording.side_by_side(model[-1])
+    return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side else len(set(of_folds))}
+
+
+def _without_single_folds(made: pd.DataFrame) -> pd.DataFrame:
+    return made if (made["folds"] > 1).any() else made.drop(columns="folds")
 
 
 def _named(model: Model) -> dict[str, Any]:
@@ -145,8 +158,7 @@ def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]
     counted = own.loc[(own["metric"] == MAP_AT_R) & (own["setting"] == SYMMETRIC), "n"].unique()
     if len(counted) != 1:
         raise UserError(f"{'/'.join(model)}: seeds or conditions differ in their number of queries. {NEXT}")
-    return {
-        "seeds": len(clean),
+    return _repetitions(own, model) | {
         "draws": len(draws),
         "queries": int(counted[0]),
         "clean": statistics.mean(clean.ravel()).value,
@@ -174,7 +186,7 @@ def _seeds_by_draws(
 
 
 def _drops(values: QueryValues, plain: QueryValues | None) -> dict[str, Any]:
-    compared = plain is not None and values.model[-1] not in (PLAIN, PRETRAINED)
+    compared = plain is not None and wording.side_by_side(values.model[-1])[0] not in (PLAIN, PRETRAINED)
     drop = values.drop()
     return (
         _interval("drop", drop.absolute, 100)

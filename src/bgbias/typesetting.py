@@ -163,6 +163,7 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[Section]:
             lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
         repeated = (
             ("seed", "seeds"),
+            ("fold", "folds"),
             ("draw", "draws"),
             ("query", "queries"),
             ("image", "images"),

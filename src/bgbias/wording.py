@@ -4,9 +4,12 @@ the paper.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import pandas as pd
+
+from bgbias.folds import FOLDS
 
 PRETRAINED, PLAIN = "pretrained", "plain"
 CENTRE = "centre"  # no model at all
@@ -30,13 +33,30 @@ METHODS = {
     "sam_siamese": "SAM, pairs",
     "sam_triplet": "SAM, triplets",
     "sam_quad": "SAM, quadruplets",
+    "sam_siamese_8": "SAM, 8 pairs",
+    "sam_triplet_8": "SAM, 8 triplets",
+    "sam_quad_8": "SAM, 8 quadruplets",
     "attr_loss": "Attribution of loss",
     "attr_frac": "Attribution fraction",
     "attr_emb": "Attribution of embedding",
+    "attr_loss_8": "Attribution of loss, 8 photos",
+    "attr_frac_8": "Attribution fraction, 8 photos",
+    "attr_emb_8": "Attribution of embedding, 8 photos",
     "dcml_code": "DCML",
     "dcml_paper": "DCML (paper)",
 }
 ACRONYMS = {"dcml": "DCML", "sam": "SAM"}
+
+
+_SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
+
+
+def side_by_side(method_name: str) -> tuple[str, str]:
+    """A method's name without and with nothing but the length of embeddings of all folds: ``dcml_code+512d`` is that of
+    ``dcml_code`` and 512; no length for a model of its own.
+    """
+    found = _SIDE_BY_SIDE.search(method_name)
+    return (method_name[: found.start()], found[1]) if found else (method_name, "")
 
 
 def table(name: str) -> str:
@@ -55,7 +75,10 @@ def loss(name: str) -> str:
 
 
 def method(name: str) -> str:
-    """A method in words; ``x+bgaugment`` is a method on top of another."""
+    """A method in words; ``x+bgaugment`` is a method on top of another, ``x+512d`` that of four folds side by side."""
+    alone, length = side_by_side(name)
+    if length:
+        return f"{method(alone)}, {length}-d, {FOLDS} folds"
     return " + ".join(METHODS.get(part) or _entry(part) for part in name.split("+"))
 
 
@@ -67,6 +90,9 @@ def _entry(name: str) -> str:
 
 def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     """A model's name as in the paper's tables: the loss alone, and ``+ BGAugment`` in the row below it."""
+    alone, length = side_by_side(method_name)
+    if length:
+        return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
     if method_name in (CENTRE, PRETRAINED):
         return METHODS[method_name]
     if method_name == PLAIN:
@@ -99,11 +125,18 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
         "dataset": _ranks(rows["dataset"]),
         "backbone": _ranks(rows["backbone"]),
         "loss": _ranks(rows["loss"], LOSSES),
-        "method": _ranks(rows["method"], METHODS),
+        "method": _method_ranks(rows["method"]),
     }
     return rows.sort_values(
         list(ranks), key=lambda names: names.map(ranks[str(names.name)]), ignore_index=True
     )
+
+
+def _method_ranks(names: Iterable[str]) -> dict[str, int]:
+    """Models of several folds stand below those of one."""
+    split = {name: side_by_side(name) for name in names}
+    ranks = _ranks((alone for alone, _ in split.values()), METHODS)
+    return {name: 2 * ranks[alone] + bool(length) for name, (alone, length) in split.items()}
 
 
 def _ranks(names: Iterable[str], first: Iterable[str] = ()) -> dict[str, int]:

@@ -28,6 +28,7 @@ if workflow.is_main_process:
 
 from bgbias import digests, forecast, freshness, lineage, paths, plan, reading
 from bgbias.errors import UserError
+from bgbias.folds import seed_and_fold
 from bgbias.params import load
 from bgbias.plan import Cell
 from bgbias.progress import say
@@ -82,7 +83,7 @@ wildcard_constraints:
     backbone="[^/]+",
     loss="[^/]+",
     method="[^/]+",
-    seed="[0-9]+",
+    seed="[0-9]+(-fold[0-9])?",
     masker="[^/]+",
     owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",
@@ -93,7 +94,8 @@ def node(name, wildcards):
     """The node that a path's wildcards name."""
     chosen = dict(wildcards.items())
     if "seed" in chosen:
-        return lineage.node(name, cell=Cell(**{**chosen, "seed": int(chosen["seed"])}))
+        seed, fold = planned(seed_and_fold, chosen.pop("seed"))
+        return lineage.node(name, cell=Cell(**chosen, seed=seed, fold=fold))
     if name in ("table", "figure"):
         return lineage.node(name, name=chosen[name])
     return lineage.node(name, **chosen)

@@ -30,7 +30,9 @@ Loss = Annotated[
     str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")
 ]
 Method = Annotated[str, typer.Argument(help="plain, bgaugment, ... or `pretrained`.")]
-Seed = Annotated[int, typer.Option(help="Seed of initialisation, batches and crops.")]
+Seed = Annotated[
+    str, typer.Option(help="Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four.")
+]
 DEFAULT = Path("params.yaml")
 
 

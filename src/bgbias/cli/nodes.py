@@ -24,6 +24,7 @@ from bgbias.cli.arguments import (
     planned_study,
 )
 from bgbias.errors import UserError
+from bgbias.folds import seed_and_fold
 from bgbias.params import load
 
 app = typer.Typer()
@@ -131,14 +132,21 @@ def train(
     backbone: Backbone,
     loss: Loss,
     method: Method,
-    seed: Seed = 0,
+    seed: Seed = "0",
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
     device: Device = "auto",
 ) -> None:
     """Train one model; goes on where an interrupted run stopped."""
-    _run("train", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
+    _run(
+        "train",
+        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
+        params,
+        grid,
+        expect,
+        device,
+    )
 
 
 @app.command()
@@ -147,14 +155,21 @@ def embed(
     backbone: Backbone,
     loss: Loss,
     method: Method,
-    seed: Seed = 0,
+    seed: Seed = "0",
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
     device: Device = "auto",
 ) -> None:
     """Embed a model's test photos, clean and before other backgrounds."""
-    _run("embed", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
+    _run(
+        "embed",
+        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
+        params,
+        grid,
+        expect,
+        device,
+    )
 
 
 @app.command()
@@ -163,7 +178,7 @@ def score(
     backbone: Backbone,
     loss: Loss,
     method: Method,
-    seed: Seed = 0,
+    seed: Seed = "0",
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
@@ -171,7 +186,7 @@ def score(
     """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value a query."""
     from bgbias.nodes import scores
 
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
     scores.score(planned_study(params, grid, "score", expect, cell=cell), cell)
 
 
@@ -181,14 +196,21 @@ def attribute(
     backbone: Backbone,
     loss: Loss,
     method: Method,
-    seed: Seed = 0,
+    seed: Seed = "0",
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
     device: Device = "auto",
 ) -> None:
     """Score how much of a model's attribution lies on the object."""
-    _run("attribute", plan.Cell(dataset, backbone, loss, method, seed), params, grid, expect, device)
+    _run(
+        "attribute",
+        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
+        params,
+        grid,
+        expect,
+        device,
+    )
 
 
 @app.command()

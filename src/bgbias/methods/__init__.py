@@ -1,7 +1,8 @@
 """How a batch becomes a training loss: the plain way, and the cures for background bias.
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
-``CLASS_WEIGHTS = True`` if its losses must have them, and ``class Method``. Planning reads the facts of every method, so these
+``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
+other classes, and ``class Method``. Planning reads the facts of every method, so these
 files import torch only for type checking or inside functions. ``named_methods.py`` says which names a grid may use.
 """
 

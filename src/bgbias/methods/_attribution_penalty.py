@@ -6,9 +6,12 @@ minimised, so that training differentiates twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from pydantic import Field
 
 from bgbias.methods import BaseMethod, Task
+from bgbias.strict import Strict
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
 TINY = 1e-12  # keeps a fraction of nothing finite
 
 
-class Weighted(Protocol):
-    """Options of a method with a penalty."""
+class PenaltyParams(Strict):
+    """Options of a method with a penalty that lies in 0..1."""
 
-    @property
-    def weight(self) -> float:
-        """The penalty's factor (lambda)."""
+    weight: float = Field(1.0, ge=0, description="lambda")
+    photos: int | None = Field(
+        None, ge=1, description="penalise so many photos of each batch, which are random ones; all if null"
+    )
 
 
 class AttributionPenalty(BaseMethod):
@@ -33,13 +37,16 @@ class AttributionPenalty(BaseMethod):
     The penalty has a pass of its own, in float32 whatever the training's precision, with batch norm as in evaluation: a photo's
     gradient must not depend on its neighbours' pixels. The base loss is that of ``plain``, so that a weight of 0 trains the
     same model bit for bit. A photo without a trusted mask is all object and has no penalty.
+
+    It costs many times what the loss does. Of fewer ``photos`` it is an estimate: each one's gradient stays what it is in the
+    whole batch, but the others' embeddings count as constants.
     """
 
     def __init__(
-        self, model: EmbeddingModel, base_loss: nn.Module, params: Weighted, task: Task | None = None
+        self, model: EmbeddingModel, base_loss: nn.Module, params: PenaltyParams, task: Task | None = None
     ) -> None:
         super().__init__(model, base_loss)
-        self.weight = params.weight
+        self.weight, self.penalised = params.weight, params.photos
 
     def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The scalar whose gradient with respect to the photos counts."""
@@ -54,19 +61,24 @@ class AttributionPenalty(BaseMethod):
         if batch.masks is None:
             raise ValueError("a penalty beside the object needs batches with masks")
         photos = self.photos(batch)
-        base = self.base_loss(self.model(photos), batch.labels)
-        penalty = self.penalty(self.gradients(photos, batch.labels), batch.masks)
+        embeddings = self.model(photos)
+        base = self.base_loss(embeddings, batch.labels)
+        others = embeddings[self.penalised or len(photos) :].detach()
+        gradients = self.gradients(photos[: self.penalised], batch.labels, others)
+        penalty = self.penalty(gradients, batch.masks[: self.penalised])
         return {"loss": base + self.weight * penalty, "base_loss": base, "penalty": penalty}
 
-    def gradients(self, photos: Tensor, labels: Tensor) -> Tensor:
-        """Of ``explained`` with respect to normalised photos, like them; they can be differentiated again."""
+    def gradients(self, photos: Tensor, labels: Tensor, others: Tensor) -> Tensor:
+        """Of ``explained`` with respect to normalised photos, like them; they can be differentiated again. ``others``: embeddings
+        of photos that come behind them, whose labels are the last ones.
+        """
         import torch
 
         from bgbias.second_derivatives import differentiable_twice
 
         with differentiable_twice(self.model):
             seen = photos.detach().requires_grad_()
-            explained = self.explained(self.model(seen), labels)
+            explained = self.explained(torch.cat((self.model(seen), others)), labels)
             return torch.autograd.grad(explained, seen, create_graph=True)[0]
 
 

@@ -56,6 +56,11 @@ class Params(Strict):
         description="in a batch, without which there is nothing to differ; the loss's own number if null",
     )
 
+    head_bn: bool = Field(
+        False,
+        description="a batch norm before the embedding layer, as the released code has it and the paper does not",
+    )
+
     @model_validator(mode="after")
     def _attended_somewhere(self) -> Params:
         if self.attention and not self.environments:
@@ -83,6 +88,9 @@ class Dcml(BaseMethod):
         assert task is not None
         self.params, self.task = params, task
         self.images_per_class = params.images_per_class
+        # Who judges all photos alike, and who judges an environment's.
+        self.empirical_loss = self.environment_loss = base_loss
+        self.head_norm = list(model.add_head_norm().parameters()) if params.head_bn else []
         self.environments = Environments(len(task.labels), params.environments)
         self.nets: list[AttentionNet] = []
         if params.attention:
@@ -100,12 +108,8 @@ class Dcml(BaseMethod):
         generator = seeds.torch_generator("attention net", *self.task.key, drawn_for)
         return AttentionNet(self.map_size.channels, self.map_size.positions, generator)
 
-    def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The base loss on all photos alike, a scalar, of feature maps [B, channels, h, w]."""
-        raise NotImplementedError(type(self))
-
-    def logits(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The environments' logits [B, classes] of unit-length embeddings [B, d], with scale and margin."""
+    def attended_alike(self, features: Tensor) -> Tensor:
+        """Feature maps [B, channels, h, w] as they are attended where all photos are alike, if there are nets."""
         raise NotImplementedError(type(self))
 
     def distance_of_nets(self) -> Tensor:
@@ -125,7 +129,8 @@ class Dcml(BaseMethod):
         features = self.model.features(self.photos(batch))
         # Only the trunk gains by mixed precision, and the terms are squares of small differences.
         with torch.autocast(features.device.type, enabled=False):
-            empirical = self.empirical_loss(features, batch.labels)
+            attended = self.attended_alike(features) if self.nets else features
+            empirical = self.empirical_loss(self.model.embed_features(attended), batch.labels)
             if not self.params.environments:
                 return {"loss": empirical}
             terms = self._environment_terms(features, batch)
@@ -140,9 +145,10 @@ class Dcml(BaseMethod):
         return {**super().modules(), "dcml": self._own}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        """The attention nets, which learn faster than the trunk."""
-        nets = list(self._own.parameters())
-        return [{"params": nets, "lr": self.params.attention_lr or 2 * lr}] if nets else []
+        """The attention nets, which learn faster than the trunk, and the head's batch norm, which does not decay."""
+        nets = {"params": list(self._own.parameters()), "lr": self.params.attention_lr or 2 * lr}
+        norm = {"params": self.head_norm, "weight_decay": 0.0}
+        return [group for group in (nets, norm) if group["params"]]
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:
         """Before the first epoch and every ``update_every`` later: new environments."""
@@ -183,11 +189,12 @@ class Dcml(BaseMethod):
     ) -> dict[str, Tensor]:
         import torch.nn.functional as F
 
+        from bgbias.losses._class_logits import class_logits
         from bgbias.methods import _invariance as invariance
 
         attended = self._attended(number, features)
         projected = self.model.projected(attended)
-        logits = self.logits(F.normalize(projected, dim=1), labels)
+        logits = class_logits(self.environment_loss, F.normalize(projected, dim=1), labels)
         return {
             "environments": invariance.cross_entropy(logits, labels, weights),
             "irm": invariance.irm_penalty(logits, labels, weights),
@@ -209,6 +216,7 @@ class Dcml(BaseMethod):
         import torch
         import torch.nn.functional as F
 
+        from bgbias.losses._class_logits import class_logits
         from bgbias.methods import _invariance as invariance
 
         with torch.no_grad():
@@ -216,7 +224,7 @@ class Dcml(BaseMethod):
         found = []
         for number in range(self.params.environments):
             attended = self._attended(number, features).detach().requires_grad_()
-            logits = self.logits(self.model.embed_features(attended), batch.labels)
+            logits = class_logits(self.environment_loss, self.model.embed_features(attended), batch.labels)
             rows = [invariance.proxy_gradients(logits, batch.labels).detach()]
             if self.nets:
                 losses = F.cross_entropy(logits, batch.labels, reduction="none")

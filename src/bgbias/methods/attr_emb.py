@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from bgbias.methods._attribution_penalty import AttributionPenalty, fraction_outside
-from bgbias.strict import Strict
+from bgbias.methods._attribution_penalty import AttributionPenalty, PenaltyParams, fraction_outside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,10 +13,8 @@ NEEDS = frozenset({"masks"})
 TRAINS = True
 
 
-class Params(Strict):
-    """The penalty lies in 0..1."""
-
-    weight: float = Field(1.0, ge=0, description="lambda")
+class Params(PenaltyParams):
+    """The penalty is a share."""
 
 
 class Method(AttributionPenalty):

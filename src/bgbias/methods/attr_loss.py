@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.methods._attribution_penalty import AttributionPenalty
-from bgbias.strict import Strict
+from bgbias.methods._attribution_penalty import AttributionPenalty, PenaltyParams
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,7 +15,7 @@ NEEDS = frozenset({"masks"})
 TRAINS = True
 
 
-class Params(Strict):
+class Params(PenaltyParams):
     """Gradients by pixel are small, and their scale is that of the backbone's normalised photos: so is the weight's."""
 
     weight: float = Field(ge=0, description="lambda")

@@ -39,26 +39,18 @@ class Method(Dcml):
         from torch import nn
 
         super().__init__(model, base_loss, params, task)
-        self._empirical = base_loss
         if self.params.environments:
-            self._environment = deepcopy(base_loss)
+            self.environment_loss = deepcopy(base_loss)
             # As one loss, so that both start alike and have its learning rate and its place in a checkpoint.
-            self.base_loss = nn.ModuleList([self._empirical, self._environment])
+            self.base_loss = nn.ModuleList([self.empirical_loss, self.environment_loss])
         if self.nets:
             self._empirical_net = self.fresh_net(len(self.nets))
             self._own["empirical_net"] = self._empirical_net
 
-    def empirical_loss(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Through the branch's own net and class weights."""
-        attended = self._empirical_net(features) if self.nets else features
-        found: Tensor = self._empirical(self.model.embed_features(attended), labels)
-        return found
-
-    def logits(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """By the class weights that the environments share."""
-        from bgbias.losses._class_logits import class_logits
-
-        return class_logits(self._environment, embeddings, labels)
+    def attended_alike(self, features: Tensor) -> Tensor:
+        """By a net of its own."""
+        attended: Tensor = self._empirical_net(features)
+        return attended
 
     def distance_of_nets(self) -> Tensor:
         """Mean over nets and matrices of squared relative distances to the mean."""

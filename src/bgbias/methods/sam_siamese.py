@@ -6,6 +6,7 @@ from bgbias.methods._sam import PairParams, SimilarityMining
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
+NEGATIVES = 0
 
 
 class Params(PairParams):
@@ -15,4 +16,4 @@ class Params(PairParams):
 class Method(SimilarityMining):
     """Every photo with a random one of its class."""
 
-    NEGATIVES = 0
+    NEGATIVES = NEGATIVES

@@ -6,6 +6,7 @@ from bgbias.methods._sam import SimilarityMining, TupleParams
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
+NEGATIVES = 1
 
 
 class Params(TupleParams):
@@ -15,4 +16,4 @@ class Params(TupleParams):
 class Method(SimilarityMining):
     """Every photo with a random one of its class and a semi-hard negative."""
 
-    NEGATIVES = 1
+    NEGATIVES = NEGATIVES

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bgbias import digests, embedding, plan, plugins, pretrained, records, seeds
+from bgbias import digests, embedding, embeddings, plan, plugins, pretrained, records, seeds
 from bgbias.album import Album
 from bgbias.atomic import replacing
+from bgbias.embeddings import Embeddings
 from bgbias.errors import UserError
 from bgbias.image_table import ImageTable
 from bgbias.params import Study, loss_options, options
@@ -41,7 +42,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         device = pick(device)
         made.device = describe(device)
         model = _fresh_model(study, cell)
-        album = Album(study, cell.dataset, model.resize, model.input_size)
+        album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold)
         named = plan.method(study, cell)
         photos = album.training(named.needs, device)
         validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
@@ -50,15 +51,15 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
 
         loss_module = plugins.load("losses", cell.loss)
         loss_settings = options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
-        weights = seeds.torch_generator("loss", cell.dataset, cell.loss, cell.seed)
+        weights = seeds.torch_generator("loss", cell.dataset, cell.loss, cell.run)
         n_classes = int(photos.labels.max()) + 1
         base_loss = loss_module.build(loss_settings, n_classes, settings.embedding_dim, weights)
-        task = Task(torch.from_numpy(photos.labels), (cell.dataset, cell.seed))
+        task = Task(torch.from_numpy(photos.labels), (cell.dataset, cell.run))
         method = named.build(model, base_loss, task)
 
         def epoch_batches(epoch: int) -> Iterator[Batch]:
             return photos.epoch(
-                (cell.dataset, cell.seed, epoch),
+                (cell.dataset, cell.run, epoch),
                 settings.batch_size,
                 method.images_per_class or loss_module.IMAGES_PER_CLASS,
                 settings.iterations_per_epoch,
@@ -67,7 +68,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             )
 
         def passes(epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
-            key = (cell.dataset, cell.seed, epoch, name)
+            key = (cell.dataset, cell.run, epoch, name)
             return photos.every(key, batch_size, settings.crop_scale, settings.crop_ratio)
 
         def validate(trained: EmbeddingModel) -> dict[str, float]:
@@ -112,28 +113,17 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once."""
-    from bgbias.device import describe, pick
-    from bgbias.model import for_inference
-
+    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once. Four folds' models side
+    by side have embedded them already.
+    """
     files = study.files
     outputs = {"embeddings": files.at("embeddings", **cell.wildcards)}
     with records.node(study, "embed", outputs, files.at("embed_record", **cell.wildcards), cell=cell) as made:
-        device = pick(device)
-        made.device = describe(device)
-        model = for_inference(model_of(study, cell).to(device))
-        album = Album(study, cell.dataset, model.resize, model.input_size)
-        photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
-        settings = study.evaluation
-        found = embedding.embed(
-            model,
-            photos,
-            settings.draws,
-            device,
-            settings.precision,
-            settings.batch_size,
-            pooled=not plan.trains(study, cell),
-        )
+        if parts := plan.folds_of(study, cell):
+            by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
+            found = embeddings.side_by_side(by_fold)
+        else:
+            found = _embedded(study, cell, device, made)
         found.write(outputs["embeddings"])
         made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
 
@@ -173,6 +163,22 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
             }
 
 
+def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
+    from bgbias.device import describe, pick
+    from bgbias.model import for_inference
+
+    device = pick(device)
+    made.device = describe(device)
+    model = for_inference(model_of(study, cell).to(device))
+    album = Album(study, cell.dataset, model.resize, model.input_size)
+    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+    settings = study.evaluation
+    pooled = not plan.trains(study, cell)
+    return embedding.embed(
+        model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled
+    )
+
+
 def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
     """The first ``count`` photos in the order of their keys' numbers (all if None): the same ones for every model."""
     numbers = [seeds.number(seeds.key("attribution", *key)) for key in table.keys]
@@ -199,7 +205,7 @@ def _fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
         cell.backbone,
         options(study, "backbones", cell.backbone, study.backbones[cell.backbone]),
         study.train.embedding_dim,
-        seeds.torch_generator("model", cell.dataset, cell.backbone, cell.seed),
+        seeds.torch_generator("model", cell.dataset, cell.backbone, cell.run),
         study.train.freeze_batch_norm,
         pretrained.file(study, pretrained.owner("backbones", cell.backbone)),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias import masking, plan, records
+from bgbias import masking, plan, records, wording
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
@@ -30,11 +30,11 @@ def collect(study: Study) -> None:
             if plan.trains(study, c)
         ]
         with replacing(outputs["results"]) as temporary:
-            pd.concat(scores, ignore_index=True).to_csv(temporary, index=False)
+            _together(scores).to_csv(temporary, index=False)
         with replacing(outputs["all_queries"]) as temporary:
-            pd.concat(queries, ignore_index=True).to_parquet(temporary, index=False)
+            _together(queries).to_parquet(temporary, index=False)
         with replacing(outputs["all_attribution"]) as temporary:
-            pd.concat(attribution, ignore_index=True).to_parquet(temporary, index=False)
+            _together(attribution).to_parquet(temporary, index=False)
         with replacing(outputs["mask_report"]) as temporary:
             _mask_report(study).to_csv(temporary, index=False)
         made.metrics["models"] = len(cells)
@@ -81,6 +81,8 @@ def _table3(study: Study) -> tuple[pd.DataFrame, str]:
 
     queries, attribution = (pd.read_parquet(study.files.at(n)) for n in ("all_queries", "all_attribution"))
     first, second = (_read(study, name) for name in ("table1", "table2"))
+    # Folds' models side by side have no training of their own, nor an attribution, to compare with plain's.
+    first = first[[not wording.side_by_side(method)[1] for method in first["method"]]]
     made = rivals.table3(first, second, queries, attribution, costs.by_model(study))
     return made, captions.table3(made, study.train.selection, study.train.batch_size)
 
@@ -88,7 +90,7 @@ def _table3(study: Study) -> tuple[pd.DataFrame, str]:
 def _table4(study: Study) -> tuple[pd.DataFrame, str]:
     from bgbias import captions, segmentation_table
 
-    cells = plan.cells(study)
+    cells = plan.networks(study)
     found = [pd.read_csv(study.files.at("segmentation", **c.wildcards)).assign(**c.wildcards) for c in cells]
     made = segmentation_table.table4(pd.concat(found, ignore_index=True))
     judged = {d: str(plan.truth(study, d)) for d in _datasets(study)}
@@ -104,7 +106,7 @@ def _read(study: Study, name: str) -> pd.DataFrame:
 
 def show(study: Study) -> None:
     """Print the grid's tables, and say where figures are and how to compare runs."""
-    from bgbias import typesetting, wording
+    from bgbias import typesetting
 
     files = study.files
     for name in plan.tables(study):
@@ -134,6 +136,14 @@ def track(study: Study, uri: str | None, follow: int | None) -> None:
 
 def _datasets(study: Study) -> list[str]:
     return list(dict.fromkeys(c.dataset for c in plan.cells(study)))
+
+
+def _together(of_cells: list[pd.DataFrame]) -> pd.DataFrame:
+    made = pd.concat(of_cells, ignore_index=True)
+    # Seeds are numbers; with a fold they are words, and a column has one type.
+    if not pd.api.types.is_integer_dtype(made["seed"]):
+        made["seed"] = made["seed"].astype(str)
+    return made
 
 
 def _mask_report(study: Study) -> pd.DataFrame:
