@@ -139,14 +139,8 @@ def train(
     device: Device = "auto",
 ) -> None:
     """Train one model; goes on where an interrupted run stopped."""
-    _run(
-        "train",
-        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
-        params,
-        grid,
-        expect,
-        device,
-    )
+    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+    _run("train", cell, params, grid, expect, device)
 
 
 @app.command()
@@ -162,14 +156,8 @@ def embed(
     device: Device = "auto",
 ) -> None:
     """Embed a model's test photos, clean and before other backgrounds."""
-    _run(
-        "embed",
-        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
-        params,
-        grid,
-        expect,
-        device,
-    )
+    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+    _run("embed", cell, params, grid, expect, device)
 
 
 @app.command()
@@ -203,14 +191,8 @@ def attribute(
     device: Device = "auto",
 ) -> None:
     """Score how much of a model's attribution lies on the object."""
-    _run(
-        "attribute",
-        plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed)),
-        params,
-        grid,
-        expect,
-        device,
-    )
+    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+    _run("attribute", cell, params, grid, expect, device)
 
 
 @app.command()
@@ -219,14 +201,14 @@ def segment(
     backbone: Backbone,
     loss: Loss,
     method: Method,
-    seed: Seed = 0,
+    seed: Seed = "0",
     grid: Grid = None,
     params: Params = DEFAULT,
     expect: Expect = None,
     device: Device = "auto",
 ) -> None:
     """Segment test photos by what a model compares them with others by, where the grid asks for it."""
-    cell = plan.Cell(dataset, backbone, loss, method, seed)
+    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
     study = planned_study(params, grid, "segment", expect, cell=cell)
     gpu_slots.take(study, device)
     from bgbias.nodes import segmentation
