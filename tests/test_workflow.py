@@ -205,7 +205,7 @@ def test_planning_another_grid_leaves_this_one_as_it_is(smoke: Project) -> None:
 def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
     models, data = smoke.folder / "data/runs/smoke/models", smoke.folder / "data/work/datasets"
     kept = _files(data)
-    smoke.edit("iterations_per_epoch: 4, batch_size: 16,", "iterations_per_epoch: 4, batch_size: 6,")
+    smoke.edit("iterations_per_epoch: 4, batch_size: 16,", "iterations_per_epoch: 4, batch_size: 64,")
     said = smoke.snakemake(*RUN_SMOKE, check=False)
     print(said)
     assert "Error in rule train" in said
