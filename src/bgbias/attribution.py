@@ -118,7 +118,7 @@ def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
 
     The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
     """
-    return _noisy(x, _drawn(key, samples, x.shape).to(x.device, x.dtype), noise)
+    return _noisy(x[None], _drawn(key, samples, x.shape).to(x.device, x.dtype)[None], noise)
 
 
 def gradient_maps(
@@ -220,7 +220,7 @@ def _strengths_of_groups(
 ) -> Iterator[Tensor]:
     """Of each group of photos with their keys, float32 [2, B, H, W] on the CPU: ``ref`` and ``robust``.
 
-    Noise is the processor's, whatever the device, and is drawn while the group before goes through the network.
+    Noise is the processor's, whatever the device; for a GPU it is drawn while the group before goes through the network.
     """
     if distance not in ("l2", "cosine"):
         raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
@@ -233,9 +233,9 @@ def _strengths_of_groups(
                 yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
 
     def found() -> Iterator[Tensor]:
-        for shown in ahead(drawn(), device, _Shown.to):
-            pairs = zip(shown.photos, shown.drawn, strict=True)
-            views = torch.cat([_noisy(x, noise, settings.noise) for x, noise in pairs])
+        # Beside a network on the CPU a thread would only take its cores.
+        for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
+            views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [
                 _strengths(embed, some, reference, distance, settings.precision)
                 for some in views.split(passes)
@@ -252,8 +252,10 @@ def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:
     return torch.randn(samples, *shape, generator=seeds.torch_generator("attribution", key))
 
 
-def _noisy(x: Tensor, drawn: Tensor, noise: float) -> Tensor:
-    return x + noise * (x.max() - x.min()) * drawn
+def _noisy(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
+    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each."""
+    ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
+    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
 
 
 def _strengths(

@@ -66,7 +66,7 @@ class BNInception(nn.Module):
             layer = getattr(self, name)
             x = layer(x)
             if isinstance(layer, nn.Conv2d):
-                x = F.relu(getattr(self, f"{name}_bn")(x))
+                x = F.relu(getattr(self, f"{name}_bn")(x), inplace=True)
         return x
 
     def _inception(
