@@ -119,6 +119,23 @@ def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
         assert "method" not in digests.spec(study, "train", cell=cell(name))
 
 
+def test_another_version_of_a_file_is_another_training_of_its_methods_alone(
+    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("plain", "gained", "gained+bgaugment", "weak")
+    study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
+
+    def trained() -> dict[str, str]:
+        return {name: digests.digest(study, "train", cell=cell(name)) for name in names}
+
+    before, module = trained(), plugins.load("methods", "gained")
+    monkeypatch.setattr(module, "VERSION", 1, raising=False)
+    assert trained() == before
+    monkeypatch.setattr(module, "VERSION", 2)
+    after = trained()
+    assert {n for n in names if after[n] != before[n]} == {"gained", "gained+bgaugment", "weak"}
+
+
 def test_a_combination_reads_and_selects_like_bgaugment(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["train"]["selection"] = "published"
     study = load(tmp_path, with_methods(raw, "gained", "gained+bgaugment"))

@@ -66,9 +66,13 @@ class NamedMethod:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a training depends on beside the cell's own name: nothing for a file with the options it comes with."""
+        """What a training depends on beside the cell's own name: nothing for a file in its first version with the options it
+        comes with.
+        """
         chosen = self.params().model_dump(exclude_defaults=True)
-        return {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
+        version = getattr(self.module, "VERSION", 1)
+        told = {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
+        return told if version == 1 else told | {"version": version}
 
 
 def find(entries: Entries, name: str) -> NamedMethod:
