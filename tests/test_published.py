@@ -7,7 +7,7 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias import plugins, published
+from bgbias import folds, plugins, published, wording
 from bgbias.errors import UserError
 from bgbias.statistics import drop
 
@@ -36,20 +36,25 @@ def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> N
     assert set(rows["dataset"]) <= study["datasets"].keys()
     assert set(rows["backbone"]) <= set(plugins.names("backbones"))
     assert set(rows["loss"]) <= {*plugins.names("losses"), "none"}
-    assert set(rows["method"]) <= {*plugins.names("methods"), *study["methods"]}
+    split = [wording.side_by_side(name) for name in rows["method"]]
+    assert {alone for alone, _ in split} <= {*plugins.names("methods"), *study["methods"]}
+    # DCML's paper and ours: four folds of 128 dimensions.
+    assert {length for _, length in split} == {"", str(folds.FOLDS * study["train"]["embedding_dim"])}
+    assert set(rows.loc[[bool(length) for _, length in split], "folds"]) == {folds.FOLDS}
     assert set(rows["metric"]) <= {*plugins.names("metrics"), "attribution_score"}
-    assert not rows.duplicated([*published.CELL, "differs"]).any()
+    assert not rows.duplicated([*published.CELL, "differs", "folds"]).any()
 
 
 @pytest.mark.parametrize(
     ("cell", "value", "told"),
     [
-        # DCML's Tables 1 to 3, 128 dimensions; 4 to 7 have 512.
+        # DCML's Tables 1 to 3, 128 dimensions and, of four models side by side, 512; 4 to 7 have 512.
         (("cub200", "bn_inception", "cosface", "dcml_code", "map_at_r"), 22.61, "mean of four models"),
         (("cars196", "bn_inception", "cosface", "dcml_cars", "precision_at_1"), 78.58, "mean of four models"),
         (("cub200", "bn_inception", "cosface", "plain", "r_precision"), 31.99, "mean of four models"),
-        (("cub200", "bn_inception", "cosface", "dcml_no_envs", "map_at_r"), 26.56, "512 dimensions"),
-        (("cub200", "bn_inception", "cosface", "dcml_k15", "precision_at_1"), 69.10, "512 dimensions"),
+        (("cub200", "bn_inception", "cosface", "dcml_no_envs+512d", "map_at_r"), 26.56, "unit length"),
+        (("cub200", "bn_inception", "cosface", "dcml_k15+512d", "precision_at_1"), 69.10, "unit length"),
+        (("cars196", "bn_inception", "cosface", "dcml_cars+512d", "map_at_r"), 30.29, "unit length"),
         # SAM's Table II.
         (("cub200", "resnet50", "quadruplet", "sam_quad", "precision_at_1"), 66.4, "embedding size"),
         (("sop", "resnet50", "triplet", "sam_triplet", "precision_at_1"), 77.9, "embedding size"),
@@ -63,6 +68,30 @@ def test_numbers_of_other_papers_say_what_differs(
 ) -> None:
     found = published.number(rows, *cell, "clean")
     assert found.value == value
+    assert told in found.differs
+    assert bool(found.differs) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("cell", "of_folds", "value", "told"),
+    [
+        # The mean of four models beside the mean of four models.
+        (("cosface", "dcml_code", "map_at_r"), 4, 22.61, ""),
+        (("cosface", "plain+512d", "map_at_r"), 4, 26.70, ""),
+        (("cosface", "plain", "map_at_r"), 2, 21.21, "mean of four models"),
+        # Two papers have this cell, one of four folds, one of the dataset's own split.
+        (("contrastive", "plain", "map_at_r"), 1, 20.27, ""),
+        (("contrastive", "plain", "map_at_r"), 2, 20.27, "one split"),
+        (("contrastive", "plain", "map_at_r"), 3, 21.18, "mean of four models"),
+        (("contrastive", "plain", "map_at_r"), 4, 21.18, ""),
+        (("arcface", "bgaugment", "map_at_r"), 4, None, "one split"),
+    ],
+)
+def test_numbers_compare_with_ours_of_as_many_folds(
+    rows: pd.DataFrame, cell: tuple[str, ...], of_folds: int, value: float | None, told: str
+) -> None:
+    found = published.number(rows, "cub200", "bn_inception", *cell, "clean", of_folds)
+    assert value is None or found.value == value
     assert told in found.differs
     assert bool(found.differs) == bool(told)
 

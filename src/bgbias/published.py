@@ -1,7 +1,8 @@
 """Published numbers beside our own: rows of data/published/*.csv, each with the table it was copied from.
 
-A number stands beside ours only where the paper's data and backbone were used. ``differs`` says what else was done in another
-way there; a number that was found as ours is goes before one that was not.
+A number stands beside ours only where the paper's data and backbone were used. ``folds`` says of how many folds it is the mean,
+or how many folds' models stand side by side in it (1 where a file has no such column), ``differs`` what else was done in another
+way there. A number that was found as ours is goes before one that was not.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from bgbias.errors import UserError
+from bgbias.folds import FOLDS
 from bgbias.paths import PUBLISHED, project_root
 
 CELL = ("dataset", "backbone", "loss", "method", "metric", "condition")
@@ -32,6 +34,10 @@ class Published:
 
 
 NOTHING = Published(math.nan, math.nan, "", "")
+OF_FOLDS = {
+    1: "one model, trained on one split of the training classes",
+    FOLDS: "mean of four models, each trained on three quarters of the training classes",
+}
 
 
 def read(folder: Path | None = None) -> pd.DataFrame:
@@ -44,6 +50,7 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     parts = []
     for path in found:
         part = pd.read_csv(path).astype({"differs": object}, errors="ignore")
+        part["folds"] = part.get("folds", 1)
         missing = [c for c in COLUMNS if c not in part]
         if missing:
             raise UserError(
@@ -54,16 +61,27 @@ def read(folder: Path | None = None) -> pd.DataFrame:
 
 
 def number(
-    rows: pd.DataFrame, dataset: str, backbone: str, loss: str, method: str, metric: str, condition: str
+    rows: pd.DataFrame,
+    dataset: str,
+    backbone: str,
+    loss: str,
+    method: str,
+    metric: str,
+    condition: str,
+    folds: int = 1,
 ) -> Published:
-    """A paper's number for this cell, or ``NOTHING`` where no paper has one."""
+    """A paper's number for this cell, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
     wanted = dict(zip(CELL, (dataset, backbone, loss, method, metric, condition), strict=True))
     found = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
-    alike = found[found["differs"] == ""]
-    found = found if alike.empty else alike
+    # Found as ours is; else with nearly as many folds.
+    far = (found["folds"] - folds).abs() + FOLDS * (found["differs"] != "")
+    found = found[far == far.min()]
     if len(found) > 1:
         raise UserError(f"{PUBLISHED} holds {len(found)} rows for {' '.join(wanted.values())}; keep one.")
     if found.empty:
         return NOTHING
     row = found.iloc[0]
-    return Published(float(row["value"]), float(row["sd"]), str(row["source"]), str(row["differs"]))
+    differs = "; ".join(
+        filter(None, [OF_FOLDS[row["folds"]] if row["folds"] != folds else "", row["differs"]])
+    )
+    return Published(float(row["value"]), float(row["sd"]), str(row["source"]), differs)
