@@ -180,6 +180,7 @@ def whole_way(study: Study) -> pd.DataFrame:
 def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
+    raw["grids"]["small"]["cells"][0]["methods"].append("bgaugment")
     study = load(tmp_path, raw)
     found = whole_way(study).set_index("method")
     means = []
@@ -189,8 +190,8 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     assert len(set(means)) > 1
     assert found.loc["plain", "clean"] == pytest.approx(np.mean(means), abs=1e-9)
     assert found.loc["plain", "clean_sd_seeds"] == pytest.approx(np.std(means, ddof=1), abs=1e-9)
-    assert found["seeds"].tolist() == [1, 1]
-    assert found["folds"].tolist() == [4, 4]
+    assert found["seeds"].tolist() == [1] * 4
+    assert found["folds"].tolist() == [4] * 4
     together = embeddings.read(study.files.at("embeddings", **plan.cells(study)[-1].wildcards))
     assert together.clean.shape[1] == 4 * 8
     report.table(study, "table1")
@@ -203,6 +204,19 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     attributed = study.files.at("report_table", table="table2", format="md").read_text()
     assert "4 folds" in attributed
     assert "32-d" not in attributed
+    compared = pd.read_csv(study.files.at("report_table", table="table3", format="csv"))
+    assert compared[["method", "seeds", "folds"]].to_numpy().tolist() == [
+        ["plain", 1, 4],
+        ["bgaugment", 1, 4],
+    ]
+    cured = compared.iloc[1]
+    assert 0 < cured["cure_p"] <= 1
+    assert cured.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all()
+    of_all = study.files.at("report_table", table="table3", format="md").read_text()
+    assert "· 1 seed · 4 folds · 2 draws ·" in of_all
+    assert "over seeds, the differences of one seed's folds are averaged and count once" in of_all
+    assert "Cure, over seeds" not in of_all
+    assert "†" not in of_all.split("\n| ", 1)[1]
 
 
 def test_rows_of_longer_embeddings_are_named_and_stand_below_their_method() -> None:

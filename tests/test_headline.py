@@ -20,7 +20,7 @@ def test_numbers_are_named_by_model_and_what_they_measure() -> None:
             MODEL | {"method": "bgaugment", "clean": 59.0, "corrupted": 58.0, "relative_drop": math.nan},
         ]
     )
-    assert yaml.safe_load(headline.text(table)) == {
+    assert yaml.safe_load(headline.text(table, "table1")) == {
         "cub50": {
             "timm:vit": {
                 "arcface": {
@@ -35,4 +35,6 @@ def test_numbers_are_named_by_model_and_what_they_measure() -> None:
 
 def test_the_attribution_score_is_told_as_the_paper_defines_it() -> None:
     table = pd.DataFrame([MODEL | {"method": "plain", "ref": 0.25, "robust": 0.5}])
-    assert headline.numbers(table)["cub50"]["timm:vit"]["arcface"]["plain"] == {"attribution score": 0.25}
+    assert headline.numbers(table, "table2")["cub50"]["timm:vit"]["arcface"]["plain"] == {
+        "attribution score": 0.25
+    }

@@ -11,6 +11,8 @@ import pytest
 from scipy import stats
 
 from bgbias import captions, headline, paired_tests, rivals, tables, typesetting
+from bgbias.folds import run
+from bgbias.model_rows import MODEL
 
 QUERIES, SEEDS, DRAWS, IMAGES = 60, 4, 2, 25
 CELL = {"dataset": "toy", "backbone": "tiny", "loss": "contrastive"}
@@ -19,9 +21,13 @@ METHODS = {"plain": (0.5, 0.0), "bgaugment": (0.1, 0.2), "idle": (0.5, 0.0), "id
 
 
 class Values:
-    """MAP@R [S, N] clean, [S, D, N] corrupted, and attribution scores [S, I] of each method."""
+    """MAP@R [S, N] clean, [S, D, N] corrupted, and attribution scores [S, I] of each method; S: seeds and folds."""
 
-    def __init__(self, seeds: int = SEEDS) -> None:
+    def __init__(self, seeds: int = SEEDS, of_folds: int = 1) -> None:
+        self.runs = [run(seed, fold) for seed in range(seeds) for fold in range(of_folds)]
+        # As a column of seeds and folds has them.
+        self.runs = [*map(str, self.runs)] if of_folds > 1 else self.runs
+        seeds *= of_folds
         self.clean, self.corrupted, self.scores = {}, {}, {}
         for number, (method, (loss, gain)) in enumerate(METHODS.items()):
             random = np.random.default_rng(number)
@@ -33,15 +39,14 @@ class Values:
             )
             self.scores[method] = 0.3 + gain + random.normal(0, 0.1, (seeds, IMAGES))
             self.scores[method][:, -1] = math.nan
-        self.seeds = seeds
 
     def queries(self) -> pd.DataFrame:
         rows = []
         for method, clean in self.clean.items():
-            for seed in range(self.seeds):
-                views = [("symmetric", "clean", 0, clean[seed])]
+            for number, seed in enumerate(self.runs):
+                views = [("symmetric", "clean", 0, clean[number])]
                 for draw in range(DRAWS):
-                    values = self.corrupted[method][seed, draw]
+                    values = self.corrupted[method][number, draw]
                     views += [(s, "random_background", draw, values) for s in ("symmetric", "query")]
                 for setting, condition, draw, values in views:
                     cell = CELL | {"method": method, "seed": seed}
@@ -59,9 +64,9 @@ class Values:
                 | {"method": method, "seed": seed, "image_id": f"{i:03}", "variant": variant}
                 | {"score": value, "skipped": "empty mask" if math.isnan(value) else ""}
                 for method, scores in self.scores.items()
-                for seed in range(self.seeds)
+                for number, seed in enumerate(self.runs)
                 for variant in ("ref", "robust")
-                for i, value in enumerate(scores[seed])
+                for i, value in enumerate(scores[number])
             ]
         )
 
@@ -187,14 +192,32 @@ def test_one_seed_has_no_test_over_seeds() -> None:
     made = Values(seeds=1).table()
     assert made.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all(axis=None)
     assert made["cure_p"].notna().sum() == 3
-    text = typesetting.markdown(made, "")
+    text = typesetting.markdown(made, "table3", "")
     assert "over seeds" not in text
     assert "†" not in text
 
 
+def test_folds_are_no_further_seeds() -> None:
+    values = Values(seeds=3, of_folds=4)
+    made = values.table()
+    for name, of_runs in by_seed(values, "idle").items():
+        expected = stats.ttest_1samp(of_runs.reshape(3, 4).mean(axis=1), 0)
+        row = made.set_index("method").loc["idle"]
+        assert row[f"{name}_seeds_p"] == pytest.approx(expected.pvalue), name
+        assert row[f"{name}_seeds"] == pytest.approx(of_runs.mean()), name
+    alone = Values(seeds=1, of_folds=4).table()
+    assert alone.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all(axis=None)
+    for table, seeds in ((made, "3 seeds"), (alone, "1 seed")):
+        text = typesetting.markdown(table, "table3", captions.table3(table, "clean", 32))
+        assert f"· {seeds} · 4 folds · 2 draws ·" in text
+        assert "4 folds: as many models" in text
+        assert "the differences of one seed's folds are averaged and count once" in text
+        assert ("Cure, over seeds" in text) == (table is made)
+
+
 def test_seeds_that_plain_has_not_are_left_out_over_seeds(values: Values) -> None:
     queries, attribution = values.queries(), values.attribution()
-    table1, table2 = (values.table()[[*rivals.MODEL, *c]] for c in (rivals.FROM_TABLE_1, rivals.FROM_TABLE_2))
+    table1, table2 = (values.table()[[*MODEL, *c]] for c in (rivals.FROM_TABLE_1, rivals.FROM_TABLE_2))
     kept = [~((f["method"] == "plain") & (f["seed"] == 3)) for f in (queries, attribution)]
     costs = pd.DataFrame([CELL | cost(m, 1.0) for m in METHODS])
     made = rivals.table3(table1, table2, queries[kept[0]], attribution[kept[1]], costs)
@@ -211,7 +234,7 @@ def test_marks_stand_where_the_tests_say(table: pd.DataFrame) -> None:
     made.loc[2, ["cure_p_holm", "cure_seeds_p_holm"]] = [0.05, 0.05]
     made.loc[3, ["cure", "cure_low", "cure_high"]] = [30.0, 28.0, 32.0]
     made.loc[3, ["cure_p_holm", "cure_seeds_p_holm"]] = [0.001, 0.001]
-    text = typesetting.markdown(made, "")
+    text = typesetting.markdown(made, "table3", "")
     assert "| 40.0 [38.0, 42.0] * |" in text
     assert "| 30.0 [28.0, 32.0] *† |" in text
     (idle,) = (line for line in text.splitlines() if line.startswith("| + Idle |"))
@@ -228,8 +251,10 @@ def test_every_form_holds_the_same_rows_and_csv_every_digit(table: pd.DataFrame,
     assert "GPU" not in text
     assert "cpu (1 threads)" in text
     assert "10,000 flips" in text
+    assert "those of one class are not" in text
+    assert "fold" not in text
     assert written["tex"].read_text().isascii()
-    shown = typesetting.show(table)
+    shown = typesetting.show(table, "table3")
     assert max(map(len, shown.splitlines())) <= typesetting.WIDTH
     assert "Cure, points [95 %]" in shown
 
@@ -238,7 +263,7 @@ def test_unknown_costs_are_dashes_and_a_gpu_has_a_column(table: pd.DataFrame) ->
     made = table.copy()
     made.loc[1, ["cost_seconds_a_step", "cost_training_minutes", "cost_memory_gb"]] = math.nan
     made.loc[2, "cost_gpu_memory_gb"] = 7.5
-    lines = typesetting.markdown(made, "").splitlines()
+    lines = typesetting.markdown(made, "table3", "").splitlines()
     assert any(line.startswith("| + BGAugment") and line.endswith("| – | – | – |") for line in lines)
     assert any(line.startswith("| + Idle |") and line.endswith("| 7.5 |") for line in lines)
 
@@ -248,19 +273,19 @@ def test_unknown_costs_are_dashes_and_a_gpu_has_a_column(table: pd.DataFrame) ->
 )
 def test_steps_are_shown_with_two_digits(table: pd.DataFrame, seconds: float, shown: str) -> None:
     made = table.assign(cost_seconds_a_step=seconds)
-    (line,) = (x for x in typesetting.markdown(made, "").splitlines() if x.startswith("| + Idle |"))
+    (line,) = (x for x in typesetting.markdown(made, "table3", "").splitlines() if x.startswith("| + Idle |"))
     assert line.split(" | ")[-3] == shown
 
 
 def test_dvc_compares_cures_and_costs(table: pd.DataFrame) -> None:
-    found = headline.numbers(table)["toy"]["tiny"]["contrastive"]
+    found = headline.numbers(table, "table3")["toy"]["tiny"]["contrastive"]
     assert found["plain"] == {"seconds a training step": 0.01, "memory in training, GB": 1.25}
     assert found["bgaugment"]["cure"] == table.loc[1, "cure"]
 
 
 def test_a_table_that_is_too_wide_for_a_terminal_loses_its_last_columns(table: pd.DataFrame) -> None:
     made = table.assign(method=["plain", "bgaugment", "idle", "a_cure_of_a_very_long_name+bgaugment"])
-    shown = typesetting.show(made)
+    shown = typesetting.show(made, "table3")
     assert max(map(len, shown.splitlines())) <= typesetting.WIDTH
     assert "A cure of a very long name + BGAugment" in shown
     assert "Cure, points [95 %]" in shown

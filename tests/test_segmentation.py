@@ -229,7 +229,7 @@ def test_nodes_of_boxes_read_the_archive_they_come_in(tmp_path: Path, raw: dict[
     assert reads == ["index squares", "fetch squares photos", f"train {CELL.name}"]
 
 
-def values(ious: dict[tuple[str, int], list[float]], centre: list[float]) -> pd.DataFrame:
+def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) -> pd.DataFrame:
     """What cells' files hold: the same values for each task, a tenth less for the map alone."""
     rows = []
     for (method, seed), scores in ious.items():
@@ -246,7 +246,7 @@ def values(ious: dict[tuple[str, int], list[float]], centre: list[float]) -> pd.
     return pd.DataFrame(rows)
 
 
-def test_table_3_by_hand() -> None:
+def test_table_4_by_hand() -> None:
     ious = {
         ("bgaugment", 0): [0.5, 0.7],
         ("plain", 0): [0.2, 0.4],
@@ -270,6 +270,35 @@ def test_table_3_by_hand() -> None:
     assert (plain["seeds"], plain["episodes"]) == (2, 2)
 
 
+def test_folds_are_no_further_seeds() -> None:
+    runs = ("0", "0-fold1", "0-fold2", "0-fold3")
+    ious = {("plain", run): [0.2 + shift, 0.4] for shift, run in zip((0, 0.1, 0.2, 0.3), runs, strict=True)}
+    table = table4(values(ious | {("pretrained", "0"): [0.3, 0.3]}, centre=[0.25, 0.35]))
+    assert table[["method", "seeds", "folds"]].to_numpy().tolist() == [
+        ["centre", 1, 1],
+        ["pretrained", 1, 1],
+        ["plain", 1, 4],
+    ]
+    assert table["two_way_1"][2] == pytest.approx(100 * (0.35 + 0.4) / 2)
+    caption = captions.table4(table, "clean", "published", {"cub50": "boxes"})
+    assert " 1 training seed; " in caption
+    assert "4 folds: as many models, each validated on other classes" in caption
+
+
+def test_models_of_several_folds_become_one_row(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """Though one file's seed is a number and another's a word."""
+    options(raw, photos=7, train_classes=8, val_classes=2, test_classes=3)
+    raw["grids"]["small"]["cells"][0] |= {"methods": ["plain"], "folds": [0, 2], "pretrained": False}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    for cell in plan.cells(study):
+        run(study, cell, "train")
+        segment(study, cell, "cpu")
+    report.table(study, "table4")
+    text = study.files.at("report_table", table="table4", format="md").read_text(encoding="utf-8")
+    assert "squares · pixels · 1 seed · 2 folds · 6 episodes" in text
+
+
 def test_other_episodes_are_refused() -> None:
     frame = values({("plain", 0): [0.2, 0.4], ("plain", 1): [0.2, 0.4]}, centre=[0.3, 0.3])
     gone = (frame["seed"] == 1) & (frame["image_id"] == "1.jpg") & (frame["task"] == "two_way_1")
@@ -277,7 +306,7 @@ def test_other_episodes_are_refused() -> None:
         table4(frame[~gone])
 
 
-def test_table_3_in_words(tmp_path: Path) -> None:
+def test_table_4_in_words(tmp_path: Path) -> None:
     table = table4(values({("plain", 0): [0.2, 0.4], ("bgaugment", 0): [0.4, 0.5]}, centre=[0.3, 0.4]))
     caption = captions.table4(table, "clean", "published", {"cub50": "boxes"})
     written = typesetting.write(table, tmp_path, "table4", caption)
@@ -285,9 +314,9 @@ def test_table_3_in_words(tmp_path: Path) -> None:
     assert "CUB50 by boxes" in text
     assert "| Triplet | 30.0 [20.0, 40.0] | – | 20.0 | – | −5.0 [" in text
     assert "Table 4" in written["html"].read_text(encoding="utf-8")
-    assert max(map(len, typesetting.show(table).splitlines())) <= 110
+    assert max(map(len, typesetting.show(table, "table4").splitlines())) <= 110
     again = pd.read_csv(written["csv"], keep_default_na=False, na_values=[""])
-    assert typesetting.show(again) == typesetting.show(table)
+    assert typesetting.show(again, "table4") == typesetting.show(table, "table4")
 
 
 def test_finished_segmentation_is_known_to_belong_to_its_settings(

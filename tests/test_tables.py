@@ -133,11 +133,12 @@ def test_no_published_number_beside_other_photos_or_another_backbone(
 ) -> None:
     table = tables.table1(*study(dataset=dataset, backbone=backbone), known)
     assert table.filter(like="published").isna().all(axis=None)
-    assert "Paper" not in typesetting.markdown(table, "")
+    assert "Paper" not in typesetting.markdown(table, "table1", "")
 
 
 def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.DataFrame) -> None:
-    models = {("cosface", "plain"): PLAIN, ("cosface", "dcml_no_envs"): CURED, ("cosface", "dcml_e1"): CURED}
+    models = {("cosface", "plain"): PLAIN}
+    models |= {("cosface", f"{name}+512d"): CURED for name in ("dcml_no_envs", "dcml_e1")}
     table = tables.table1(*study(models, dataset="cub200"), known)
     # Deng & Zhang 2022: COS in Table 1, 128 dimensions; without environments in Table 5, 512.
     assert table["published_clean"].tolist() == [21.21, 26.56, 28.06]
@@ -147,11 +148,19 @@ def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.Data
     assert (
         "Paper, in brackets: found in another way (Deng & Zhang 2022 Table 1: mean of four models" in caption
     )
-    assert "Deng & Zhang 2022 Table 5, 6: 512 dimensions" in caption
+    assert "Deng & Zhang 2022 Table 5, 6: the four embeddings given unit length together" in caption
     assert "Kobs" not in caption
-    text = typesetting.markdown(table, caption)
+    text = typesetting.markdown(table, "table1", caption)
     assert "| (21.21) | – | – | – | (59.6) |" in text
     assert "| (26.56) | – | – | – | (67.7) |" in text
+
+
+def test_the_mean_of_four_folds_is_compared_with_a_papers(known: pd.DataFrame) -> None:
+    runs = {f"{seed}-fold{fold}" if fold else str(seed): PLAIN[seed] for seed in PLAIN for fold in range(4)}
+    table = tables.table1(*study({("cosface", "plain"): runs}, dataset="cub200"), known)
+    assert table.loc[0, ["seeds", "folds"]].tolist() == [2, 4]
+    assert table.loc[0, "difference_clean"] == pytest.approx(55 - 21.21)
+    assert "Paper: Deng & Zhang (2022), Δ: ours minus theirs" in captions.table1(table, "clean", {})
 
 
 def test_papers_are_named_that_numbers_come_from(known: pd.DataFrame) -> None:
@@ -284,13 +293,16 @@ def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known:
 
 
 def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
-    for table in (tables.table1(*study(), known), tables.table2(attribution({("plain", 0): [0.1, -0.2]}))):
-        text = typesetting.html(table, "What **a < b** & c is.", "Table 1")
+    second = tables.table2(attribution({("plain", 0): [0.1, -0.2]}))
+    for name, table in (("table1", tables.table1(*study(), known)), ("table2", second)):
+        text = typesetting.html(table, name, "What **a < b** & c is.")
         assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
         page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
         (head,) = page.iterfind("thead/tr")
         body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
-        printed = [line for line in typesetting.markdown(table, "").splitlines() if line.startswith("|")]
+        printed = [
+            line for line in typesetting.markdown(table, name, "").splitlines() if line.startswith("|")
+        ]
         rows = [[cell.strip().strip("*") for cell in line.strip("|").split(" | ")] for line in printed]
         assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
         assert [row for row in body if len(row) > 1] == rows[2:]
@@ -302,7 +314,7 @@ def _text(cell: ElementTree.Element) -> str:
 
 def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     table = tables.table1(*study(), known)
-    text = typesetting.latex(table, captions.table1(table, "published", {}), "tab:table1")
+    text = typesetting.latex(table, "table1", captions.table1(table, "published", {}))
     assert r"bn\_inception" in text
     assert r"95 \% paired bootstrap" in text
     assert r"4.17 $\pm$ 0.05" in text
@@ -325,9 +337,9 @@ def test_latex_escapes() -> None:
 def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
     losses = [loss for loss in wording.LOSSES if loss != "none"]
     models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
-    first = typesetting.show(tables.table1(*study(models), known))
+    first = typesetting.show(tables.table1(*study(models), known), "table1")
     scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
-    second = typesetting.show(tables.table2(attribution(scores), known))
+    second = typesetting.show(tables.table2(attribution(scores), known), "table2")
     assert max(map(len, f"{first}\n{second}".splitlines())) <= typesetting.WIDTH
     assert "Normalized Softmax" in first
     assert "0.300 [0.200, 0.400]" in second
@@ -337,7 +349,7 @@ def test_one_seed_has_no_spread_over_seeds() -> None:
     models = {("arcface", "plain"): {0: PLAIN[0]}}
     table = tables.table1(*study(models))
     assert math.isnan(table.loc[0, "corrupted_sd_seeds"])
-    assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in typesetting.markdown(table, "")
+    assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in typesetting.markdown(table, "table1", "")
 
 
 def test_captions_say_selection_subset_and_exclusions() -> None:

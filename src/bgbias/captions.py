@@ -20,6 +20,16 @@ SELECTIONS = {
 }
 
 
+# What folds are to a table's means and spreads, and to Table 3's tests.
+COUNTED = (
+    "Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand side by side"
+    " as one."
+)
+AVERAGED = (
+    "Rows are means over them; over seeds, the differences of one seed's folds are averaged and count once."
+)
+
+
 def table1(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
     """Two paragraphs: what was measured, on whom, and how to read each column.
 
@@ -30,7 +40,8 @@ def table1(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> 
         "**Retrieval before the photos' own and before random backgrounds.** MAP@R and P@1 in percent."
         f" Models were selected {SELECTIONS[selection]}."
         f" {wording.how_many(table, 'draws', 'background draw')} a photo,"
-        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table)}{_exclusions(excluded, 'are no queries')}\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table, COUNTED)}"
+        f"{_exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
         " from clean to corrupted, in points and relative. Cure: plain's relative drop minus that of the row,"
         f" in points. [low, high]: {_bootstrap('queries')}. ± draws: sample sd over background draws for one"
@@ -44,7 +55,8 @@ def table2(table: pd.DataFrame, selection: str, images: int | None, excluded: Ma
     return (
         "**Share of the attribution that lies on the object, corrected for the object's size** (1: all of it,"
         f" 0: no more than chance), on {chosen}. Models were selected {SELECTIONS[selection]}."
-        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table)}{_exclusions(excluded, 'have no score')}\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table, COUNTED)}"
+        f"{_exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{_similarity(table)}. < 0: photos whose attribution favours the background. Gain: over plain on the same"
         f" photos, [low, high] {_bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
@@ -58,14 +70,16 @@ def table3(table: pd.DataFrame, selection: str, batch_size: int) -> str:
     return (
         "**Each method against plain training with the same loss.** MAP@R in percent, its relative drop and the cure as in"
         f" Table 1, the paper's attribution score as in Table 2. Models were selected {SELECTIONS[selection]}."
-        f" {wording.how_many(table, 'seeds', 'training seed')}.\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}.{_folds(table, AVERAGED)}\n\n"
         "vs plain, gain: the row minus plain, in points of MAP@R and in score. Cure: plain's relative drop minus that of the"
         f" row, in points; [low, high]: {_bootstrap('queries')}; over seeds: Student's t. Marks: p < {SIGNIFICANT:g},"
-        f" {OVER_QUERIES} over queries (gain: photos) by {FLIPS:,} flips of signs, which speaks of these models, {OVER_SEEDS}"
-        " over training seeds by a paired t test, which speaks of the methods; both Holm-corrected for the methods that are"
-        " compared with one plain model. All intervals and p: table3.csv.\n\n"
-        f"Step, training, memory: what training took on {', '.join(devices)}, beside whatever else ran on the machine: median"
-        f" time of a step of {batch_size} photos, all epochs without validation, largest memory of the process.{_paper(table)}"
+        f" {OVER_QUERIES} over queries (gain: photos) by {FLIPS:,} flips of signs, which speaks of these models as if queries"
+        f" were independent, though those of one class are not, {OVER_SEEDS} over training seeds by a paired t test, which speaks"
+        " of the methods; both Holm-corrected for the methods beside one plain model, each difference on its own. All intervals"
+        " and p: table3.csv.\n\n"
+        f"Step, training, memory: what training took on {', '.join(devices)}, beside whatever else ran on the machine: time of"
+        f" all epochs by their steps of {batch_size} photos, what a method does between steps included (median over trainings);"
+        f" all epochs without validation; largest memory of the process.{_paper(table)}"
     )
 
 
@@ -76,7 +90,7 @@ def table4(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str,
         "**One-shot segmentation by similarity attention, then GrabCut.** Mean IoU in percent with the object's true place"
         f" ({by}); of boxes, it is that of the largest part's box. Every episode has a test photo of its own, and no model was"
         f" trained to segment. Models were selected {SELECTIONS[selection]}."
-        f" {wording.how_many(table, 'seeds', 'training seed')}; attention by the {score} score.\n\n"
+        f" {wording.how_many(table, 'seeds', 'training seed')}; attention by the {score} score.{_folds(table, COUNTED)}\n\n"
         "A map's object is as large a share of its photo as objects of validation photos are in the mean: maps differ by"
         " where they point, not by how they are spread. 1-way: with one photo of the class; 2-way: with one (five) of it and"
         " as many of another class, the mean of the maps. Map alone: without GrabCut. Over plain, over centre: IoU more than"
@@ -87,13 +101,12 @@ def table4(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str,
     )
 
 
-def _folds(table: pd.DataFrame) -> str:
+def _folds(table: pd.DataFrame, told: str) -> str:
     if "folds" not in table:
         return ""
     return (
         f" {wording.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the"
-        " training half. Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand"
-        " side by side as one."
+        f" training half. {told}"
     )
 
 

@@ -35,22 +35,14 @@ class Column:
     best: str = ""
 
 
-def columns_of(table: pd.DataFrame) -> list[Column]:
-    """The columns of a table, whichever it is; those about which it has nothing to say are left out."""
-    return _TABLES[_kind(table)][0](table)
+def columns_of(table: pd.DataFrame, name: str) -> list[Column]:
+    """The columns of the table that is called ``name``; those about which it has nothing to say are left out."""
+    return _TABLES[name][0](table)
 
 
-def legend(table: pd.DataFrame) -> tuple[str, ...]:
+def legend(name: str) -> tuple[str, ...]:
     """Two lines or three below the table on a terminal."""
-    return _TABLES[_kind(table)][1]
-
-
-def _kind(table: pd.DataFrame) -> str:
-    if "cost_seconds_a_step" in table:
-        return "rivals"
-    if TASKS[0] in table:
-        return "segmentation"
-    return "retrieval" if "relative_drop" in table else "attribution"
+    return _TABLES[name][1]
 
 
 def _retrieval(table: pd.DataFrame) -> list[Column]:
@@ -137,21 +129,21 @@ def _segmentation(table: pd.DataFrame) -> list[Column]:
 
 
 _TABLES: dict[str, tuple[Callable[[pd.DataFrame], list[Column]], tuple[str, ...]]] = {
-    "retrieval": (
+    "table1": (
         _retrieval,
         (
             "MAP@R in %. Corr.: random backgrounds in query and gallery; query only: in the query alone.",
             "Drop: relative. Cure: plain's drop minus this one. [95 %]: paired bootstrap over queries.",
         ),
     ),
-    "attribution": (
+    "table2": (
         _attribution,
         (
             "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
             "paper's; robust: ours. < 0: share of photos. Gain: over plain, with paired bootstrap over photos.",
         ),
     ),
-    "rivals": (
+    "table3": (
         _rivals,
         (
             "Each method against plain. Drop: relative. Cure: plain's drop minus this one, [95 %] over queries.",
@@ -160,7 +152,7 @@ _TABLES: dict[str, tuple[Callable[[pd.DataFrame], list[Column]], tuple[str, ...]
             "Step and memory: of training, as measured. Differences on clean and corrupted photos: table3.md.",
         ),
     ),
-    "segmentation": (
+    "table4": (
         _segmentation,
         (
             "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",

@@ -10,15 +10,14 @@ from typing import Any
 import pandas as pd
 
 from bgbias import plan, records
+from bgbias.model_rows import MODEL
 from bgbias.params import Study
-
-MODEL = ["dataset", "backbone", "loss", "method"]
 
 
 def by_model(study: Study) -> pd.DataFrame:
-    """One row a model that is trained, over its seeds: the columns of ``of_training``, and on which device.
+    """One row a model that is trained, over its seeds and folds: the columns of ``of_training``, and on which device.
 
-    Seconds a step are the median, memory is the largest, minutes are the mean.
+    Of seconds a step the median of the trainings is taken, of memory the largest, of minutes the mean.
     """
     files, iterations = study.files, study.train.iterations_per_epoch
     rows = []
@@ -39,9 +38,9 @@ def by_model(study: Study) -> pd.DataFrame:
 
 
 def of_training(record: Mapping[str, Any], history: Path, iterations: int) -> dict[str, Any]:
-    """Of one training: the median over epochs of an epoch's seconds by its ``iterations`` steps, what the method does between
-    them included; minutes of all epochs together without validation; the largest memory of the process and on the GPU, in GB
-    (10^9 bytes). What neither record nor curve tells is NaN.
+    """Of one training: the seconds of all epochs by their steps, ``iterations`` each, so that what a method does between steps,
+    in every epoch or in some, is shared out among all; minutes of all epochs together; both without validation; the largest
+    memory of the process and on the GPU, in GB (10^9 bytes). What neither record nor curve tells is NaN.
 
     A training that was interrupted has all its epochs' times, and the memory of its last process.
     """
@@ -49,7 +48,7 @@ def of_training(record: Mapping[str, Any], history: Path, iterations: int) -> di
     seconds = epochs["train_seconds"] if "train_seconds" in epochs else pd.Series(dtype=float)
     mebibyte = 2**20 / 1e9
     return {
-        "cost_seconds_a_step": seconds.median() / iterations,
+        "cost_seconds_a_step": seconds.mean() / iterations,
         "cost_training_minutes": seconds.sum(min_count=1) / 60,
         "cost_memory_gb": record.get("peak_memory_mb", math.nan) * mebibyte,
         "cost_gpu_memory_gb": record.get("metrics", {}).get("peak_gpu_memory_mb", math.nan) * mebibyte,

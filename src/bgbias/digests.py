@@ -35,7 +35,7 @@ VERSIONS = {
     "attribute": 1,
     "segment": 1,
     "collect": 1,
-    "table": 3,
+    "table": 4,
     "figure": 1,
 }
 OWN_WEIGHTS = Path("data/weights")

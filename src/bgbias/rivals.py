@@ -2,25 +2,27 @@
 
 Levels, drops and cures are those of Table 1, attribution scores those of Table 2. Each of the four differences from plain has a
 95 % interval and a p over queries (for the attribution score, over photos) and, from two training seeds on, over seeds, paired:
-seeds mean the same start and the same batches for both. p is corrected for the number of methods compared with one plain model.
+seeds mean the same start and the same batches for both. Folds share most of their training photos and are no further seeds: their
+differences are averaged within each. p is corrected for the number of methods compared with one plain model, each difference on
+its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bgbias import paired_tests, statistics
+from bgbias.folds import seed_and_fold
+from bgbias.model_rows import MODEL, Model, named
 from bgbias.paired_tests import shares_of_relative_drop
 from bgbias.query_values import CORRUPTED, QueryValues, resampling
 from bgbias.seeds import generator
 from bgbias.wording import PLAIN, PRETRAINED
 
-Model = tuple[str, str, str, str]
-MODEL = ["dataset", "backbone", "loss", "method"]
 DIFFERENCES = ("clean_difference", "corrupted_difference", "cure", "ref_gain")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "clean", "corrupted"),
@@ -42,9 +44,12 @@ def table3(
     ``_low`` and ``_high`` are bootstrap intervals over queries (photos for ``ref``, the score, and its gain), of levels and of
     differences. For each of ``DIFFERENCES``, MAP@R in points, cures in points of the relative drop: ``_p`` and ``_p_holm``;
     ``_seeds``, the mean over seeds, with ``_seeds_low``, ``_seeds_high``, ``_seeds_p`` and ``_seeds_p_holm``. NaN in rows of
-    plain and pretrained ones, and where there is but one seed.
+    plain and pretrained ones, and where there is but one seed. ``folds`` is there if Table 1 has it.
     """
-    rows = table1[[*MODEL, *FROM_TABLE_1]].merge(table2[[*MODEL, *FROM_TABLE_2]], on=MODEL, how="left")
+    of_folds = [c for c in table1 if c == "folds"]
+    rows = table1[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
+        table2[[*MODEL, *FROM_TABLE_2]], on=MODEL, how="left"
+    )
     tested = pd.DataFrame(_tested(rows, queries, attribution))
     for compared in tested.groupby(MODEL[:-1], sort=False).groups.values():
         for p in (f"{name}{over}" for name in DIFFERENCES for over in ("_p", "_seeds_p")):
@@ -62,7 +67,7 @@ def _tested(rows: pd.DataFrame, queries: pd.DataFrame, attribution: pd.DataFrame
     attributed = attribution[attribution["variant"] == "ref"].groupby(MODEL, sort=False, observed=True)
     plain: dict[tuple[str, ...], tuple[_Retrieval, pd.DataFrame]] = {}
     for model in rows[MODEL].itertuples(index=False, name=None):
-        row = dict(zip(MODEL, model, strict=True)) | _unknown()
+        row = named(model) | _unknown()
         found = _Retrieval(retrieved.get_group(model), model, draws)
         row |= _intervals({"clean": found.whole.clean, "corrupted": found.whole.corrupted}, 100, model)
         if model[-1] != PRETRAINED:
@@ -77,44 +82,43 @@ def _tested(rows: pd.DataFrame, queries: pd.DataFrame, attribution: pd.DataFrame
 
 
 class _Retrieval:
-    """MAP@R of one model's queries, over all seeds and of each seed."""
+    """MAP@R of one model's queries, over all seeds and folds and of each of its trainings."""
 
     def __init__(self, rows: pd.DataFrame, model: Model, draws: int) -> None:
         self.whole = QueryValues.of(rows, model, draws)
-        self.of_seed = {seed: QueryValues.of(part, model, draws) for seed, part in rows.groupby("seed")}
+        self.of_run = {run: QueryValues.of(part, model, draws) for run, part in rows.groupby("seed")}
 
 
 def _retrieval(found: _Retrieval, plain: _Retrieval) -> dict[str, Any]:
     """The three differences in MAP@R; those of cures have their interval over queries from Table 1."""
     a, b, model = found.whole, plain.whole, found.whole.model
-    both = [seed for seed in found.of_seed if seed in plain.of_seed]
-    pairs = [(found.of_seed[seed], plain.of_seed[seed]) for seed in both]
+    pairs = {run: (own, plain.of_run[run]) for run, own in found.of_run.items() if run in plain.of_run}
     differences = {"clean_difference": a.clean - b.clean, "corrupted_difference": a.corrupted - b.corrupted}
-    by_seed = {
-        "clean_difference": [np.nanmean(x.clean - y.clean) for x, y in pairs],
-        "corrupted_difference": [np.nanmean(x.corrupted - y.corrupted) for x, y in pairs],
-        "cure": [_relative_drop(y) - _relative_drop(x) for x, y in pairs],
+    by_run = {
+        "clean_difference": {run: np.nanmean(x.clean - y.clean) for run, (x, y) in pairs.items()},
+        "corrupted_difference": {run: np.nanmean(x.corrupted - y.corrupted) for run, (x, y) in pairs.items()},
+        "cure": {run: _relative_drop(y) - _relative_drop(x) for run, (x, y) in pairs.items()},
     }
     made = _intervals(differences, 100, model)
     made |= {name: 100 * np.nanmean(values) for name, values in differences.items()}
     shares = shares_of_relative_drop(b.clean, b.corrupted) - shares_of_relative_drop(a.clean, a.corrupted)
     for name, values in (differences | {"cure": shares}).items():
-        made |= _tests(name, values, by_seed[name], 100, model)
+        made |= _tests(name, values, by_run[name], 100, model)
     return made
 
 
 def _gain(scores: pd.DataFrame, plain: pd.DataFrame, model: Model) -> dict[str, Any]:
-    """The difference in attribution score, of photos [N] x seeds, on the photos that both models could be scored on."""
+    """The difference in attribution score, of photos [N] x seeds and folds, on the photos that both models could be scored on."""
     by_photo = scores.mean(axis=1, skipna=False) - plain.mean(axis=1, skipna=False)
-    by_seed = (scores - plain).dropna(axis=1, how="all").loc[by_photo.notna()].mean()
-    return _tests("ref_gain", by_photo.to_numpy(), by_seed.to_list(), 1, model)
+    by_run = (scores - plain).dropna(axis=1, how="all").loc[by_photo.notna()].mean()
+    return _tests("ref_gain", by_photo.to_numpy(), by_run.to_dict(), 1, model)
 
 
 def _tests(
-    column: str, by_query: np.ndarray, by_seed: list[float], scale: float, model: Model
+    column: str, by_query: np.ndarray, by_run: Mapping[Any, float], scale: float, model: Model
 ) -> dict[str, Any]:
     p = paired_tests.sign_flip(by_query, generator("sign flip", *model[:2]))
-    estimate, p_seeds = paired_tests.over_seeds(np.array(by_seed))
+    estimate, p_seeds = paired_tests.over_seeds(_by_seed(by_run))
     return {
         f"{column}_p": p,
         f"{column}_seeds": scale * estimate.value,
@@ -122,6 +126,14 @@ def _tests(
         f"{column}_seeds_high": scale * estimate.high,
         f"{column}_seeds_p": p_seeds,
     }
+
+
+def _by_seed(by_run: Mapping[Any, float]) -> np.ndarray:
+    """Differences [S], one a seed: the mean of those of its folds."""
+    of_seed: dict[int, list[float]] = {}
+    for run, difference in by_run.items():
+        of_seed.setdefault(seed_and_fold(run)[0], []).append(difference)
+    return np.array([np.mean(of_folds) for of_folds in of_seed.values()])
 
 
 def _intervals(values: dict[str, np.ndarray], scale: float, model: Model) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The paper's two tables as numbers, in full precision: one row a dataset, backbone, loss and method.
+"""Tables 1 and 2, the paper's, as numbers in full precision: one row a dataset, backbone, loss and method.
 
 Table 1 is what new backgrounds cost in retrieval, Table 2 how much of a model's attribution lies on the
 object (Kobs & Hotho 2022). Percentages are 0..100. The spread over training seeds and the spread over
@@ -17,7 +17,7 @@ import pandas as pd
 
 from bgbias import published, statistics, wording
 from bgbias.errors import UserError
-from bgbias.folds import FOLDS, seed_and_fold
+from bgbias.model_rows import MODEL, UNKNOWN, Model, interval, named, repetitions, without_single_folds
 from bgbias.plan import Cell
 from bgbias.query_values import (
     CLEAN,
@@ -31,10 +31,7 @@ from bgbias.query_values import (
 )
 from bgbias.wording import PLAIN, PRETRAINED
 
-Model = tuple[str, str, str, str]
-MODEL = ["dataset", "backbone", "loss", "method"]
 VARIANTS, ON_REQUEST = ("ref", "robust"), "similarity"
-UNKNOWN = statistics.Estimate(math.nan, math.nan, math.nan)
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
 
@@ -70,17 +67,17 @@ def table1(
         alone, length = wording.side_by_side(model[-1])
         if alone == PLAIN:
             plain[*model[:-1], length] = values
-        row = _named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
+        row = named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
                 f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {NEXT}"
             )
         for name, condition in (("clean", CLEAN), ("corrupted", CORRUPTED)):
-            row |= _comparison(name, row[name], known, model, MAP_AT_R, condition)
-        row |= _comparison("p_at_1_clean", row["p_at_1_clean"], known, model, "precision_at_1", CLEAN)
+            row |= _comparison(name, row, known, model, MAP_AT_R, condition)
+        row |= _comparison("p_at_1_clean", row, known, model, "precision_at_1", CLEAN)
         made.append(row)
-    return _without_single_folds(pd.DataFrame(made))
+    return without_single_folds(pd.DataFrame(made))
 
 
 def table2(
@@ -107,14 +104,14 @@ def table2(
         )
         if model[-1] == PLAIN:
             plain[model[:-1]] = by_image
-        row = _named(model) | _repetitions(own, model) | {"images": len(by_image.dropna())}
+        row = named(model) | repetitions(own, model) | {"images": len(by_image.dropna())}
         row["skipped"] = _reasons(own)
         for variant in variants:
             row |= _score_spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, by_image, plain.get(model[:-1]), model)
-        row |= _comparison("ref", row["ref"], known, model, "attribution_score", CLEAN)
+        row |= _comparison("ref", row, known, model, "attribution_score", CLEAN)
         made.append(row)
-    return _without_single_folds(pd.DataFrame(made))
+    return without_single_folds(pd.DataFrame(made))
 
 
 def _refuse_missing(rows: pd.DataFrame, cells: Sequence[Cell]) -> None:
@@ -134,20 +131,6 @@ def _models(rows: pd.DataFrame) -> Iterator[tuple[Model, pd.DataFrame]]:
         yield model, by_model.get_group(model)
 
 
-def _repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
-    seeds, of_folds = zip(*map(seed_and_fold, own["seed"].unique()), strict=True)
-    _, side_by_side = wording.side_by_side(model[-1])
-    return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side else len(set(of_folds))}
-
-
-def _without_single_folds(made: pd.DataFrame) -> pd.DataFrame:
-    return made if (made["folds"] > 1).any() else made.drop(columns="folds")
-
-
-def _named(model: Model) -> dict[str, Any]:
-    return dict(zip(MODEL, model, strict=True))
-
-
 def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads."""
     clean = 100 * _seeds_by_draws(own, model, MAP_AT_R, SYMMETRIC, CLEAN, [0])
@@ -158,7 +141,7 @@ def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]
     counted = own.loc[(own["metric"] == MAP_AT_R) & (own["setting"] == SYMMETRIC), "n"].unique()
     if len(counted) != 1:
         raise UserError(f"{'/'.join(model)}: seeds or conditions differ in their number of queries. {NEXT}")
-    return _repetitions(own, model) | {
+    return repetitions(own, model) | {
         "draws": len(draws),
         "queries": int(counted[0]),
         "clean": statistics.mean(clean.ravel()).value,
@@ -189,10 +172,10 @@ def _drops(values: QueryValues, plain: QueryValues | None) -> dict[str, Any]:
     compared = plain is not None and wording.side_by_side(values.model[-1])[0] not in (PLAIN, PRETRAINED)
     drop = values.drop()
     return (
-        _interval("drop", drop.absolute, 100)
-        | _interval("relative_drop", drop.relative, 100)
-        | _interval("query_only_relative_drop", values.query_only_drop().relative, 100)
-        | _interval("cure", plain.drop_beyond(values).relative if plain and compared else UNKNOWN, 100)
+        interval("drop", drop.absolute, 100)
+        | interval("relative_drop", drop.relative, 100)
+        | interval("query_only_relative_drop", values.query_only_drop().relative, 100)
+        | interval("cure", plain.drop_beyond(values).relative if plain and compared else UNKNOWN, 100)
     )
 
 
@@ -228,7 +211,7 @@ def _gain(variant: str, scores: pd.DataFrame, plain: pd.DataFrame | None, model:
         if not len(both):
             raise UserError(f"{'/'.join(model)} and its plain model share no image with a score. {NEXT}")
         gain = statistics.bootstrap_drop(both[:, 0], both[:, 1], resampling(*model[:2])).absolute
-    return _interval(f"{variant}_gain", gain, 1)
+    return interval(f"{variant}_gain", gain, 1)
 
 
 def _reasons(own: pd.DataFrame) -> str:
@@ -238,21 +221,15 @@ def _reasons(own: pd.DataFrame) -> str:
 
 
 def _comparison(
-    name: str, ours: float, known: pd.DataFrame | None, model: Model, metric: str, condition: str
+    name: str, row: dict[str, Any], known: pd.DataFrame | None, model: Model, metric: str, condition: str
 ) -> dict[str, Any]:
-    theirs = published.NOTHING if known is None else published.number(known, *model, metric, condition)
+    theirs = published.NOTHING
+    if known is not None:
+        theirs = published.number(known, *model, metric, condition, row["folds"])
     return {
         f"published_{name}": theirs.value,
         f"published_{name}_sd": theirs.sd,
         f"published_{name}_source": theirs.source or math.nan,
         f"published_{name}_differs": theirs.differs or math.nan,
-        f"difference_{name}": math.nan if theirs.differs else ours - theirs.value,
-    }
-
-
-def _interval(name: str, estimate: statistics.Estimate, scale: float) -> dict[str, Any]:
-    return {
-        name: scale * estimate.value,
-        f"{name}_low": scale * estimate.low,
-        f"{name}_high": scale * estimate.high,
+        f"difference_{name}": math.nan if theirs.differs else row[name] - theirs.value,
     }

@@ -30,10 +30,10 @@ def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[st
     """The table as ``name``.csv, .md, .tex and .html in ``folder``, its main numbers as .yaml; gives the paths by suffix."""
     texts = {
         "csv": table.to_csv(index=False),
-        "md": markdown(table, caption),
-        "tex": latex(table, caption, label=f"tab:{name}"),
-        "html": html(table, caption, title=wording.table(name)),
-        "yaml": headline.text(table),
+        "md": markdown(table, name, caption),
+        "tex": latex(table, name, caption),
+        "html": html(table, name, caption),
+        "yaml": headline.text(table, name),
     }
     written = {suffix: folder / f"{name}.{suffix}" for suffix in texts}
     for suffix, path in written.items():
@@ -41,9 +41,9 @@ def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[st
     return written
 
 
-def markdown(table: pd.DataFrame, caption: str) -> str:
+def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, the best of a loss in bold."""
-    columns = columns_of(table)
+    columns = columns_of(table, name)
     parts = [caption]
     for section in _sections(table, columns):
         head = ["", *(c.head for c in columns)]
@@ -57,16 +57,16 @@ def markdown(table: pd.DataFrame, caption: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def latex(table: pd.DataFrame, caption: str, label: str) -> str:
+def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     r"""A ``table*`` to \input: booktabs rules, one block a dataset and backbone, a loss's best in bold."""
-    columns = columns_of(table)
+    columns = columns_of(table, name)
     span = len(columns) + 1
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage{graphicx}",
         r"\begin{table*}[t]",
         r"\centering",
         rf"\caption{{{escape(_plain(caption))}}}",
-        rf"\label{{{label}}}",
+        rf"\label{{tab:{name}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
@@ -85,15 +85,15 @@ def latex(table: pd.DataFrame, caption: str, label: str) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
 
 
-def html(table: pd.DataFrame, caption: str, title: str) -> str:
+def html(table: pd.DataFrame, name: str, caption: str) -> str:
     """The same as a web page that needs no other file."""
-    columns = columns_of(table)
-    return webpage.page(title, caption, [c.head for c in columns], _sections(table, columns))
+    columns = columns_of(table, name)
+    return webpage.page(wording.table(name), caption, [c.head for c in columns], _sections(table, columns))
 
 
-def show(table: pd.DataFrame) -> str:
+def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
-    columns = [c for c in columns_of(table) if c.terminal]
+    columns = [c for c in columns_of(table, name) if c.terminal]
     sections = _sections(table, columns)
     labels = max(len(label) for s in sections for label, _ in s.rows)
     widths = [
@@ -111,7 +111,7 @@ def show(table: pd.DataFrame) -> str:
         for label, entries in section.rows:
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=False))
             lines.append(f"{label:<{labels}}{texts}")
-    return "\n".join(line.rstrip() for line in [*lines, "", *legend(table)])
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend(name)])
 
 
 LATEX = {

@@ -10,6 +10,7 @@ from bgbias import masking, plan, records, wording
 from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
+from bgbias.model_rows import together
 from bgbias.params import Study
 
 
@@ -30,11 +31,11 @@ def collect(study: Study) -> None:
             if plan.trains(study, c)
         ]
         with replacing(outputs["results"]) as temporary:
-            _together(scores).to_csv(temporary, index=False)
+            together(scores).to_csv(temporary, index=False)
         with replacing(outputs["all_queries"]) as temporary:
-            _together(queries).to_parquet(temporary, index=False)
+            together(queries).to_parquet(temporary, index=False)
         with replacing(outputs["all_attribution"]) as temporary:
-            _together(attribution).to_parquet(temporary, index=False)
+            together(attribution).to_parquet(temporary, index=False)
         with replacing(outputs["mask_report"]) as temporary:
             _mask_report(study).to_csv(temporary, index=False)
         made.metrics["models"] = len(cells)
@@ -46,9 +47,6 @@ def table(study: Study, name: str) -> None:
     """
     from bgbias import typesetting
 
-    known = plan.tables(study)
-    if name not in known:
-        raise UserError(f"Grid '{study.grid}' has no table '{name}'; it has: {', '.join(known)}.")
     files = study.files
     forms = ("csv", "md", "tex", "html", "yaml")
     outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
@@ -92,7 +90,7 @@ def _table4(study: Study) -> tuple[pd.DataFrame, str]:
 
     cells = plan.networks(study)
     found = [pd.read_csv(study.files.at("segmentation", **c.wildcards)).assign(**c.wildcards) for c in cells]
-    made = segmentation_table.table4(pd.concat(found, ignore_index=True))
+    made = segmentation_table.table4(together(found))
     judged = {d: str(plan.truth(study, d)) for d in _datasets(study)}
     return made, captions.table4(made, study.train.selection, study.segmentation.score, judged)
 
@@ -110,7 +108,7 @@ def show(study: Study) -> None:
 
     files = study.files
     for name in plan.tables(study):
-        shown = typesetting.show(_read(study, name))
+        shown = typesetting.show(_read(study, name), name)
         print(f"\n{wording.table(name)} ({files.at('report_table', table=name, format='md')})\n\n{shown}")
     folder = files.at("figures", figure="x", format="png").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
@@ -136,14 +134,6 @@ def track(study: Study, uri: str | None, follow: int | None) -> None:
 
 def _datasets(study: Study) -> list[str]:
     return list(dict.fromkeys(c.dataset for c in plan.cells(study)))
-
-
-def _together(of_cells: list[pd.DataFrame]) -> pd.DataFrame:
-    made = pd.concat(of_cells, ignore_index=True)
-    # Seeds are numbers; with a fold they are words, and a column has one type.
-    if not pd.api.types.is_integer_dtype(made["seed"]):
-        made["seed"] = made["seed"].astype(str)
-    return made
 
 
 def _mask_report(study: Study) -> pd.DataFrame:
