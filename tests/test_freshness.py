@@ -66,7 +66,8 @@ def test_every_node_comes_after_those_it_reads_from(study: Study) -> None:
 def test_every_input_is_made_by_a_node_that_is_read_from(study: Study, grid: str) -> None:
     study = params.load(Path("params.yaml"), grid)
     for node in lineage.in_order(study):
-        made = {p for n in lineage.reads_from(study, node) for p in pretended.outputs(study, n)}
+        upstream = lineage.reads_from(study, node)
+        made = {p for n in upstream for p in (*pretended.outputs(study, n), n.record(study))}
         read = set(reading.inputs(study, node.name, **node.keywords).values())
         assert read <= made, node.label
 

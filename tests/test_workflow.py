@@ -116,6 +116,9 @@ def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
     assert "Did you mean 'demo'?" in made.snakemake("-n", "--config", "grid=dmo", check=False)
     assert "all else is in params.yaml" in made.snakemake("-n", "--config", "lr=1", check=False)
+    said = made.snakemake("-n", "data/report/smoke/table4.md", "--config", "grid=smoke", check=False)
+    assert "Grid 'smoke' has no table 'table4'; it has: table1, table2, table3." in said
+    assert "Traceback" not in said
     made.edit("max_epochs: 1000", "max_epoch: 1000")
     said = made.snakemake("-n", check=False)
     assert "unknown key 'train.max_epoch'. Did you mean 'max_epochs'?" in said

@@ -107,6 +107,10 @@ def _collect_inputs(study: Study) -> dict[str, Path]:
 
 
 def _table_inputs(study: Study, name: str) -> dict[str, Path]:
+    if name not in plan.tables(study):
+        raise UserError(
+            f"Grid '{study.grid}' has no table '{name}'; it has: {', '.join(plan.tables(study))}."
+        )
     if name == plan.SEGMENTATION_TABLE:
         cells = plan.networks(study)
         return {f"segmentation {c.name}": study.files.at("segmentation", **c.wildcards) for c in cells}
@@ -115,8 +119,10 @@ def _table_inputs(study: Study, name: str) -> dict[str, Path]:
         return {n: files.at(n) for n in ("results", "all_queries", "all_attribution", "mask_report")}
     read = {n: files.at(n) for n in ("all_queries", "all_attribution")}
     read |= {t: files.at("report_table", table=t, format="csv") for t in ("table1", "table2")}
-    trained = (c for c in plan.cells(study) if plan.trains(study, c))
-    return read | {f"history {c.name}": files.at("history", **c.wildcards) for c in trained}
+    for cell in (c for c in plan.cells(study) if plan.trains(study, c)):
+        read[f"history {cell.name}"] = files.at("history", **cell.wildcards)
+        read[f"record {cell.name}"] = files.at("train_record", **cell.wildcards)
+    return read
 
 
 def _figure_inputs(study: Study, name: str) -> dict[str, Path]:

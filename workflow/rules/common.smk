@@ -111,7 +111,7 @@ def reads(name):
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(lineage.reads_from, STUDY, reader)]
-        needed = list(planned(reading.inputs, STUDY, name, **reader.keywords).values())
+        needed = [p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
             upstream = [path for path in upstream if path.exists()]
