@@ -84,6 +84,19 @@ def test_a_stage_names_the_versions_of_its_nodes(stages: Stages) -> None:
             assert {n.name for n in (node, *archives)} <= stages.versions(stages.of(node)), node.label
 
 
+def test_what_no_stage_keeps_is_made_again_with_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Table 4: only some grids have it, and a stage's products are the same files for all of them."""
+    monkeypatch.chdir(ROOT)
+    study = params.load(ROOT / "params.yaml", "rivals")
+    stages = Stages(study)
+    kept_by_none = [n for n in lineage.in_order(study) if not stages.of(n)]
+    others = [n.name for n in kept_by_none if n.name not in ("fetch", "weights")]
+    assert others == ["table"]
+    assert {"table", "figure"} <= stages.versions("report")
+
+
 def test_a_setting_that_a_node_reads_is_named_by_its_stage(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
