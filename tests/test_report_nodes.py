@@ -48,6 +48,8 @@ def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
 
     cured = [c for c in plan.cells(study) if c.method == "bgaugment"]
     records = [record(study, "train_record", **c.wildcards) for c in cured]
+    read = record(study, "table_record", table="table3")["inputs"]
+    assert {str(study.files.at("train_record", **c.wildcards)) for c in cured} < read.keys()
     row = third.set_index("method").loc["bgaugment"]
     peak = max(r["peak_memory_mb"] for r in records)
     assert row["cost_memory_gb"] == pytest.approx(peak * 2**20 / 1e9)
