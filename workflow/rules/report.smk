@@ -39,7 +39,7 @@ rule table:
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
     wildcard_constraints:
-        table=r"table\d+",  # which of them the grid has, plan.tables knows,
+        table=r"table\d+",  # which of them the grid has, plan.tables knows
     params:
         options=options("table"),
     log:
