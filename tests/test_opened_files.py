@@ -11,7 +11,8 @@ import miniatures
 import pytest
 from small_study import data_nodes, described, load, options, run
 
-from bgbias import images, lineage, plugins, reading, records
+from bgbias import images, lineage, object_truth, plugins, reading, records
+from bgbias.album import Album
 from bgbias.boxes import box_of
 from bgbias.nodes import data
 from bgbias.nodes.pictures import figure
@@ -109,3 +110,19 @@ def test_what_segmentation_reads_is_made_by_the_nodes_before_it(tmp_path: Path, 
         masks = {study.files.at("truth", dataset="squares")}
         assert said(study, node.name, **node.keywords) >= (archive if fetched else masks)
         assert not said(study, node.name, **node.keywords) & (masks if fetched else archive)
+
+
+@pytest.mark.parametrize("truth", ["masks", "boxes"])
+def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: Path, truth: str) -> None:
+    raw = options(described(tmp_path), photos=7)
+    if truth == "boxes":
+        raw["datasets"]["squares"] |= as_birds(tmp_path)
+    study = load(tmp_path, raw)
+    if truth == "boxes":
+        data.fetch_all(study, "squares")
+    data.index(study, "squares")
+    album = Album(study, "squares", 32, 32)
+    asked = album.table("test").ids[:3]
+    found = object_truth.of_dataset(study, "squares", album, asked, 32, 32)
+    assert set(found.ids) == set(asked)
+    assert all(found.iou(name, found.shown(name)) > 0.8 for name in asked)
