@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from backbone_models import BACKBONES, make, photos
@@ -20,7 +21,7 @@ from bgbias.attribution import reference_embedding
 from bgbias.batches import Batch
 from bgbias.errors import UserError
 from bgbias.losses._euclidean import EuclideanDistance
-from bgbias.methods._attribution_penalty import AttributionPenalty, fraction_outside
+from bgbias.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
 from bgbias.nodes.models import train
 from bgbias.plan import Cell
 
@@ -201,7 +202,7 @@ def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     model = make(name).train()
     shown = photos(name, 4)
     method = built("attr_frac", model)
-    gradients = method.gradients(shown, LABELS, torch.empty(0, model.dim))
+    gradients = method.gradients(shown, LABELS, range(4))
     assert model.training
     assert gradients.shape == shown.shape
     masks = torch.zeros_like(shown[:, :1])
@@ -214,9 +215,10 @@ def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty(name: str) -> None:
+@pytest.mark.parametrize("some", [None, 2])
+def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty(name: str, some: int | None) -> None:
     batch = small_batch(56, torch.float32)
-    method = built(name, make("tiny"))
+    method = built(name, make("tiny"), photos=some)
     exact = method.loss(batch)
     with torch.autocast("cpu", torch.bfloat16):
         mixed = method.loss(batch)
@@ -307,18 +309,29 @@ def test_penalties_share_one_pass_whose_masks_are_needed() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_penalty_of_some_photos_is_the_mean_over_these(name: str) -> None:
-    """Each one's gradient is that of the whole batch; so all of them are as if nothing had been said."""
-    batch, model = small_batch(), exact_model().eval()
+@pytest.mark.parametrize("loss", ["contrastive", "cosface"])
+def test_penalty_of_some_photos_is_the_mean_over_these(name: str, loss: str) -> None:
+    """Each one's gradient is that of the whole batch, also where batch norm follows the batch in training."""
+    batch, model = small_batch(), exact_model().train()
     assert batch.masks is not None
-    every, some, whole = (built(name, model, photos=count) for count in (None, 3, len(LABELS)))
+    every, some, whole = (built(name, model, loss, photos=count) for count in (None, 2, len(LABELS)))
+    found = some.loss(batch)
+    gradients = every.gradients(every.photos(batch), batch.labels, range(4))
+    expected = every.penalty(gradients[::2], batch.masks[::2])  # one photo of each class
+    assert found["penalty"].item() == pytest.approx(expected.item(), rel=1e-9)
+    found["penalty"].backward()
+    assert next(model.trunk.parameters()).grad.abs().sum() > 0
+    model.eval()
     assert some.loss(batch)["base_loss"].item() == every.loss(batch)["base_loss"].item()
     assert whole.loss(batch)["penalty"].item() == every.loss(batch)["penalty"].item()
-    shown = every.photos(batch)
-    none = torch.empty(0, model.dim, dtype=shown.dtype)
-    gradients = every.gradients(shown, batch.labels, none)
-    expected = every.penalty(gradients[:3], batch.masks[:3])
-    found = some.loss(batch)["penalty"]
-    assert found.item() == pytest.approx(expected.item(), rel=1e-9)
-    found.backward()
-    assert next(model.trunk.parameters()).grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(("photos", "wanted"), [(32, 8), (33, 8), (12, 5), (4, 1), (3, 8), (6, None)])
+def test_penalised_photos_lie_evenly_in_the_batch(photos: int, wanted: int | None) -> None:
+    rows = spread(photos, wanted)
+    assert len(rows) == min(photos, wanted or photos)
+    apart = np.diff([*rows, photos])
+    assert apart.min() >= 1
+    assert np.ptp(apart) <= 1
+    if (photos, wanted) == (32, 8):
+        assert [row // 4 for row in rows] == list(range(8))  # eight classes of four

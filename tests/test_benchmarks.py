@@ -13,16 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import miniatures
 import numpy as np
 import pytest
 import torch
 from project import ROOT, wait_for
 
-from bgbias import forecast, params, plan, plugins
+from bgbias import forecast, images, params, plan, plugins, procedural
 from bgbias.benchmarks import (
     Contender,
     Figure,
     Measured,
+    _album,
     _bench,
     _growth,
     _hours,
@@ -32,6 +34,7 @@ from bgbias.benchmarks import (
     _utilisation,
     paper_grid,
     peer,
+    training_gpu,
 )
 from bgbias.errors import UserError
 
@@ -309,6 +312,39 @@ def test_without_nvidia_smi_it_is_said_that_nothing_tells(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "nvidia-smi, which tells it, is not found" in _utilisation.Utilisation("cuda").missing
     assert _utilisation.Utilisation("cpu").missing == "a GPU is needed"
+
+
+def test_an_nvidia_smi_that_fails_is_named_with_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho NVML has failed; exit 9\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    watch = _utilisation.Utilisation("cuda")
+    wait_for(lambda: bool(watch.missing), 10, "its end")
+    assert watch.missing == "nvidia-smi, which tells it, ended with code 9"
+    measured = Measured(
+        "cuda", True, {}, {training_gpu.ours(size): ([], watch.missing) for size in training_gpu.STEPS}
+    )
+    busy = [f for f in training_gpu.judge(measured) if f.what.startswith("GPU busy")]
+    assert {f.missing for f in busy} == {watch.missing}
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_album_has_as_many_pictures_as_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
+    # Walls take long to draw.
+    monkeypatch.setitem(procedural._KINDS, "textures", procedural._KINDS["colours"])
+    if here:
+        drawn = {f"{n}.png": images.encode_png(np.full((8, 8, 3), n, np.uint8)) for n in range(3)}
+        miniatures.as_zip(tmp_path / "backgrounds_val.zip", drawn)
+        with pytest.raises(UserError, match=r"backgrounds_val\.zip has 3 pictures, and 4 are measured"):
+            list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", 4))
+    count = 3 if here else 203
+    assert len(list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", count))) == count
 
 
 def test_every_comparison_declares_what_the_command_needs() -> None:

@@ -58,6 +58,40 @@ def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project
         assert entries(project)[CELL_KEY].metrics.get("iou_one_way_1") == expected
 
 
+@pytest.mark.parametrize(
+    ("change", "joined"),
+    [
+        ({}, True),
+        ({"index": "cd" * 8}, False),
+        ({"backbone": {"weights": "other", "width": 2}}, False),
+        ({"fetched_weights": "ab" * 8}, False),
+    ],
+)
+def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_are_the_same(
+    tmp_path: Path, change: dict[str, object], joined: bool
+) -> None:
+    project, name = Project(tmp_path), "toy_090/small/none/pretrained/seed0"
+    cell = dict(zip(("dataset", "backbone", "loss", "method", "seed"), name.split("/"), strict=True)) | {
+        "seed": 0
+    }
+    made_of = {"backbone": {"weights": "own", "width": 2}, "index": "ab" * 8}
+    place = f"runs/demo/scores/{name}"
+    embedded = json.loads(
+        project.record(
+            f"{place}/embed.json", "embed", name, cell=cell, spec=made_of | {"evaluation": {"draws": 5}}
+        ).read_text()
+    )
+    score = {"spec": {"embed": embedded["digest"]}, "metrics": {"map_at_r_clean": 0.2}}
+    project.record(f"{place}/score.json", "score", name, cell=cell, **score)
+    spec = made_of | {"segmentation": {"episodes": 6}} | change
+    project.record(
+        f"{place}/segment.json", "segment", name, cell=cell, spec=spec, metrics={"iou_one_way_1": 0.5}
+    )
+    metrics = entries(project)[f"demo/cell/{name}"].metrics
+    assert metrics["map_at_r_clean"] == 0.2
+    assert metrics.get("iou_one_way_1") == (0.5 if joined else None)
+
+
 def test_results_of_an_earlier_training_are_not_joined(project: Project) -> None:
     project.training(spec={"train": {"lr": 2e-4}}, metrics={"best_val_map_at_r": 0.41})
     joined = entries(project)[CELL_KEY]

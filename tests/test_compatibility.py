@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import plan
+from bgbias import losses, plan, plugins
 from bgbias.errors import UserError
 from bgbias.params import Study
 
@@ -62,3 +62,32 @@ def test_losses_over_pairs_have_no_class_weights_to_re_weight(tmp_path: Path, ki
     words = r"'mine' re-weights cross-entropies, but 'contrastive' compares pairs.*arcface, cosface, normal"
     with pytest.raises(UserError, match=words):
         plan.checked_cells(study_of(tmp_path, kind, "contrastive", gamma=0.01))
+
+
+OF_PAIRS = """
+from bgbias.losses.contrastive import DISTANCE, build
+from bgbias.strict import Strict
+
+IMAGES_PER_CLASS = 1
+
+class Params(Strict):
+    lr: float
+"""
+
+
+def test_a_loss_with_a_learning_rate_need_not_have_class_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "losses").mkdir()
+    (tmp_path / "losses" / "paced_pairs.py").write_text(OF_PAIRS)
+    monkeypatch.setattr(losses, "__path__", [*losses.__path__, str(tmp_path / "losses")])
+    plugins.names.cache_clear()
+    raw = described(tmp_path)
+    raw["losses"]["paced_pairs"] = {"default": {"lr": 0.1}}
+    raw["methods"] = {"mine": {"kind": "dcml_paper", "gamma": 0.01}}
+    raw["grids"]["small"]["cells"][0] |= {"methods": ["mine"], "losses": ["paced_pairs"]}
+    study = load(tmp_path, raw)
+    with pytest.raises(
+        UserError, match=r"'paced_pairs' compares pairs.*weights \(arcface, cosface, normalized_softmax\)"
+    ):
+        plan.checked_cells(study)

@@ -17,6 +17,7 @@ from small_study import data_nodes, described, load, options, record, run
 from bgbias import captions, digests, explanation, images, lineage, plan, plugins, records, seeds, typesetting
 from bgbias import similarity_attention as attention
 from bgbias.archives import members
+from bgbias.boxes import Box
 from bgbias.datasets import cub200
 from bgbias.episodes import SHOTS, TASKS
 from bgbias.errors import UserError
@@ -25,7 +26,7 @@ from bgbias.grabcut import brightest
 from bgbias.model import EmbeddingModel, build_model
 from bgbias.nodes import report
 from bgbias.nodes.segmentation import segment
-from bgbias.object_truth import Box, TrueBoxes, mean_area
+from bgbias.object_truth import TrueBoxes, mean_area
 from bgbias.one_shot import attention_maps, centre_map
 from bgbias.params import Segmentation, SimilarityScore
 from bgbias.plan import Cell
@@ -174,7 +175,8 @@ def test_dataset_without_truth_is_refused_at_planning(tmp_path: Path, raw: dict[
     miniatures.as_folder(tmp_path / "mine", {"0/1.png": b"", "1/1.png": b"", "2/1.png": b""})
     mine = {"kind": "folder", "options": {"source": f"{tmp_path}/mine"}}
     raw["datasets"]["squares"] |= mine
-    with pytest.raises(UserError, match="squares does not say where its objects are"):
+    words = "squares does not say where its objects are.*`masks` of the kinds folder and table"
+    with pytest.raises(UserError, match=words):
         plan.checked_cells(load(tmp_path, raw))
     raw["datasets"]["squares"]["options"]["masks"] = f"{tmp_path}/masks"
     plan.checked_cells(load(tmp_path, raw))
@@ -219,14 +221,6 @@ def test_boxes_lie_in_their_photos(shared_data: Path) -> None:
         assert left + width <= columns + 1
         assert top + height <= rows + 1
         assert width * height > 0.01 * rows * columns
-
-
-def test_nodes_of_boxes_read_the_archive_they_come_in(tmp_path: Path, raw: dict[str, Any]) -> None:
-    archive = miniatures.as_zip(tmp_path / "cub.zip", BIRDS)
-    raw["datasets"]["squares"] |= {"kind": "cub200", "options": {"source": str(archive)}}
-    study = load(tmp_path, raw)
-    reads = [n.label for n in lineage.reads_from(study, lineage.node("segment", cell=CELL))]
-    assert reads == ["index squares", "fetch squares photos", f"train {CELL.name}"]
 
 
 def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) -> pd.DataFrame:

@@ -208,3 +208,13 @@ def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) ->
         (tmp_path / "table").write_bytes(content)
         with pytest.raises(UserError, match=r"shop\.csv (cannot be read as CSV or Parquet|has no column)"):
             table.read_rows(tmp_path / "table", "shop.csv")
+
+
+def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    assert table.truth(table.Params(source="list.csv", root="photos")) is None
+    assert table.truth(table.Params(source="list.csv", root="photos", masks=True)) == "masks"
+    assert len(items(tmp_path, rows, masks=True)) == 30
+    with pytest.raises(UserError, match="masks are asked for, but there is no column 'mask'"):
+        items(tmp_path, rows.drop(columns="mask"), masks=True)

@@ -14,6 +14,10 @@ from bgbias.run_entries import CELL, Entry
 
 NODE = "cell"
 NODES = ("train", "embed", "score", "attribute", "segment")
+# The name by which a node's record calls the node it was made of: the training, or the embeddings.
+MADE_OF = {"embed": "model", "score": "embed", "attribute": "model", "segment": "model"}
+# What stands there instead of a model for a backbone's own features, which nothing was trained for.
+UNTRAINED = frozenset({"backbone", "index", "fetched_weights"})
 # Told of each node; of the model: all of its seconds, the most of its memory.
 OF_NODES = frozenset({"seconds", "peak_memory_mb"})
 # How many photos were seen is said by the nodes that saw them.
@@ -34,12 +38,24 @@ def cell_runs(entries: Iterable[Entry]) -> dict[str, Entry]:
 def _belonging(found: dict[str, Entry]) -> list[Entry]:
     """The nodes that build on one another."""
     chain = [found[name] for name in ("train", "embed") if name in found][:1]
-    for name, below in zip(NODES[1:], ("model", "embed", "model", "model"), strict=True):
-        if name in found and found[name] not in chain:
-            digests = {entry.digest for entry in chain}
-            if found[name].upstream.get(below) in digests:
-                chain.append(found[name])
+    for name, link in MADE_OF.items():
+        if name in found and found[name] not in chain and _is_of(found[name], link, chain):
+            chain.append(found[name])
     return chain
+
+
+def _is_of(entry: Entry, link: str, chain: list[Entry]) -> bool:
+    """Whether a node is of the same model as those of the chain."""
+    if link in entry.upstream:
+        return entry.upstream[link] in {below.digest for below in chain}
+    first = chain[0] if chain else None
+    return first is not None and first.node == "embed" and _untrained(entry) == _untrained(first)
+
+
+def _untrained(entry: Entry) -> dict[str, str]:
+    """What a node's record says of the backbone and the photos that it was made of."""
+    of_record = entry.upstream | entry.params
+    return {k: v for k, v in of_record.items() if k.partition(".")[0] in UNTRAINED}
 
 
 def _joined(chain: list[Entry]) -> Entry | None:

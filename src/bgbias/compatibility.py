@@ -42,5 +42,4 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
 
 
 def _has_class_weights(loss: str) -> bool:
-    """Class weights have a learning rate of their own."""
-    return "lr" in plugins.load("losses", loss).Params.model_fields
+    return getattr(plugins.load("losses", loss), "CLASS_WEIGHTS", False)

@@ -96,8 +96,8 @@ def _read_by_cell(study: Study, name: str, cell: Cell) -> list[Node]:
         return [node("embed", cell=part) for part in parts]
     evaluated = {"embed": {"masks", "backgrounds"}, "attribute": {"masks"}, "segment": set[str]()}
     found = _photos(study, cell.dataset, evaluated[name] if name in evaluated else plan.needs(study, cell))
-    if name == "segment" and plan.truth(study, cell.dataset) == "boxes":
-        found += [node("fetch", dataset=cell.dataset, part=p) for p in parts_of(study, cell.dataset)]
+    if name == "segment":
+        found += _boxes(study, cell.dataset)
     if name != "train" and plan.trains(study, cell):
         return [*found, node("train", cell=cell)]
     return found + _weights(study, pretrained.owner("backbones", cell.backbone))
@@ -115,6 +115,13 @@ def _photos(study: Study, dataset: str, needed: Collection[str]) -> list[Node]:
     if "backgrounds" in needed:
         found.append(node("backgrounds", pool=described.backgrounds))
     return found
+
+
+def _boxes(study: Study, dataset: str) -> list[Node]:
+    """What brings the boxes of objects; the index brings their masks."""
+    if plan.truth(study, dataset) != "boxes":
+        return []
+    return [node("fetch", dataset=dataset, part=p) for p in parts_of(study, dataset)]
 
 
 def _collected(study: Study) -> Iterator[Node]:
@@ -144,7 +151,11 @@ def _shown(study: Study, figure: str) -> Iterator[Node]:
     if figure == "masks":
         yield from _photos(study, plan.shown_dataset(study), {"masks"})
         return
-    yield from _photos(study, plan.shown_dataset(study), {"masks", "backgrounds"})
+    dataset = plan.shown_dataset(study)
+    if figure == "segmentation":
+        yield from [*_photos(study, dataset, ()), *_boxes(study, dataset)]
+    else:
+        yield from _photos(study, dataset, {"masks", "backgrounds"})
     of_cell = {"retrieval": "embed", "attribution": "attribute", "segmentation": "segment"}.get(figure)
     for cell in plan.pair(study) or ():
         if of_cell:

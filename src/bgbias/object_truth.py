@@ -7,48 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from bgbias import images, mask_quality, plan, plugins
 from bgbias.album import Album
+from bgbias.boxes import Box, box_iou, box_of, in_crop
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.grabcut import largest_part
 from bgbias.params import Study, options
-from bgbias.prepared import Pictures, resized_shape
+from bgbias.prepared import Pictures
 from bgbias.store import ImageStore
-
-
-class Box(NamedTuple):
-    """Edges in pixels; right and bottom are where it ends."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    @property
-    def area(self) -> float:
-        """Zero if nothing lies between the edges."""
-        return max(0.0, self.right - self.left) * max(0.0, self.bottom - self.top)
-
-    def within(self, other: Box) -> Box:
-        """The part that both share; its area is zero if they share nothing."""
-        return Box(
-            max(self.left, other.left),
-            max(self.top, other.top),
-            min(self.right, other.right),
-            min(self.bottom, other.bottom),
-        )
 
 
 class Truth(Protocol):
     """Where the objects of a dataset are, in the crops that a model sees."""
 
     ids: Collection[str]
-    """The photos whose crop shows something of a known object."""
+    """The photos that were asked for and whose crop shows something of a known object."""
 
     def iou(self, image_id: str, mask: np.ndarray) -> float:
         """Intersection over union of the object and a mask bool [S, S]."""
@@ -63,9 +41,9 @@ class Truth(Protocol):
 class TrueMasks:
     """Objects known by their pixels."""
 
-    def __init__(self, masks: Pictures, size: int) -> None:
+    def __init__(self, masks: Pictures, photos: Iterable[str], size: int) -> None:
         self._masks, self._size = masks, size
-        self.ids: Collection[str] = {name for name in masks.ids if self.shown(name).any()}
+        self.ids: Collection[str] = {name for name in photos if name in masks and self.shown(name).any()}
 
     def iou(self, image_id: str, mask: np.ndarray) -> float:
         """As ``Truth`` says, pixel by pixel."""
@@ -114,53 +92,23 @@ def mean_area(truth: Truth, photos: Iterable[str]) -> float:
     return float(np.mean(known))
 
 
-def of_dataset(study: Study, dataset: str, album: Album, side: int, size: int) -> Truth:
-    """What a dataset knows of its objects, at the short side and crop of a model."""
+def of_dataset(
+    study: Study, dataset: str, album: Album, photos: Collection[str], side: int, size: int
+) -> Truth:
+    """What a dataset knows of the objects of these ``photos``, at the short side and crop of a model."""
     if plan.truth(study, dataset) == "masks":
-        return TrueMasks(album.truth(), size)
+        return TrueMasks(album.truth(), photos, size)
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
     boxes = module.boxes(options(study, "datasets", described.kind, described.options), parts)
-    photos = ImageStore(study.files.at("photos", dataset=dataset))
+    store = ImageStore(study.files.at("photos", dataset=dataset))
     found = {
-        name: in_crop(boxes[name], images.size(photos.read(name), name), side, size)
-        for name in photos.ids
+        name: in_crop(boxes[name], images.size(store.read(name), name), side, size)
+        for name in photos
         if name in boxes
     }
     return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, size)
-
-
-def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side: int, size: int) -> Box:
-    """What a centre crop shows of a box (left, top, width, height) in a photo of (height, width) pixels.
-
-    The photo's short side becomes ``side`` before ``size`` x ``size`` pixels of it are cropped (``images.centre_crop``).
-    """
-    left, top, width, height = box
-    resized = resized_shape(*photo, side)
-    down, across = resized[0] / photo[0], resized[1] / photo[1]
-    above, before = (resized[0] - size) // 2, (resized[1] - size) // 2
-    moved = Box(
-        left * across - before,
-        top * down - above,
-        (left + width) * across - before,
-        (top + height) * down - above,
-    )
-    return moved.within(Box(0, 0, size, size))
-
-
-def box_of(mask: np.ndarray) -> Box:
-    """The smallest box around a mask bool [H, W]; one of no area if it is empty."""
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not len(rows):
-        return Box(0, 0, 0, 0)
-    return Box(float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
-
-
-def box_iou(a: Box, b: Box) -> float:
-    """Intersection over union of two boxes, one of which has an area."""
-    shared = a.within(b).area
-    return shared / (a.area + b.area - shared)
 
 
 def _grey(mask: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -31,7 +32,7 @@ def ahead(things: Iterable[T], device: str, send: Callable[[T, str], T]) -> Iter
     A thing is a tensor, or an object whose attributes are tensors. Whoever takes it may use it in the device's current stream.
     """
     source = iter(things)
-    stream = torch.cuda.Stream(device) if device.startswith("cuda") else None
+    stream = _stream(device) if device.startswith("cuda") else None
     if stream is not None:
         # What the things are made from may still be on its way.
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -73,6 +74,12 @@ def fetched(found: Iterable[Tensor]) -> Iterator[Tensor]:
         leaving = copy, done
     if leaving is not None:
         yield _arrived(*leaving)
+
+
+@cache
+def _stream(device: str) -> torch.cuda.Stream:
+    """The stream in which things come to a device: always the same, as torch keeps freed memory for the stream that had it."""
+    return torch.cuda.Stream(device)
 
 
 def _arrived(copy: Tensor, done: torch.cuda.Event) -> Tensor:

@@ -158,7 +158,8 @@ def check_cell(study: Study, cell: Cell) -> None:
     if segments(study) and truth(study, cell.dataset) is None:
         raise UserError(
             f"{cell.dataset} does not say where its objects are, and segmentation cannot be judged without that. Give it"
-            f" true masks or boxes, or set grids.{study.grid}.segmentation.episodes to null."
+            " true masks (option `masks` of the kinds folder and table), or set"
+            f" grids.{study.grid}.segmentation.episodes to null."
         )
     if trains(study, cell):
         plugins.load("losses", cell.loss)

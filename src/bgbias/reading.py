@@ -26,6 +26,13 @@ def _photo_inputs(study: Study, dataset: str) -> dict[str, Path]:
     return {name: study.files.at(name, dataset=dataset) for name in ("table", "photos")}
 
 
+def _object_inputs(study: Study, dataset: str) -> dict[str, Path]:
+    """Where the dataset says where its objects are."""
+    if plan.truth(study, dataset) == "boxes":
+        return {f"fetched {n}": p for n, p in _index_inputs(study, dataset).items()}
+    return {"truth": study.files.at("truth", dataset=dataset)}
+
+
 def _masks_inputs(study: Study, dataset: str, masker: str) -> dict[str, Path]:
     weights = pretrained.inputs(study, pretrained.owner("maskers", masker))
     return _photo_inputs(study, dataset) | {"truth": study.files.at("truth", dataset=dataset)} | weights
@@ -85,10 +92,8 @@ def _attribute_inputs(study: Study, cell: Cell) -> dict[str, Path]:
 
 
 def _segment_inputs(study: Study, cell: Cell) -> dict[str, Path]:
-    read = _model_inputs(study, cell) | _photo_inputs(study, cell.dataset)
-    if plan.truth(study, cell.dataset) == "boxes":
-        return read | {f"fetched {n}": p for n, p in _index_inputs(study, cell.dataset).items()}
-    return read | {"truth": study.files.at("truth", dataset=cell.dataset)}
+    photos = _photo_inputs(study, cell.dataset)
+    return _model_inputs(study, cell) | photos | _object_inputs(study, cell.dataset)
 
 
 def _collect_inputs(study: Study) -> dict[str, Path]:
@@ -136,9 +141,11 @@ def _figure_inputs(study: Study, name: str) -> dict[str, Path]:
     if name == "masks":
         masker = study.datasets[dataset].masker
         return _masks_inputs(study, dataset, masker) | _corruption_inputs(study, dataset, {"masks"}, ())
-    read = _photo_inputs(study, dataset) | _corruption_inputs(
-        study, dataset, {"masks", "backgrounds"}, ("test",)
-    )
+    read = _photo_inputs(study, dataset)
+    if name == "segmentation":
+        read |= _object_inputs(study, dataset)
+    else:
+        read |= _corruption_inputs(study, dataset, {"masks", "backgrounds"}, ("test",))
     shown = {
         "retrieval": ("embeddings",),
         "attribution": ("maps", "attribution"),

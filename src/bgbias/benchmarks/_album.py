@@ -23,6 +23,7 @@ from bgbias.archives import members
 from bgbias.batches import TrainingPhotos
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
+from bgbias.errors import UserError
 from bgbias.fetching import is_picture
 from bgbias.image_table import COLUMNS, ImageTable
 from bgbias.store import writing
@@ -59,10 +60,10 @@ def album(photos: int, backgrounds: int) -> Files:
 def _files(photos: int, backgrounds: int) -> Files:
     folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
     made = Files(folder, [], [], [])
-    for n, picture in enumerate(itertools.islice(_pictures(SHARED_PHOTOS, "photo"), photos)):
+    for n, picture in enumerate(_pictures(SHARED_PHOTOS, "photo", photos)):
         made.photos.append(folder / f"photo_{n:03d}.jpg")
         _grainy(picture.resize(PHOTO, BICUBIC), n).save(made.photos[-1], quality=92)
-    for n, picture in enumerate(itertools.islice(_pictures(SHARED_BACKGROUNDS, "background"), backgrounds)):
+    for n, picture in enumerate(_pictures(SHARED_BACKGROUNDS, "background", backgrounds)):
         made.backgrounds.append(folder / f"background_{n:03d}.jpg")
         size = (BACKGROUND_WIDTH, round(BACKGROUND_WIDTH * picture.height / picture.width))
         _grainy(picture.resize(size, BICUBIC), n).save(made.backgrounds[-1], quality=80)
@@ -105,14 +106,22 @@ def _table(ids: list[str]) -> ImageTable:
     return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
-def _pictures(source: str, name: str) -> Iterator[Image.Image]:
+def _pictures(source: str, name: str, count: int) -> Iterator[Image.Image]:
+    """So many pictures of the shared archive, or drawn ones without it; an archive of fewer is an error."""
     place = paths.source(source)
-    if place.exists():
-        for _, data in members(place, is_picture):
-            yield Image.open(io.BytesIO(data)).convert("RGB")
-    else:
-        for _, drawn in procedural.pictures("textures", 200, name, 256):
+    if not place.exists():
+        for _, drawn in procedural.pictures("textures", count, name, 256):
             yield Image.fromarray(drawn)
+        return
+    found = 0
+    for _, data in itertools.islice(members(place, is_picture), count):
+        yield Image.open(io.BytesIO(data)).convert("RGB")
+        found += 1
+    if found < count:
+        raise UserError(
+            f"{place} has {found} pictures, and {count} are measured; fetch it again, or set BGBIAS_SHARED_DATA to a folder"
+            " without it, so that they are drawn."
+        )
 
 
 def _grainy(picture: Image.Image, n: int) -> Image.Image:

@@ -43,6 +43,7 @@ class Utilisation:
         for line in asked.stdout:
             if line.strip().isdecimal():
                 self._samples.append((time.perf_counter(), float(line)))
+        self.missing = f"nvidia-smi, which tells it, ended with code {asked.wait()}"
 
 
 def _known_as(device: str) -> str:

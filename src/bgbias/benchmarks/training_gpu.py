@@ -57,7 +57,7 @@ def judge(measured: Measured) -> list[Figure]:
     for size, steps in STEPS.items():
         batch, steps = (8, 2) if measured.tiny else (size, steps)
         seen, missing = measured.results[ours(size)]
-        missing = missing or ("" if seen else "it was over before nvidia-smi told")
+        missing = "" if seen else missing or "it was over before nvidia-smi told"
         what = f"share of the images/s on batches in the GPU's memory, batch {size}"
         figures += [
             measured.ratio(what, _limit(size), ours(size), at_least=AT_LEAST),

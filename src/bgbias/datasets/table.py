@@ -38,6 +38,10 @@ class Params(ClassSplit):
         False, description="photos of one label may stand in several splits (the table must say in which)"
     )
 
+    masks: bool = Field(
+        False, description="segmentation is judged by the table's masks (it must have the column)"
+    )
+
     @model_validator(mode="after")
     def _pictures_have_a_place(self) -> Params:
         if "://" in self.source and self.root is None:
@@ -66,6 +70,11 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     if params.source.startswith("shared:") and params.root is None:
         root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
     return {"table": (Source(place=params.source),), "photos": (Source(place=root),)}
+
+
+def truth(params: Params) -> str | None:
+    """Masks, if the table is said to have them: it may not be here yet when that is asked."""
+    return "masks" if params.masks else None
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
@@ -157,6 +166,8 @@ def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[st
 
 def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator[str]:
     """What is wrong between rows: a picture listed twice, a label or a group that stands in two splits."""
+    if params.masks and "mask" not in columns:
+        yield "masks are asked for, but there is no column 'mask'"
     first: dict[str, Row] = {}
     for row in rows:
         if row.image and first.setdefault(row.image, row) is not row:

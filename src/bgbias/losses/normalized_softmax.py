@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 IMAGES_PER_CLASS = 1
+CLASS_WEIGHTS = True
 DISTANCE = "cosine"
 
 

@@ -6,6 +6,7 @@ minimised, so that training differentiates twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -27,7 +28,9 @@ class PenaltyParams(Strict):
 
     weight: float = Field(1.0, ge=0, description="lambda")
     photos: int | None = Field(
-        None, ge=1, description="penalise so many photos of each batch, which are random ones; all if null"
+        None,
+        ge=1,
+        description="penalise so many photos of each batch, evenly spread over its classes; all if null",
     )
 
 
@@ -39,8 +42,11 @@ class AttributionPenalty(BaseMethod):
     same model bit for bit. A photo without a trusted mask is all object and has no penalty.
 
     It costs many times what the loss does. Of fewer ``photos`` it is an estimate: each one's gradient stays what it is in the
-    whole batch, but the others' embeddings count as constants.
+    whole batch, but the others' embeddings count as constants. These come from a pass like the penalty's own, without gradients.
     """
+
+    alone = False
+    """Whether ``explained`` compares no photos of a batch with each other, so that the others need no pass."""
 
     def __init__(
         self, model: EmbeddingModel, base_loss: nn.Module, params: PenaltyParams, task: Task | None = None
@@ -63,23 +69,35 @@ class AttributionPenalty(BaseMethod):
         photos = self.photos(batch)
         embeddings = self.model(photos)
         base = self.base_loss(embeddings, batch.labels)
-        others = embeddings[self.penalised or len(photos) :].detach()
-        gradients = self.gradients(photos[: self.penalised], batch.labels, others)
-        penalty = self.penalty(gradients, batch.masks[: self.penalised])
+        rows = spread(len(photos), self.penalised)
+        penalty = self.penalty(self.gradients(photos, batch.labels, rows), batch.masks[rows])
         return {"loss": base + self.weight * penalty, "base_loss": base, "penalty": penalty}
 
-    def gradients(self, photos: Tensor, labels: Tensor, others: Tensor) -> Tensor:
-        """Of ``explained`` with respect to normalised photos, like them; they can be differentiated again. ``others``: embeddings
-        of photos that come behind them, whose labels are the last ones.
+    def gradients(self, photos: Tensor, labels: Tensor, rows: Sequence[int]) -> Tensor:
+        """Of ``explained`` with respect to these rows of the normalised photos [B, 3, S, S], like them.
+
+        They can be differentiated again; the other photos' embeddings are constants.
         """
         import torch
 
         from bgbias.second_derivatives import differentiable_twice
 
+        others = [] if self.alone else [row for row in range(len(photos)) if row not in set(rows)]
         with differentiable_twice(self.model):
-            seen = photos.detach().requires_grad_()
-            explained = self.explained(torch.cat((self.model(seen), others)), labels)
+            seen = photos[rows].detach().requires_grad_()
+            embeddings = self.model(seen)
+            if others:
+                with torch.no_grad():
+                    constant = self.model(photos[others])
+                embeddings = torch.cat((embeddings, constant))
+            explained = self.explained(embeddings, labels[[*rows, *others]])
             return torch.autograd.grad(explained, seen, create_graph=True)[0]
+
+
+def spread(photos: int, wanted: int | None) -> list[int]:
+    """Rows of so many photos of a batch (all if None), evenly: photos of a class stand side by side in it."""
+    count = min(wanted or photos, photos)
+    return [n * photos // count for n in range(count)]
 
 
 def fraction_outside(gradients: Tensor, masks: Tensor) -> Tensor:

@@ -24,6 +24,8 @@ class Method(AttributionPenalty):
     each photo's own, which a photo's fraction does not see.
     """
 
+    alone = True
+
     def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The sum of the photos' cosines with the black photo, embedded by the model as it is now."""
         from bgbias.attribution import reference_embedding

@@ -139,13 +139,14 @@ def _segmentation(study: Study):  # type: ignore[no-untyped-def]
 
     facts, album = _album(study)
     shown = album.evaluation(album.table("test"), set(), "test")
-    where = (plan.shown_dataset(study), album, facts.resize, facts.input_size)
-    truth = object_truth.of_dataset(study, *where)
     found = {}
     for cell in _pair(study):
         with np.load(study.files.at("segments", **cell.wildcards), allow_pickle=False) as file:
             found[cell.method] = {name: file[name] for name in file.files}
     drawn = next(iter(found.values()))
+    truth = object_truth.of_dataset(
+        study, plan.shown_dataset(study), album, drawn["ids"].tolist(), facts.resize, facts.input_size
+    )
     return figure_segmentation(
         [
             Segmentation(

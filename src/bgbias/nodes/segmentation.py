@@ -35,10 +35,10 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         model = model_of(study, cell).to(device)
         side, size = model.resize, model.input_size
         album = Album(study, cell.dataset, side, size)
-        test = album.table("test")
-        truth = object_truth.of_dataset(study, cell.dataset, album, side, size)
+        test, val = album.table("test"), album.table("val")
+        truth = object_truth.of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
         drawn = episodes.draw(test, truth.ids, settings.episodes)
-        area = object_truth.mean_area(truth, album.table("val").ids)
+        area = object_truth.mean_area(truth, val.ids)
         frame, segments = segment_photos(
             model,
             not plan.trains(study, cell),
