@@ -81,6 +81,7 @@ def test_segmentation_and_its_figure_open_what_they_say(
         p
         for node in lineage.in_order(study)
         for p in reading.inputs(study, node.name, **node.keywords).values()
+        if p.suffix != ".json"  # every node opens the records of those before it
     }
     OPENED.clear()
     segment(study, PLAIN, "cpu")
