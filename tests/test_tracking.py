@@ -14,13 +14,16 @@ import time
 from datetime import UTC, datetime
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
 
-from bgbias import tracking
+from bgbias import mlflow_store, tracking
 from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
 
 MILLISECONDS = round(1000 * datetime(2025, 6, 1, 12, tzinfo=UTC).timestamp())
 SRC = Path(__file__).parents[1] / "src"
@@ -220,6 +223,27 @@ def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
 
 def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
     answers.put(project.sync())
+
+
+def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain(project)
+    fill, deleted = mlflow_store.Experiment._fill, []
+
+    def fill_too_late(self: mlflow_store.Experiment, run: Run, *rest: Any) -> None:
+        if not deleted:
+            deleted.append(run.info.run_id)
+            self.client.delete_run(run.info.run_id)
+        fill(self, run, *rest)
+
+    monkeypatch.setattr(mlflow_store.Experiment, "_fill", fill_too_late)
+    tracking.sync([project.data], project.uri, "demo")
+    assert deleted
+    shown = project.runs()
+    assert {TRAIN, MODEL} <= set(shown)
+    assert deleted[0] not in {run.info.run_id for run in shown.values()}
+    assert project.sync()[:2] == (0, 0)
 
 
 def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:

@@ -19,13 +19,14 @@ VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
 # MLflow calls any other version of its tables out of date.
 SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
 SECONDS = 5.0
-# How MLflow and the databases behind it tell that somebody else has just written the same.
-TWICE = (
+# How MLflow and the databases behind it tell that somebody else has just written the same, or deleted one of two runs of a node.
+MET = (
     "RESOURCE_ALREADY_EXISTS",
     "UniqueViolation",
     "UNIQUE constraint",
     "IntegrityError",
     "Duplicate entry",
+    "Current state is deleted",
 )
 
 
@@ -47,7 +48,7 @@ def check_uri(uri: str) -> None:
 
 def fault(uri: str, error: Exception) -> UserError:
     """What to raise for an error that writing to a store gave."""
-    kind = Conflict if any(word in str(error) for word in TWICE) else UserError
+    kind = Conflict if any(word in str(error) for word in MET) else UserError
     return kind(told(uri, error))
 
 
