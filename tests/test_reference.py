@@ -25,8 +25,7 @@ def means(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> pd.Dat
     """Mean over queries and draws by setting and condition."""
     made: Project = project.fresh(tmp_path_factory.mktemp("birds") / "project")
     # The reference was measured on every photo, whatever its mask.
-    before = "attribution: {images: 256, precision: bf16}"
-    made.edit(before, f"{before}\n    mask_policy: {{keep_all: true}}")
+    made.edit("keep_all: false", "keep_all: true")
     files = params.load(made.folder / "params.yaml", "cub50").files
     made.run(
         *("snakemake", "--cores", "2", str(files.at("scores", **CELL.wildcards)), "--config", "grid=cub50"),
