@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from bgbias import backgrounds, paths, prepared, procedural, seeds
 from bgbias.archives import members
 from bgbias.batches import TrainingPhotos
+from bgbias.benchmarks._scratch import scratch_folder
 from bgbias.conditions import Corruption
 from bgbias.embedding import EvaluationPhotos
 from bgbias.errors import UserError
@@ -48,7 +48,7 @@ class Files:
 
 
 def album(photos: int, backgrounds: int) -> Files:
-    """Pictures as files and in stores, in a new temporary folder, which the process's end leaves to the system."""
+    """Pictures as files and in stores, in a temporary folder."""
     made = _files(photos, backgrounds)
     for name, listed in (("photos", made.photos), ("masks", made.masks), ("pool", made.backgrounds)):
         with writing(made.folder / f"{name}.zip") as store:
@@ -58,7 +58,7 @@ def album(photos: int, backgrounds: int) -> Files:
 
 
 def _files(photos: int, backgrounds: int) -> Files:
-    folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
+    folder = scratch_folder()
     made = Files(folder, [], [], [])
     for n, picture in enumerate(_pictures(SHARED_PHOTOS, "photo", photos)):
         made.photos.append(folder / f"photo_{n:03d}.jpg")

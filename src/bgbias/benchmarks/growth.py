@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias.benchmarks import Contender, Figure, Measured
+from bgbias.benchmarks._scratch import scratch_folder
 
 TITLE = "cost against size, in seconds of one core"
 DEVICES = ("cpu",)
@@ -112,4 +112,4 @@ def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
         return [digests.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
 
     for size in sizes:
-        yield partial(digest_all, _study.write(Path(tempfile.mkdtemp(prefix="bgbias-bench-")), size))
+        yield partial(digest_all, _study.write(scratch_folder(), size))

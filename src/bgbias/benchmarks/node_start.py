@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from bgbias.benchmarks import Contender, Figure, Measured
 from bgbias.benchmarks._commands import run
+from bgbias.benchmarks._scratch import scratch_folder
 
 TITLE = "a node's overhead"
 DEVICES = ("cpu",)
@@ -36,7 +36,7 @@ SOP_EMBEDDINGS = 60_502 * 6 * 128 * 4  # bytes: one clean and five corrupted vie
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.benchmarks import _study
 
-    folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
+    folder = scratch_folder()
     _study.write(folder)
     for words in (*BEFORE, *((node, *CELL) for node in NEEDS)):
         run(folder, "-m", "bgbias", *words)

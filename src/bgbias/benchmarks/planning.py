@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from bgbias.benchmarks import Contender, Figure, Measured
 from bgbias.benchmarks._commands import SOURCE, run
+from bgbias.benchmarks._scratch import scratch_folder
 
 TITLE = "a dry run of `paper` with 5 seeds (more than 600 nodes), and `dvc repro` of what is current"
 DEVICES = ("cpu",)
@@ -48,7 +48,7 @@ def judge(measured: Measured) -> list[Figure]:
 
 
 def _clone(project: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="bgbias-bench-"))
+    folder = scratch_folder()
     for part in (*PARTS, "src"):
         place, copy = project / part, folder / part
         copy.parent.mkdir(parents=True, exist_ok=True)
