@@ -26,6 +26,7 @@ from bgbias import progress, seeds
 from bgbias.allocation import keep_freed_memory
 from bgbias.device import autocast
 from bgbias.embedding import EvaluationPhotos, workers
+from bgbias.input_gradients import for_input_gradients
 from bgbias.model import EmbeddingModel, for_inference
 from bgbias.overlap import ahead, fetched, sent
 from bgbias.params import Attribution
@@ -62,7 +63,7 @@ def attribute_photos(
     trusted is not scored.
     """
     keep_freed_memory()  # backward passes over 25 views: twice as fast
-    network = for_inference(model).to(device)
+    network = for_input_gradients(for_inference(model).to(device))
     reference = reference_embedding(network)
     rows: list[dict[str, object]] = []
     kept: dict[str, np.ndarray] = {}

@@ -32,7 +32,7 @@ VERSIONS = {
     "train": 1,
     "embed": 1,
     "score": 1,
-    "attribute": 1,
+    "attribute": 2,
     "segment": 1,
     "collect": 1,
     "table": 4,

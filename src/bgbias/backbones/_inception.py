@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 Path = list[str]  # layers by name, one after the other
@@ -50,6 +49,7 @@ class BNInception(nn.Module):
         self._convolve("conv2_3x3", 64, 192, 3)
         self._max_pool("pool2_3x3_s2", stride=2)
         self.stages: list[list[Path]] = [[list(self._layers())]]
+        self.relu = nn.ReLU(inplace=True)
         channels = 192
         for name, widths in MODULES.items():
             paths, channels = self._inception(f"inception_{name}", channels, widths, name in MAX_POOLED)
@@ -66,7 +66,7 @@ class BNInception(nn.Module):
             layer = getattr(self, name)
             x = layer(x)
             if isinstance(layer, nn.Conv2d):
-                x = F.relu(getattr(self, f"{name}_bn")(x), inplace=True)
+                x = self.relu(getattr(self, f"{name}_bn")(x))
         return x
 
     def _inception(

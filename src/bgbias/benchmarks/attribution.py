@@ -24,6 +24,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     from bgbias import plugins, seeds
     from bgbias.attribution import reference_embedding
+    from bgbias.input_gradients import for_input_gradients
     from bgbias.model import build_model, for_inference
     from bgbias.toy.render import specimens
 
@@ -39,7 +40,9 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(PEER, "peer", lambda: _published(model, x, soft, reference))
     yield peer(CAPTUM, "captum", lambda: _captum(model, x, soft, reference))
     for precision in OURS:
-        yield Contender(OURS[precision], "ours", _ours(network, x, soft, reference, precision))
+        yield Contender(
+            OURS[precision], "ours", _ours(for_input_gradients(network), x, soft, reference, precision)
+        )
         yield Contender(LIMITS[precision], "limit", _alone(network, x, reference, precision))
 
 
@@ -106,7 +109,7 @@ def _ours(network: Any, x: Any, masks: Any, reference: Any, precision: Any) -> C
 
 
 def _alone(network: Any, x: Any, reference: Any, precision: str) -> Callable[[], None]:
-    """What no attribution can do without: the folded network there and back, for as many views, to the input only."""
+    """The folded network there and back by PyTorch's own kernels, for as many views, to the input only."""
     import torch
 
     from bgbias.device import autocast
