@@ -71,18 +71,18 @@ class Clock:
         return run
 
 
-def test_contenders_take_turns_and_the_first_run_does_not_count() -> None:
+def test_contenders_take_turns_and_neither_the_first_run_counts_nor_one_behind_a_peer() -> None:
     clock = Clock()
     contenders = [
-        Contender("a", "ours", clock.worker("a", 100.0, 1.0, 2.0, 3.0)),
+        Contender("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
         Contender("b", "peer", clock.worker("b", 100.0, 4.0, 5.0, 6.0)),
         Contender("absent", "peer", None, "not installed"),
         Contender("c", "limit", clock.worker("c", 0.5)),
     ]
     seconds, results = _rounds.take_turns(contenders, 3, clock=clock)
-    assert "".join(clock.worked) == "cbaabccbaabc"
+    assert "".join(clock.worked) == "cbaaabcccbaaabcc"
     assert seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0], "c": [0.5, 0.5, 0.5]}
-    assert results == {"a": 4, "b": 4, "c": 4}
+    assert results == {"a": 6, "b": 4, "c": 6}
 
 
 def test_a_device_is_waited_for_before_and_after_the_work() -> None:

@@ -99,7 +99,8 @@ class RSU(nn.Module):
             if self.pools:
                 x = upsample(x, skip)
             x = self.get_submodule(f"rebnconv{level}d")(torch.cat((x, skip), 1))
-        return x + entry
+        # Nothing else reads x, unless it is kept for a backward pass.
+        return x + entry if torch.is_grad_enabled() else x.add_(entry)
 
 
 class U2Net(nn.Module):
