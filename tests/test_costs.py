@@ -19,7 +19,7 @@ def curve(folder: Path, *seconds: float) -> Path:
 
 def test_a_step_takes_its_share_of_all_that_epochs_took(tmp_path: Path) -> None:
     record = {
-        "device": "cpu (1 threads)",
+        "device": "cpu (1 thread)",
         "peak_memory_mb": 1000.0,
         "metrics": {"epochs": 3, "peak_gpu_memory_mb": 2000.0},
     }
@@ -31,7 +31,7 @@ def test_a_step_takes_its_share_of_all_that_epochs_took(tmp_path: Path) -> None:
             "cost_training_minutes": 0.25,
             "cost_memory_gb": 1.048576,
             "cost_gpu_memory_gb": 2.097152,
-            "cost_device": "cpu (1 threads)",
+            "cost_device": "cpu (1 thread)",
         }
     )
 

@@ -91,7 +91,7 @@ def cost(method: str, seconds: float) -> dict[str, object]:
         "cost_training_minutes": 60 * seconds,
         "cost_memory_gb": 1.25,
         "cost_gpu_memory_gb": math.nan,
-        "cost_device": "cpu (1 threads)",
+        "cost_device": "cpu (1 thread)",
     }
 
 
@@ -249,7 +249,7 @@ def test_every_form_holds_the_same_rows_and_csv_every_digit(table: pd.DataFrame,
     assert "toy · tiny · 4 seeds · 2 draws · 60 queries" in text
     assert "| 0.010 | 0.6 | 1.2 |" in text
     assert "GPU" not in text
-    assert "cpu (1 threads)" in text
+    assert "cpu (1 thread)" in text
     assert "10,000 flips" in text
     assert "those of one class are not" in text
     assert "fold" not in text

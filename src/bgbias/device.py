@@ -38,11 +38,10 @@ def describe(device: str) -> str:
     """The device's name for people and records."""
     import torch
 
-    return (
-        torch.cuda.get_device_name(device)
-        if device.startswith("cuda")
-        else f"cpu ({torch.get_num_threads()} threads)"
-    )
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"cpu ({threads} thread{'s' if threads > 1 else ''})"
 
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[object]:
