@@ -19,10 +19,10 @@ THREADS = 1
 CLOCK = time.process_time
 # The sizes of each, which double, and the power that cost should grow with.
 GROWING = {
-    "embedding, photos": ((32, 64, 128, 256), 1),
-    "embedding, draws": ((8, 16, 32, 64), 1),
+    "embedding, photos": ((64, 128, 256, 512), 1),
+    "embedding, draws": ((16, 32, 64, 128), 1),
     "masks, photos": ((8, 16, 32, 64), 1),
-    "retrieval, photos": ((4000, 8000, 16000, 32000), 2),
+    "retrieval, photos": ((8000, 16000, 32000, 64000), 2),
     "planning, seeds": ((32, 64, 128, 256), 1),
 }
 WITHIN = 0.1
