@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
 from typing import Annotated
 
 import typer
@@ -126,38 +126,31 @@ def backgrounds(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect:
     nodes.backgrounds(planned_study(params, grid, "backgrounds", expect, pool=pool), pool)
 
 
-@app.command()
-def train(
-    dataset: Dataset,
-    backbone: Backbone,
-    loss: Loss,
-    method: Method,
-    seed: Seed = "0",
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    expect: Expect = None,
-    device: Device = "auto",
-) -> None:
-    """Train one model; goes on where an interrupted run stopped."""
-    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
-    _run("train", cell, params, grid, expect, device)
+def _of_a_model(node: str, module: str, text: str) -> None:
+    """The command of a node that computes with one model, on a GPU of its own where there is one."""
+
+    def command(
+        dataset: Dataset,
+        backbone: Backbone,
+        loss: Loss,
+        method: Method,
+        seed: Seed = "0",
+        grid: Grid = None,
+        params: Params = DEFAULT,
+        expect: Expect = None,
+        device: Device = "auto",
+    ) -> None:
+        cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+        study = planned_study(params, grid, node, expect, cell=cell)
+        # Before the node's file imports torch, which sees the GPUs that there are by then.
+        gpu_slots.take(study, device)
+        getattr(importlib.import_module(f"bgbias.nodes.{module}"), node)(study, cell, device)
+
+    app.command(node, help=text)(command)
 
 
-@app.command()
-def embed(
-    dataset: Dataset,
-    backbone: Backbone,
-    loss: Loss,
-    method: Method,
-    seed: Seed = "0",
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    expect: Expect = None,
-    device: Device = "auto",
-) -> None:
-    """Embed a model's test photos, clean and before other backgrounds."""
-    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
-    _run("embed", cell, params, grid, expect, device)
+_of_a_model("train", "models", "Train one model; goes on where an interrupted run stopped.")
+_of_a_model("embed", "models", "Embed a model's test photos, clean and before other backgrounds.")
 
 
 @app.command()
@@ -178,42 +171,12 @@ def score(
     scores.score(planned_study(params, grid, "score", expect, cell=cell), cell)
 
 
-@app.command()
-def attribute(
-    dataset: Dataset,
-    backbone: Backbone,
-    loss: Loss,
-    method: Method,
-    seed: Seed = "0",
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    expect: Expect = None,
-    device: Device = "auto",
-) -> None:
-    """Score how much of a model's attribution lies on the object."""
-    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
-    _run("attribute", cell, params, grid, expect, device)
-
-
-@app.command()
-def segment(
-    dataset: Dataset,
-    backbone: Backbone,
-    loss: Loss,
-    method: Method,
-    seed: Seed = "0",
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    expect: Expect = None,
-    device: Device = "auto",
-) -> None:
-    """Segment test photos by what a model compares them with others by, where the grid asks for it."""
-    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
-    study = planned_study(params, grid, "segment", expect, cell=cell)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import segmentation
-
-    segmentation.segment(study, cell, device)
+_of_a_model("attribute", "models", "Score how much of a model's attribution lies on the object.")
+_of_a_model(
+    "segment",
+    "segmentation",
+    "Segment test photos by what a model compares them with others by, where the grid asks for it.",
+)
 
 
 @app.command()
@@ -253,12 +216,3 @@ def figure(
     from bgbias.nodes import pictures
 
     pictures.figure(planned_study(params, grid, "figure", expect, name=name), name)
-
-
-def _run(node: str, cell: plan.Cell, params: Path, grid: str | None, expect: str | None, device: str) -> None:
-    """A node of one model, on a GPU of its own where there is one: it is chosen before torch is imported."""
-    study = planned_study(params, grid, node, expect, cell=cell)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import models
-
-    getattr(models, node)(study, cell, device)
