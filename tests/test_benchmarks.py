@@ -71,18 +71,20 @@ class Clock:
         return run
 
 
-def test_contenders_take_turns_and_neither_the_first_run_counts_nor_one_behind_a_peer() -> None:
+def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_change_of_the_allocator() -> (
+    None
+):
     clock = Clock()
     contenders = [
         Contender("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
-        Contender("b", "peer", clock.worker("b", 100.0, 4.0, 5.0, 6.0)),
+        Contender("b", "peer", clock.worker("b", 100.0, 100.0, 100.0, 4.0, 100.0, 5.0, 100.0, 6.0)),
         Contender("absent", "peer", None, "not installed"),
         Contender("c", "limit", clock.worker("c", 0.5)),
     ]
     seconds, results = _rounds.take_turns(contenders, 3, clock=clock)
-    assert "".join(clock.worked) == "cbaaabcccbaaabcc"
+    assert "".join(clock.worked) == "cbbaaabbcccbbaaabbcc"
     assert seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0], "c": [0.5, 0.5, 0.5]}
-    assert results == {"a": 6, "b": 4, "c": 6}
+    assert results == {"a": 6, "b": 8, "c": 6}
 
 
 def test_a_device_is_waited_for_before_and_after_the_work() -> None:

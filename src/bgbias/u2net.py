@@ -99,7 +99,7 @@ class RSU(nn.Module):
             if self.pools:
                 x = upsample(x, skip)
             x = self.get_submodule(f"rebnconv{level}d")(torch.cat((x, skip), 1))
-        # Nothing else reads x, unless it is kept for a backward pass.
+        # A backward pass needs x as it was; without one nothing else reads it.
         return x + entry if torch.is_grad_enabled() else x.add_(entry)
 
 

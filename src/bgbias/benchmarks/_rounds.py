@@ -20,8 +20,8 @@ def take_turns(
     """Seconds of every round, and the last result, of each contender that can run.
 
     Everyone runs once beforehand, untimed. Then come ``rounds`` rounds, A B C and C B A by turns. ``finish`` waits for a device
-    that works on by itself. A peer's allocator hands memory back that ours keeps: behind a peer, ours runs once untimed, so as
-    not to pay for pages that a program of its own would still have.
+    that works on by itself. A peer's allocator hands memory back that ours keeps: where the allocator changes hands, the next one
+    runs once untimed, whoever it is, so as not to pay for pages that a program of its own would still have.
     """
     able = [(c.name, c.role, c.run) for c in contenders if c.run is not None]
     seconds: dict[str, list[float]] = {name: [] for name, _, _ in able}
@@ -30,7 +30,7 @@ def take_turns(
     for number in range(1 + rounds):
         for name, role, run in reversed(able) if number % 2 == 0 else able:
             suit(role)
-            if before == "peer" and role != "peer":
+            if before and (before == "peer") != (role == "peer"):
                 run()
             before = role
             gc.collect()
