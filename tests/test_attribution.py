@@ -86,6 +86,14 @@ def test_golden_quantile_normalisation() -> None:
     assert made.tolist()[0] == pytest.approx([0.0, 0.252525, 0.505051, 0.757576, 1.0], abs=5e-7)
 
 
+@pytest.mark.parametrize("count", [2, 3, 100, 101, 51_529])
+@pytest.mark.parametrize("q", [0.5, 0.99])
+def test_the_quantile_is_numpys(count: int, q: float) -> None:
+    values = torch.rand(count, generator=seeds.torch_generator("test", count), dtype=torch.float64)
+    for made in (values, values.round(decimals=1)):  # also with ties
+        assert attribution._quantile(made, q).item() == pytest.approx(np.quantile(made.numpy(), q), rel=1e-14)
+
+
 def test_golden_pixel() -> None:
     """One pixel, two noise samples, three channels: signed channels cancel, absolute ones do not."""
     gradients = [torch.tensor([1.0, -1.0, 0.0]), torch.tensor([0.5, 0.5, 0.5])]

@@ -12,6 +12,7 @@ gradient is that of s times -1/d: one gradient of s serves both distances exactl
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +26,12 @@ from torch import Tensor
 from bgbias import progress, seeds
 from bgbias.allocation import keep_freed_memory
 from bgbias.device import autocast
-from bgbias.embedding import EvaluationPhotos, workers
+from bgbias.embedding import EvaluationPhotos
 from bgbias.input_gradients import for_input_gradients
 from bgbias.model import EmbeddingModel, for_inference
 from bgbias.overlap import ahead, fetched, sent
 from bgbias.params import Attribution
+from bgbias.prepared import threads
 
 VARIANTS = ("ref", "robust")
 QUANTILE = 0.99  # of a map's values counts as its maximum
@@ -151,7 +153,7 @@ def normalise(strengths: Tensor) -> Tensor:
     strengths = strengths.double()
     if not strengths.isfinite().all():
         raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), torch.quantile(strengths.flatten(), QUANTILE)
+    low, high = strengths.min(), _quantile(strengths.flatten(), QUANTILE)
     if high <= low:
         raise NoScoreError("constant map")
     return ((strengths - low) / (high - low)).clamp(0, 1)
@@ -177,6 +179,14 @@ def score(attribution: Tensor, mask: Tensor) -> float:
         raise NoScoreError("empty map")
     on_object = (mask * attribution).sum() / total
     return float((on_object - fraction) / (1 - fraction))
+
+
+def _quantile(values: Tensor, q: float) -> Tensor:
+    """``torch.quantile`` of finite values [N], which sorts them all, from the largest ones."""
+    rank = q * (len(values) - 1)
+    largest = values.topk(len(values) - math.floor(rank)).values
+    below, above = largest[-1], largest[-1 - (rank > math.floor(rank))]
+    return torch.lerp(below, above, rank - math.floor(rank))
 
 
 def _maps_of_photos(
@@ -228,13 +238,17 @@ def _strengths_of_groups(
     samples, device = settings.samples, str(reference.device)
 
     def drawn() -> Iterator[_Shown]:
-        with ThreadPoolExecutor(workers(device)) as pool:
-            for x, keys in groups:
-                noise = pool.map(lambda key, shape=x.shape[1:]: _drawn(key, samples, shape), keys)
-                yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
+        # One number follows from the other, so that a photo's noise is one thread's work. Beside a network on the CPU that thread
+        # would only take its cores: as many photos' noise as there are threads is drawn before the first of them goes through it.
+        gpu, waiting = device.startswith("cuda"), iter(groups)
+        with ThreadPoolExecutor(threads()) as pool:
+            while some := list(itertools.islice(waiting, 1 if gpu else threads())):
+                named = [(key, x.shape[1:]) for x, keys in some for key in keys]
+                noise = iter(list(pool.map(lambda of: _drawn(of[0], samples, of[1]), named)))
+                for x, keys in some:
+                    yield _Shown(x, torch.stack([next(noise) for _ in keys]).to(x.dtype))
 
     def found() -> Iterator[Tensor]:
-        # Beside a network on the CPU a thread would only take its cores.
         for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
             views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [

@@ -14,7 +14,7 @@ from bgbias.benchmarks._scratch import scratch_folder
 TITLE = "a node's overhead"
 DEVICES = ("cpu",)
 THREADS = 1
-ROUNDS = 3
+ROUNDS = 7
 CELL = ("toys", "tiny", "contrastive", "plain")
 BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
 # What a node cannot do without: the command line and the settings (pydantic by itself loads nothing), tables, and what it
