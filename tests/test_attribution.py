@@ -14,7 +14,7 @@ from bgbias import attribution, plugins, seeds
 from bgbias.attribution import NoScoreError, gradient_maps, noisy_views, normalise, score
 from bgbias.embedding import EvaluationPhotos
 from bgbias.model import build_model
-from bgbias.params import Attribution
+from bgbias.protocol import Attribution
 
 CORNER = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
 QUICK = Attribution(samples=5)

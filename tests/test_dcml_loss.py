@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bgbias import plugins, seeds, training
 from bgbias.batches import Batch
-from bgbias.params import Train
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

@@ -14,7 +14,7 @@ from bgbias import figures, masking
 from bgbias.errors import UserError
 from bgbias.figure_masks import MaskTile, doubtful, figure_masks
 from bgbias.nodes import pictures
-from bgbias.params import MaskPolicy
+from bgbias.protocol import MaskPolicy
 
 
 def table(**columns: list[float]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bgbias import model as models
 from bgbias import plugins, seeds, training
-from bgbias.params import Train
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

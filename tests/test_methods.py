@@ -18,8 +18,9 @@ from bgbias.composite import replaced
 from bgbias.errors import UserError
 from bgbias.methods import Task
 from bgbias.nodes.models import train
-from bgbias.params import Study, Train
+from bgbias.params import Study
 from bgbias.plan import Cell
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.params import PROCEDURAL
+from bgbias.pool_settings import PROCEDURAL
 from bgbias.procedural import pictures
 
 SIZE = 48

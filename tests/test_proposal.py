@@ -18,7 +18,7 @@ from bgbias.errors import UserError
 from bgbias.foregrounds import look
 from bgbias.masking import Mask
 from bgbias.nodes import backgrounds
-from bgbias.params import Proposal
+from bgbias.pool_settings import Proposal
 from bgbias.store import ImageStore
 from bgbias.toy.pool import pool
 

@@ -21,8 +21,8 @@ from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
 from bgbias.methods.plain import Method as Plain
 from bgbias.model import EmbeddingModel, build_model
-from bgbias.params import Train
 from bgbias.plan import Cell
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

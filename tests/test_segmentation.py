@@ -28,8 +28,8 @@ from bgbias.nodes import report
 from bgbias.nodes.segmentation import segment
 from bgbias.object_truth import TrueBoxes, mean_area
 from bgbias.one_shot import attention_maps, centre_map
-from bgbias.params import Segmentation, SimilarityScore
 from bgbias.plan import Cell
+from bgbias.protocol import Segmentation, SimilarityScore
 from bgbias.segmentation_table import table4
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

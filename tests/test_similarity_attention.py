@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bgbias import seeds
 from bgbias import similarity_attention as attention
-from bgbias.params import SimilarityScore
+from bgbias.protocol import SimilarityScore
 
 ANCHOR, POSITIVE, NEGATIVE, SECOND = (
     torch.tensor([values], dtype=torch.float64)

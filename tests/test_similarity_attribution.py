@@ -15,8 +15,8 @@ from small_study import data_nodes, described, load, options, record, run
 from bgbias import attribution, digests, explanation, plugins, seeds
 from bgbias.embedding import EvaluationPhotos
 from bgbias.model import EmbeddingModel, build_model
-from bgbias.params import Attribution, SimilarityScore
 from bgbias.plan import Cell
+from bgbias.protocol import Attribution, SimilarityScore
 from bgbias.similarity_attribution import attribute_pairs, partners
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

@@ -12,13 +12,13 @@ import torch
 from small_study import history
 from torch import Tensor, nn
 
-from bgbias import params, plugins, seeds, training
+from bgbias import plugins, seeds, training
 from bgbias.batches import Batch
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
 from bgbias.methods.plain import Method as Plain
 from bgbias.model import EmbeddingModel, build_model
-from bgbias.params import Train
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -218,5 +218,5 @@ def test_each_part_has_its_own_rate(optimizer: str) -> None:
     assert all(g["weight_decay"] == 1e-4 for g in found.param_groups)
     if optimizer == "rmsprop":  # METHODS section 1
         assert all((g["momentum"], g["alpha"], g["eps"]) == (0.7, 0.99, 1e-8) for g in found.param_groups)
-    plain = training.make_optimizer(made, params.Train(lr=0.1), None)
+    plain = training.make_optimizer(made, Train(lr=0.1), None)
     assert [g["lr"] for g in plain.param_groups] == [0.1, 0.1]

@@ -30,8 +30,8 @@ from bgbias.embedding import EvaluationPhotos
 from bgbias.input_gradients import for_input_gradients
 from bgbias.model import EmbeddingModel, for_inference
 from bgbias.overlap import ahead, fetched, sent
-from bgbias.params import Attribution
 from bgbias.prepared import threads
+from bgbias.protocol import Attribution
 
 VARIANTS = ("ref", "robust")
 QUANTILE = 0.99  # of a map's values counts as its maximum

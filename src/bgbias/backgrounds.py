@@ -9,7 +9,7 @@ from bgbias import images, listed, paths, seeds
 from bgbias.archives import members
 from bgbias.errors import UserError
 from bgbias.fetching import is_picture
-from bgbias.params import PoolSource, Proposal
+from bgbias.pool_settings import PoolSource, Proposal
 from bgbias.store import ImageStore
 
 ROLES = ("train", "val", "test")

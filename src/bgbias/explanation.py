@@ -16,7 +16,7 @@ from bgbias import images
 from bgbias import similarity_attention as attention
 from bgbias.errors import UserError
 from bgbias.model import EmbeddingModel
-from bgbias.params import SimilarityScore
+from bgbias.protocol import SimilarityScore
 
 ROLES = {
     2: ("First", "Second"),

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from bgbias import figures, masking
 from bgbias.errors import UserError
 from bgbias.mask_quality import THRESHOLD
-from bgbias.params import MaskPolicy
+from bgbias.protocol import MaskPolicy
 
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3

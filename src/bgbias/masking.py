@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bgbias.errors import UserError
-from bgbias.params import MaskPolicy
+from bgbias.protocol import MaskPolicy
 
 # Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``mask_quality``'s.
 QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")

@@ -21,7 +21,7 @@ from bgbias.embedding import EvaluationPhotos
 from bgbias.episodes import SHOTS, TASKS, Episode
 from bgbias.model import EmbeddingModel, for_inference
 from bgbias.object_truth import Truth
-from bgbias.params import Segmentation
+from bgbias.protocol import Segmentation
 from bgbias.wording import CENTRE
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bgbias import named_methods, plugins
 from bgbias.errors import UserError
 from bgbias.folds import FOLDS
 from bgbias.paths import Paths
+from bgbias.pool_settings import Backgrounds
+from bgbias.protocol import Attribution, Evaluation, MaskPolicy, Segmentation, Train
 from bgbias.strict import Strict, read_yaml, validated
 
 
@@ -46,182 +48,6 @@ class Masker(Strict):
 
     kind: str
     options: dict[str, Any] = Field(default_factory=dict)
-
-
-PROCEDURAL = ("colours", "gradients", "textures", "toy_scenes")
-
-
-class PoolSource(Strict):
-    """Where one pool of backgrounds comes from: a zip, a folder or a list of files; or pictures that are drawn.
-
-    A list is a text file with one path a line, or a CSV with the columns name, url, licence and sha256 (and others), whose photos
-    are taken from ``copies`` or fetched.
-    """
-
-    source: str | None = None
-    copies: tuple[str, ...] = Field((), description="zips or folders that may hold the photos a CSV lists")
-    group: str | None = Field(None, description="only the rows of a CSV with this value in its column `pool`")
-    colours: int | None = Field(None, ge=1, description="draw so many plain colours")
-    gradients: int | None = Field(None, ge=1, description="draw so many gradients of two or three colours")
-    textures: int | None = Field(None, ge=1, description="draw so many textured walls")
-    toy_scenes: int | None = Field(None, ge=1, description="draw so many scenes as the toys stand before")
-    part: tuple[int, int] | None = Field(None, description="only these of the sorted names: [from, to)")
-    size: int = Field(64, ge=8, description="side of a drawn picture in pixels")
-    licence: str = "unknown"
-
-    @model_validator(mode="after")
-    def _one_source(self) -> PoolSource:
-        given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
-        if len(given) != 1:
-            raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
-        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
-            raise ValueError("part is [from, to) with 0 <= from < to")
-        if not self.listed and (self.copies or self.group is not None):
-            raise ValueError("`copies` and `group` go with a `source` that is a CSV")
-        return self
-
-    @property
-    def listed(self) -> bool:
-        """Whether the photos are those that a CSV lists."""
-        return self.source is not None and self.source.endswith(".csv")
-
-    @property
-    def drawn(self) -> tuple[str, int] | None:
-        """What to draw and how many, if the pool is drawn."""
-        return next(((k, n) for k in PROCEDURAL if (n := getattr(self, k)) is not None), None)
-
-
-class Proposal(Strict):
-    """Pools from any folder of photos: those without an obvious foreground, shared out at random."""
-
-    source: str = Field(description="folder, zip or list of photos")
-    masker: str = Field(description="whose saliency tells a foreground")
-    shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
-    seed: int = 0
-    keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
-    drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
-    licence: str = "unknown"
-
-    @model_validator(mode="after")
-    def _whole(self) -> Proposal:
-        if any(s <= 0 for s in self.shares) or abs(sum(self.shares) - 1) > 1e-6:
-            raise ValueError("shares must be positive and add up to 1")
-        both = sorted(set(self.keep) & set(self.drop))
-        if both:
-            raise ValueError(f"'{both[0]}' is both kept and dropped")
-        return self
-
-
-class Backgrounds(Strict):
-    """Three disjoint pools, named one by one or proposed from one folder; `test` is never seen in training or selection."""
-
-    train: PoolSource | None = None
-    val: PoolSource | None = None
-    test: PoolSource | None = None
-    propose: Proposal | None = None
-
-    @model_validator(mode="after")
-    def _three(self) -> Backgrounds:
-        given = [name for name, pool in self.pools.items() if pool is not None]
-        if self.propose and given:
-            raise ValueError(f"`propose` makes all three pools; remove {', '.join(given)}")
-        if not self.propose and len(given) < 3:
-            raise ValueError("train, val and test are all needed, or `propose`")
-        return self
-
-    @property
-    def pools(self) -> dict[str, PoolSource | None]:
-        """The pools by role."""
-        return {"train": self.train, "val": self.val, "test": self.test}
-
-
-class Train(Strict):
-    """The training protocol of a grid (METHODS section 1)."""
-
-    embedding_dim: int = Field(128, ge=2)
-    batch_size: int = Field(32, ge=2)
-    iterations_per_epoch: int = Field(100, ge=1)
-    max_epochs: int = Field(1000, ge=1)
-    patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
-    optimizer: Literal["rmsprop", "adamw"] = "rmsprop"
-    lr: float = Field(1e-6, gt=0)
-    schedule: Literal["constant", "cosine"] = Field(
-        "constant", description="of all learning rates over max_epochs; cosine ends near 0"
-    )
-    embedder_lr: float | None = Field(
-        None, gt=0, description="of the linear embedding layer; `lr` if not given"
-    )
-    momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
-    weight_decay: float = Field(1e-4, ge=0)
-    freeze_batch_norm: bool = True
-    selection: Literal["published", "clean", "corrupted"] = "clean"
-    precision: Literal["fp32", "bf16"] = "fp32"
-    crop_scale: tuple[float, float] = (0.16, 1.0)
-    crop_ratio: tuple[float, float] = (0.75, 4 / 3)
-
-
-class MaskPolicy(Strict):
-    """How masks are used, and which are trusted: a photo whose mask is not keeps its own background and is no query; it is
-    counted in every table. Areas are those of the soft mask, whatever its use."""
-
-    kind: Literal["soft", "threshold"] = Field(
-        "soft",
-        description="blend photo and background by the mask as it is (as published), or by 0 and 255 alone",
-    )
-    threshold: int = Field(128, ge=1, le=255, description="grey level from which a pixel is object")
-    min_area: float = Field(0.01, ge=0, le=1)
-    max_area: float = Field(0.95, ge=0, le=1)
-    keep_all: bool = Field(
-        False, description="replace backgrounds behind empty and full masks too (as published)"
-    )
-
-    @model_validator(mode="after")
-    def _threshold_is_used(self) -> MaskPolicy:
-        if self.kind == "soft" and "threshold" in self.model_fields_set:
-            raise ValueError("soft masks have no threshold; set `kind: threshold`, or leave `threshold` out")
-        if self.min_area >= self.max_area:
-            raise ValueError("min_area must lie below max_area")
-        return self
-
-
-class Evaluation(Strict):
-    """Clean and corrupted retrieval."""
-
-    draws: int = Field(5, ge=1, description="background draws per photo")
-    batch_size: int = Field(64, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-
-
-# What similarity attention asks of a photo (similarity_attention.py).
-SimilarityScore = Literal["magnitude", "published"]
-
-
-class Attribution(Strict):
-    """The attribution score (METHODS section 3)."""
-
-    images: int | None = Field(None, ge=1, description="a keyed subset of so many test photos; all if null")
-    samples: int = Field(25, ge=1)
-    noise: float = Field(0.15, gt=0, description="sigma as a share of the input's range")
-    similarity: SimilarityScore | None = Field(
-        None, description="also score similarity attention with a keyed photo of the class, asked in this way"
-    )
-    precision: Literal["fp32", "bf16"] = "fp32"
-
-
-class Segmentation(Strict):
-    """One-shot segmentation by similarity attention, then GrabCut (METHODS section 7); only where it is asked for."""
-
-    episodes: int | None = Field(
-        None, ge=1, description="test photos to segment, a keyed subset of at most so many; none if null"
-    )
-    score: SimilarityScore = "magnitude"
-    sure: float = Field(
-        0.33,
-        gt=0,
-        lt=1,
-        description="what GrabCut starts from: such a share of a map's object is surely object, of the rest surely background",
-    )
-    rounds: int = Field(5, ge=1, description="of GrabCut")
 
 
 class Block(Strict):

@@ -12,7 +12,8 @@ from bgbias import compatibility, folds, named_methods, paths, plugins
 from bgbias.dataset_parts import parts_of
 from bgbias.errors import UserError
 from bgbias.named_methods import NamedMethod
-from bgbias.params import PoolSource, Study, loss_options, options
+from bgbias.params import Study, loss_options, options
+from bgbias.pool_settings import PoolSource
 
 PRETRAINED = "pretrained"
 SEGMENTATION_TABLE = "table4"

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bgbias.params import SimilarityScore
+from bgbias.protocol import SimilarityScore
 
 
 def dimension_weights(embeddings: Sequence[Tensor], same: bool = True) -> Tensor:

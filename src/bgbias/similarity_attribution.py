@@ -20,7 +20,7 @@ from bgbias.device import autocast
 from bgbias.embedding import EvaluationPhotos
 from bgbias.image_table import ImageTable
 from bgbias.model import EmbeddingModel, for_inference
-from bgbias.params import Attribution
+from bgbias.protocol import Attribution
 
 VARIANT = "similarity"
 PAIRS = {"cpu": 12, "cuda": 64}  # that go through a network at once

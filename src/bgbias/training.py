@@ -28,7 +28,7 @@ from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
 from bgbias.model import EmbeddingModel
 from bgbias.overlap import ahead
-from bgbias.params import Train
+from bgbias.protocol import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
 LOOKS = {"cpu": 1, "cuda": 50}

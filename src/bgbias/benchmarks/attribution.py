@@ -101,7 +101,7 @@ def _captum(model: Any, x: Any, masks: Any, reference: Any) -> Callable[[], list
 
 def _ours(network: Any, x: Any, masks: Any, reference: Any, precision: Any) -> Callable[[], list[float]]:
     from bgbias.attribution import PASSES, gradient_maps
-    from bgbias.params import Attribution
+    from bgbias.protocol import Attribution
 
     settings = Attribution(images=None, samples=SAMPLES, noise=0.15, precision=precision)
     keys = [f"benchmark|{n}" for n in range(len(x))]

@@ -26,7 +26,7 @@ from bgbias.backbones.mobilenet_v2 import Params
 from bgbias.batches import Batch
 from bgbias.device import pick
 from bgbias.model import build_model
-from bgbias.params import Train
+from bgbias.protocol import Train
 
 device, steps = pick(sys.argv[1]), int(sys.argv[2])
 generator = seeds.torch_generator("bench")

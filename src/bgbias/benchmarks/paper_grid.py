@@ -75,7 +75,7 @@ def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[]
     from bgbias import attribution, embedding, plugins, seeds
     from bgbias.benchmarks import _album
     from bgbias.model import build_model, for_inference
-    from bgbias.params import Attribution
+    from bgbias.protocol import Attribution
 
     backbone, options = ("tiny", {}) if tiny else ("bn_inception", {"weights": None})
     module = plugins.load("backbones", backbone)

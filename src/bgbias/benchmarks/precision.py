@@ -80,7 +80,7 @@ def _numbers(
     from bgbias.embedding import embed_views
     from bgbias.input_gradients import for_input_gradients
     from bgbias.metrics import map_at_r
-    from bgbias.params import Attribution
+    from bgbias.protocol import Attribution
     from bgbias.retrieval import neighbours
 
     found = embed_views(network, iter(photos), device, precision, pooled=True)

@@ -80,7 +80,7 @@ def _training(device: str, steps: int, tiny: bool) -> Callable[[Iterator[Any]], 
     """The real loop over given batches, with a model of its own."""
     from bgbias import plugins, seeds, training
     from bgbias.model import build_model
-    from bgbias.params import Train
+    from bgbias.protocol import Train
 
     backbone, options = ("tiny", {}) if tiny else ("bn_inception", {"weights": None})
     params = plugins.load("backbones", backbone).Params.model_validate(options)

@@ -45,7 +45,7 @@ def _steps(method: str, batches: Callable[[], Any], steps: int, device: str) -> 
     from bgbias import plugins, seeds, training
     from bgbias.backbones.mobilenet_v2 import Params
     from bgbias.model import build_model
-    from bgbias.params import Train
+    from bgbias.protocol import Train
 
     model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))
     loss = plugins.load("losses", "contrastive")

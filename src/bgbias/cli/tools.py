@@ -9,7 +9,8 @@ import typer
 
 from bgbias import gpu_slots
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.params import SimilarityScore, load
+from bgbias.params import load
+from bgbias.protocol import SimilarityScore
 
 app = typer.Typer()
 

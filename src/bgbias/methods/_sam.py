@@ -9,7 +9,7 @@ from pydantic import Field
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
-from bgbias.params import SimilarityScore
+from bgbias.protocol import SimilarityScore
 from bgbias.strict import Strict
 
 if TYPE_CHECKING:

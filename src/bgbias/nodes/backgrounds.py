@@ -17,7 +17,8 @@ from bgbias.atomic import replacing
 from bgbias.errors import UserError
 from bgbias.foregrounds import Foreground, look
 from bgbias.nodes.masks import predictor
-from bgbias.params import Backgrounds, Proposal, Study
+from bgbias.params import Study
+from bgbias.pool_settings import Backgrounds, Proposal
 from bgbias.store import writing
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
