@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ import miniatures
 import numpy as np
 import pytest
 import torch
-from project import ROOT, wait_for
+from project import ROOT
 
-from bgbias import forecast, images, params, plan, plugins, procedural
+from bgbias import images, plugins, procedural
 from bgbias.benchmarks import (
     Contender,
     Figure,
@@ -27,14 +26,10 @@ from bgbias.benchmarks import (
     _album,
     _bench,
     _growth,
-    _hours,
     _process,
     _report,
     _rounds,
-    _utilisation,
-    paper_grid,
     peer,
-    training_gpu,
 )
 from bgbias.errors import UserError
 
@@ -250,87 +245,6 @@ def test_the_page_has_no_figures_of_other_machines_or_of_comparisons_that_change
     said = capsys.readouterr().err
     assert "attribution was measured on another machine or with other versions, and is left out" in said
     assert "test_set was measured before it was changed, and is left out: bgbias bench test_set" in said
-
-
-def test_hours_are_counted_by_hand() -> None:
-    study = params.load(ROOT / "params.yaml", "paper")
-    speeds = _hours.Speeds(
-        trained=3200.0, embedded=1000.0, attributed=500.0, masked=100.0, compared=1e8, start=2.0
-    )
-    found = _hours.hours(study, speeds, epochs=10)
-    counts = {cell: forecast.photos(study, cell.dataset) or {} for cell in plan.cells(study)}
-    assert len(counts) == 150
-    # 100 batches of 32 an epoch are one second.
-    train = sum(10 * (1 + n["val"] / 1000 + n["val"] ** 2 / 1e8) + 2 for n in counts.values())
-    embed = sum(6 * n["test"] / 1000 + 2 for n in counts.values())
-    score = sum(11 * n["test"] ** 2 / 1e8 + 2 for n in counts.values())
-    attribute = sum(25 * n["test"] / 500 + 2 for n in counts.values())
-    masks = (11_788 + 16_185 + 120_053) / 100 + 3 * 2
-    expected = {"masks": masks, "train": train, "embed": embed, "score": score, "attribute": attribute}
-    assert found == pytest.approx({step: seconds / 3600 for step, seconds in expected.items()})
-    assert _hours.epochs(study) == (16, 1000)
-
-
-def test_the_forecast_of_hours_needs_the_projects_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = (paper_grid.TRAIN, paper_grid.EMBED, paper_grid.ATTRIBUTE, paper_grid.MASKS, paper_grid.RETRIEVAL)
-    measured = Measured("cuda", False, {name: [1.0] for name in (*names, paper_grid.START)}, {})
-    monkeypatch.chdir(tmp_path)
-    assert "no params.yaml here" in paper_grid.judge(measured)[-1].missing
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    found = {figure.what: figure.values for figure in paper_grid.judge(measured)}
-    steps = [values[0] for what, values in found.items() if what.startswith("hours of")]
-    assert len(steps) == 5
-    assert found["hours for `paper`, 80 epochs a training"] == [pytest.approx(sum(steps))]
-    least, most = (
-        found[f"hours for `paper`, {n} epochs a training, the {w}"][0]
-        for n, w in (("16", "fewest"), ("1,000", "most"))
-    )
-    assert least < sum(steps) < most
-
-
-def test_a_busy_gpu_is_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text(
-        '#!/bin/sh\n[ "$1" = --id=GPU-b ] || exit 6\necho 10; sleep 1.5; echo 90; echo "[N/A]"; echo 95; exec sleep 60\n'
-    )
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    monkeypatch.setattr(_utilisation, "LOOKS_BACK", 0.2)
-    watch = _utilisation.Utilisation("cuda:1")
-    wait_for(lambda: len(watch._samples) == 1, 10, "the first sample")
-    begin = time.perf_counter()
-    wait_for(lambda: len(watch._samples) == 3, 10, "the last sample")
-    # What lies before the work, or just after its beginning, is not of the work.
-    assert watch.between(begin, time.perf_counter()) == [90.0, 95.0]
-    assert watch.between(begin - 5, begin) == [10.0]
-
-
-def test_without_nvidia_smi_it_is_said_that_nothing_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "nvidia-smi, which tells it, is not found" in _utilisation.Utilisation("cuda").missing
-    assert _utilisation.Utilisation("cpu").missing == "a GPU is needed"
-
-
-def test_an_nvidia_smi_that_fails_is_named_with_its_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho NVML has failed; exit 9\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    watch = _utilisation.Utilisation("cuda")
-    wait_for(lambda: bool(watch.missing), 10, "its end")
-    assert watch.missing == "nvidia-smi, which tells it, ended with code 9"
-    measured = Measured(
-        "cuda", True, {}, {training_gpu.ours(size): ([], watch.missing) for size in training_gpu.STEPS}
-    )
-    busy = [f for f in training_gpu.judge(measured) if f.what.startswith("GPU busy")]
-    assert {f.missing for f in busy} == {watch.missing}
 
 
 @pytest.mark.parametrize("here", [True, False])

@@ -3,77 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from handmade_results import CURED, PLAIN, attribution, study
 
-from bgbias import captions, published, tables, typesetting, wording
+from bgbias import captions, published, tables, typesetting
 from bgbias.errors import UserError
 from bgbias.plan import Cell
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
-IMAGES = ["a.jpg", "b.jpg"]
-# MAP@R of two queries. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
-PLAIN = {
-    0: {"clean": [[0.4, 0.6]], "corrupted": [[0.2, 0.4], [0.3, 0.5]]},
-    1: {"clean": [[0.5, 0.7]], "corrupted": [[0.2, 0.2], [0.4, 0.6]]},
-}
-# Every query loses a tenth.
-CURED = {seed: {"clean": [[0.4, 0.6]], "corrupted": [[0.36, 0.54]] * 2} for seed in (0, 1)}
-
-
-def study(
-    models: dict[tuple[str, str], dict] | None = None, dataset: str = "sop", backbone: str = "bn_inception"
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """results.csv and queries.parquet of hand-made models: two queries, two seeds, two draws."""
-    models = models or {("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED}
-    rows = []
-    for (loss, method), seeds in models.items():
-        for seed, values in seeds.items():
-            name = {"dataset": dataset, "backbone": backbone, "loss": loss, "method": method, "seed": seed}
-            conditions = [("symmetric", "clean", 0, values["clean"][0])]
-            for draw, corrupted in enumerate(values["corrupted"]):
-                conditions.append(("symmetric", "random_background", draw, corrupted))
-                conditions.append(("query", "random_background", draw, [0.44, 0.44]))
-            for setting, condition, draw, scores in conditions:
-                where = {"setting": setting, "condition": condition, "draw": draw}
-                for image, score in zip(IMAGES, scores, strict=True):
-                    rows.append(name | where | {"image_id": image, "map_at_r": score, "precision_at_1": 1.0})
-    queries = pd.DataFrame(rows)
-    metrics = ["map_at_r", "precision_at_1"]
-    keys = [c for c in queries if c not in (*metrics, "image_id")]
-    tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
-    return tidy.agg(value="mean", n="count").reset_index(), queries
-
-
-def attribution(
-    scores: dict[tuple[str, int], list[float]], further: dict[str, float] | None = None
-) -> pd.DataFrame:
-    """Attribution scores by (method, seed), one an image; NaN for an image that was skipped. Each variant is
-    shifted, those of ``further`` too.
-    """
-    rows = []
-    for (method, seed), values in scores.items():
-        for variant, shift in ({"ref": 0.0, "robust": 0.1} | (further or {})).items():
-            for number, value in enumerate(values):
-                rows.append(
-                    {
-                        "dataset": "cub200",
-                        "backbone": "bn_inception",
-                        "loss": "triplet",
-                        "method": method,
-                        "seed": seed,
-                        "image_id": f"{number}.jpg",
-                        "variant": variant,
-                        "score": value + shift,
-                        "skipped": "empty mask" if math.isnan(value) else "",
-                    }
-                )
-    return pd.DataFrame(rows)
 
 
 @pytest.fixture(scope="module")
@@ -277,97 +218,8 @@ def test_a_variant_without_scores_is_named() -> None:
         tables.table2(rows[rows["variant"] == "ref"])
 
 
-def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
-    table = tables.table1(*study(), known)
-    written = typesetting.write(table, tmp_path, "table1", captions.table1(table, "clean", {"sop": 3}))
-    again = pd.read_csv(written["csv"])
-    pd.testing.assert_frame_equal(again, table, check_exact=True)
-    text = written["md"].read_text()
-    assert "SOP · bn_inception · 2 seeds · 2 draws · 2 queries" in text
-    assert "| Contrastive | **55.00** | 7.07 | 35.00 | 14.14 | 0.00 |" in text
-    assert "| 37.98 | +17.02 | 4.17 ± 0.05 | +30.83 |" in text
-    # The better of the two on corrupted photos is set in bold, as in the paper.
-    assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
-    assert "SOP 3" in text
-    assert "2,000 resamples" in text
-
-
-def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
-    second = tables.table2(attribution({("plain", 0): [0.1, -0.2]}))
-    for name, table in (("table1", tables.table1(*study(), known)), ("table2", second)):
-        text = typesetting.html(table, name, "What **a < b** & c is.")
-        assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
-        page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
-        (head,) = page.iterfind("thead/tr")
-        body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
-        printed = [
-            line for line in typesetting.markdown(table, name, "").splitlines() if line.startswith("|")
-        ]
-        rows = [[cell.strip().strip("*") for cell in line.strip("|").split(" | ")] for line in printed]
-        assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
-        assert [row for row in body if len(row) > 1] == rows[2:]
-
-
-def _text(cell: ElementTree.Element) -> str:
-    return "".join(cell.itertext())
-
-
-def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
-    table = tables.table1(*study(), known)
-    text = typesetting.latex(table, "table1", captions.table1(table, "published", {}))
-    assert r"bn\_inception" in text
-    assert r"95 \% paired bootstrap" in text
-    assert r"4.17 $\pm$ 0.05" in text
-    body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
-    assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
-    assert sum(text.count(f"\\begin{{{e}}}") for e in ("table*", "tabular")) == text.count(r"\end{") == 2
-    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
-    # A blank line inside \caption stops LaTeX; a character it does not know, too.
-    assert "\n\n" not in text
-    assert text.isascii()
-
-
-def test_latex_escapes() -> None:
-    assert typesetting.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
-        r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
-    )
-    assert typesetting.escape("−1 ± 2 – <3") == r"$-$1 $\pm$ 2 -- $<$3"
-
-
-def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
-    losses = [loss for loss in wording.LOSSES if loss != "none"]
-    models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
-    first = typesetting.show(tables.table1(*study(models), known), "table1")
-    scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
-    second = typesetting.show(tables.table2(attribution(scores), known), "table2")
-    assert max(map(len, f"{first}\n{second}".splitlines())) <= typesetting.WIDTH
-    assert "Normalized Softmax" in first
-    assert "0.300 [0.200, 0.400]" in second
-
-
 def test_one_seed_has_no_spread_over_seeds() -> None:
     models = {("arcface", "plain"): {0: PLAIN[0]}}
     table = tables.table1(*study(models))
     assert math.isnan(table.loc[0, "corrupted_sd_seeds"])
     assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in typesetting.markdown(table, "table1", "")
-
-
-def test_captions_say_selection_subset_and_exclusions() -> None:
-    table = tables.table2(attribution({("plain", 0): [0.1, 0.2]}))
-    caption = captions.table2(table, "clean", 256, {"cub200": 4, "sop": 0})
-    assert "keyed subset of at most 256 test photos" in caption
-    assert "clean validation MAP@R, for every method alike" in caption
-    assert "CUB200 4" in caption
-    assert "SOP" not in caption
-
-
-def test_names_of_rows_as_in_the_paper() -> None:
-    assert wording.row("multi_similarity", "plain") == "Multi Similarity"
-    assert wording.row("multi_similarity", "bgaugment") == "+ BGAugment"
-    # Without a plain row above, the loss must be said.
-    assert wording.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
-    assert wording.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
-    # Entries of params.yaml have no names but their own.
-    assert wording.method("dcml_no_inv_emb") == "DCML no inv emb"
-    assert wording.method("my_cure") == "My cure"
-    assert (wording.count(1, "query"), wording.count(1487, "query")) == ("1 query", "1,487 queries")
