@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, record, run
 
-from bgbias import embeddings, seeds
+from bgbias import embeddings, plan, seeds
 from bgbias.errors import UserError
 from bgbias.image_table import read as read_table
 from bgbias.nodes import data, models
@@ -109,6 +110,16 @@ def test_missing_input_says_what_makes_it(tmp_path: Path, raw: dict[str, Any]) -
         UserError, match=r"train squares/.*/seed0 needs .*images\.csv \(table\), which is missing; `snake"
     ):
         models.train(study, cell, "cpu")
+
+
+def test_missing_model_of_a_cell_outside_the_grid_is_not_said_to_come_from_snakemake(
+    spoilt: Study,
+) -> None:
+    study, cell = spoilt, next(c for c in plan.cells(spoilt) if c.method == "plain")
+    with pytest.raises(UserError, match=r"\(model\), which is missing; `snakemake --cores all` makes it"):
+        models.attribute(study, cell, "cpu")
+    with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
+        models.attribute(study, replace(cell, seed=7), "cpu")
 
 
 def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -103,7 +103,7 @@ def node(
     for role, path in inputs.items():
         if not path.exists():
             raise UserError(
-                f"{name} {label} needs {path} ({role}), which is missing; `snakemake --cores all` makes it."
+                f"{name} {label} needs {path} ({role}), which is missing; {_remedy(study, subject, path)}"
             )
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
@@ -166,6 +166,16 @@ def node(
                 running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
             )
             raise
+
+
+def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
+    cell = next((c for c in subject.values() if isinstance(c, plan.Cell) and c.name in str(path)), None)
+    if cell is None or cell in plan.cells(study):
+        return "`snakemake --cores all` makes it."
+    return (
+        f"{cell.name} is no cell of the grid {study.grid}, so that Snakemake does not make it: add it to"
+        f" grids.{study.grid}.cells in params.yaml, or run the nodes before this one by hand, as this one."
+    )
 
 
 def _refuse_others(study: Study, reader: lineage.Node, label: str, read: dict[str, str]) -> None:
