@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bgbias import model as models
-from bgbias import plan, plugins, seeds
+from bgbias import plan, plugins, seeds, training
 from bgbias.attribution import reference_embedding
 from bgbias.batches import Batch
 from bgbias.errors import UserError
@@ -24,6 +24,7 @@ from bgbias.losses._euclidean import EuclideanDistance
 from bgbias.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
 from bgbias.nodes.models import train
 from bgbias.plan import Cell
+from bgbias.protocol import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -224,6 +225,21 @@ def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty(name: str, so
         mixed = method.loss(batch)
     assert torch.equal(mixed["penalty"], exact["penalty"])
     assert not torch.equal(mixed["base_loss"], exact["base_loss"])
+
+
+@pytest.mark.parametrize(("weight", "allowed"), [(1.0, False), (0.0, True)])
+def test_a_gpu_takes_no_tf32_where_gradients_are_differentiated_again(
+    weight: float, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second differentiation is in training's own backward pass; without a penalty, training is plain's."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    method, seen = built("attr_frac", exact_model(), weight=weight), list[bool]()
+    method.model.embedder.weight.register_hook(lambda _: seen.append(torch.backends.cudnn.allow_tf32))
+    settings = Train(iterations_per_epoch=1)
+    optimizer = training.make_optimizer(method, settings, None)
+    training.train_epoch(method, iter([small_batch()]), optimizer, settings, "cpu", 1)
+    assert set(seen) == {allowed}
+    assert torch.backends.cudnn.allow_tf32
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -21,10 +21,13 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
 def test_golden_weights_of_a_photo() -> None:
-    """Logits 0 and ln 3; and in a batch of two such photos, halves."""
-    logits = torch.tensor([[0.0, math.log(3)]] * 2)
-    assert logits.softmax(1)[0].tolist() == pytest.approx([0.25, 0.75])
-    assert batch_weights(logits).flatten().tolist() == pytest.approx([0.5] * 4)
+    """Logits 0 and ln 3 are 1/4 and 3/4 of a photo: two such photos share an environment by halves, and of one with equal
+    logits, which is half in either, environments have 2/3 and 2/5.
+    """
+    divided = [0.0, math.log(3)]
+    assert batch_weights(torch.tensor([divided] * 2)).flatten().tolist() == pytest.approx([0.5] * 4)
+    unequal = batch_weights(torch.tensor([divided, [7.0, 7.0]]))
+    assert unequal.flatten().tolist() == pytest.approx([1 / 3, 3 / 5, 2 / 3, 2 / 5])
 
 
 def test_weights_of_photos_that_an_environment_hardly_holds_are_finite() -> None:

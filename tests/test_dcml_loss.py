@@ -105,7 +105,7 @@ def test_loss_agrees_with_its_slow_twin(kind: str, options: dict[str, Any]) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_penalty_weighs_as_much_as_it_is_told(kind: str) -> None:
     parts = unlike(built(kind, alpha=2, beta=3, gamma=5)).loss(one_batch())
-    total = parts["empirical"] + parts["environments"]
+    total = parts["base_loss"] + parts["environments"]
     total = total + 2 * parts["irm"] + 3 * parts["attention"] + 5 * parts["task"]
     assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
     assert all(value.item() > 0 for value in parts.values())

@@ -61,15 +61,31 @@ def test_attention_without_environments_is_refused(tmp_path: Path, raw: dict[str
         load(tmp_path, with_methods(raw, odd={"kind": "dcml_code", "environments": 0}))
 
 
+@pytest.mark.parametrize("replaced", ["", "+bgaugment"])
+@pytest.mark.parametrize("each", [None, 2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_neutral_training_is_plain_bit_for_bit(tmp_path: Path, raw: dict[str, Any], kind: str) -> None:
-    study = study_of(tmp_path, raw, alone={"kind": kind, **ALONE})
-    for name in ("plain", "alone"):
+def test_neutral_training_is_plain_bit_for_bit(
+    tmp_path: Path, raw: dict[str, Any], kind: str, each: int | None, replaced: str
+) -> None:
+    """Beside plain training with as many photos of a class."""
+    alone = {"kind": kind, **ALONE, "images_per_class": each}
+    study = study_of(tmp_path, raw, alone=alone, twin={"kind": "plain", "images_per_class": each})
+    made = [cell(name + replaced) for name in ("twin", "alone")]
+    for chosen in made:
+        train(study, chosen, "cpu")
+    plain, neutral = (weights_of(study, chosen) for chosen in made)
+    assert plain.keys() == neutral.keys()
+    assert all(torch.equal(plain[k], neutral[k]) for k in plain)
+    assert rows_of(study, made[0]) == rows_of(study, made[1])
+
+
+def test_plain_takes_as_many_photos_of_a_class_as_it_is_told(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = study_of(tmp_path, raw, two={"kind": "plain", "images_per_class": 2}, loss={"kind": "plain"})
+    for name in ("plain", "two", "loss"):
         train(study, cell(name), "cpu")
-    plain, alone = (weights_of(study, cell(name)) for name in ("plain", "alone"))
-    assert plain.keys() == alone.keys()
-    assert all(torch.equal(plain[k], alone[k]) for k in plain)
-    assert rows_of(study, cell("plain")) == rows_of(study, cell("alone"))
+    plain, two, loss = (weights_of(study, cell(name)) for name in ("plain", "two", "loss"))
+    assert all(torch.equal(plain[k], loss[k]) for k in plain)
+    assert not all(torch.equal(plain[k], two[k]) for k in plain)
 
 
 def watched(patch: pytest.MonkeyPatch, die_after: int | None = None) -> dict[int, dict[str, Tensor]]:
@@ -144,7 +160,7 @@ def test_saved_model_attends_with_the_mean_of_the_nets_of_its_best_epoch(
         nets = [best[f"dcml nets.{j}.{name}"] for j in (0, 1)]
         assert not torch.equal(*nets)
         assert torch.equal(weights, (nets[0] + nets[1]) / 2)
-    assert set(rows[0]) >= {"loss", "empirical", "environments", "irm", "task", "attention"}
+    assert set(rows[0]) >= {"loss", "base_loss", "environments", "irm", "task", "attention"}
     x = model.preprocess(one_batch().images.float())
     expected = model.embed_features(model.neck(model.features(x)))
     assert torch.equal(model(x), expected)

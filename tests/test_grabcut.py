@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.grabcut import brightest, segmented
+from bgbias.grabcut import brightest, darkest, segmented
 
 DISC = np.pi * 16**2 / 64**2
 HOW = {"area": DISC, "sure": 0.33, "rounds": 5}
@@ -82,6 +82,29 @@ def test_brightest_places_are_a_share_of_all_and_never_of_nothing() -> None:
     assert brightest(seen, 0.25).sum() == 25
     assert seen[brightest(seen, 0.25)].min() == 75
     assert brightest(np.where(seen < 90, 0, seen), 0.25).sum() == 10
+
+
+def test_darkest_places_are_a_share_of_what_is_not_likely_and_the_farthest_of_equals() -> None:
+    """Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side."""
+    seen = np.maximum(blob(32, 10, 8) - 0.3, 0)
+    assert (seen == 0).mean() > 0.6
+    likely = brightest(seen, 0.05)
+    for share in (0.1, 0.33, 1.0):
+        found = darkest(seen, likely, share)
+        assert found.sum() == round(share * (~likely).sum())
+        assert not (found & likely).any()
+    assert seen[darkest(seen, likely, 0.33)].max() == 0
+    assert darkest(seen, likely, 0.1)[:, 50:].sum() == darkest(seen, likely, 0.1).sum()
+    no_equals = np.random.default_rng(0).random((64, 64))
+    some = no_equals > 0.9
+    assert (darkest(no_equals, some, 0.3) == (no_equals <= np.quantile(no_equals[~some], 0.3))).mean() > 0.999
+
+
+def test_a_sparse_map_finds_its_object_as_one_without_zeros_does() -> None:
+    picture, disc = photo()
+    sparse = np.maximum(blob(36, 30, 9) - 0.4, 0)
+    assert (sparse == 0).mean() > 0.8
+    assert iou(segmented(picture, sparse, **HOW), disc) > 0.97
 
 
 def test_a_photo_of_one_colour_is_no_error() -> None:

@@ -75,8 +75,9 @@ def test_numbers_of_other_papers_say_what_differs(
 @pytest.mark.parametrize(
     ("cell", "of_folds", "value", "told"),
     [
-        # The mean of four models beside the mean of four models.
-        (("cosface", "dcml_code", "map_at_r"), 4, 22.61, ""),
+        # The mean of four models beside the mean of four models; the second of these methods is as it was released.
+        (("cosface", "plain", "map_at_r"), 4, 21.21, ""),
+        (("cosface", "dcml_code", "map_at_r"), 4, 22.61, "batch norm before the embedding layer"),
         (("cosface", "plain+512d", "map_at_r"), 4, 26.70, ""),
         (("cosface", "plain", "map_at_r"), 2, 21.21, "mean of four models"),
         # Two papers have this cell, one of four folds, one of the dataset's own split.

@@ -138,7 +138,7 @@ def test_mining_loss_and_its_gradient_agree_with_the_naive_twin(
     expected = naive_penalty(made.model, made.photos(given), chosen, made.params)
     found = made.loss(given)
     assert found["mining"].item() == pytest.approx(expected.item(), rel=1e-9)
-    assert found["loss"].item() == pytest.approx(found["base"].item() + 0.7 * expected.item(), rel=1e-9)
+    assert found["loss"].item() == pytest.approx(found["base_loss"].item() + 0.7 * expected.item(), rel=1e-9)
     pairs = zip(gradients(made.model, found["mining"]), gradients(made.model, expected), strict=True)
     for ours, naive in pairs:
         assert torch.allclose(ours, naive, rtol=1e-7, atol=1e-12)
@@ -226,6 +226,27 @@ def test_frozen_batch_norm_is_not_moved_by_masked_photos(
     assert same(dict(made.model.trunk[1].named_buffers()), before)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_masked_photos_teach_no_batch_norm(form: str) -> None:
+    """Of one that learns its statistics, those after a step are of the photos alone."""
+    learned = []
+    for gamma in (0.0, 0.25):
+        module = plugins.load("methods", form)
+        net = build_model(
+            "pixels",
+            plugins.load("backbones", "pixels").Params(),
+            4,
+            seeds.torch_generator("model", 0),
+            False,
+        ).train()
+        before = {k: v.clone() for k, v in net.trunk.named_buffers()}
+        module.Method(net, triplet(), module.Params(gamma=gamma)).loss(batch())["loss"].backward()
+        learned.append(dict(net.trunk.named_buffers()))
+        assert not same(learned[-1], before)
+        assert net.trunk[1].track_running_stats
+    assert same(*learned)
+
+
 @pytest.mark.parametrize(("anchors", "count"), [(None, 8), (3, 3), (99, 8)])
 @pytest.mark.parametrize("form", FORMS)
 def test_trunk_is_passed_twice_with_so_many_tuples(form: str, anchors: int | None, count: int) -> None:
@@ -254,7 +275,7 @@ def test_where_no_tuple_is_satisfied_the_base_loss_remains(form: str) -> None:
     given = batch(each=2)
     repeated = Batch(given.images[:2].repeat(4, 1, 1, 1), given.labels, given.index)
     found = method(form, only_satisfied=True).loss(repeated)
-    assert torch.equal(found["loss"], found["base"])
+    assert torch.equal(found["loss"], found["base_loss"])
     assert found["mining"] == 0
     found["loss"].backward()
 
@@ -297,7 +318,7 @@ def test_any_backbone_with_a_feature_map_can_be_mined(
         found = made.loss(given)
         plain = Plain(made.model, made.base_loss).loss(given)
     found["loss"].backward()
-    assert torch.equal(found["base"], plain["loss"])
+    assert torch.equal(found["base_loss"], plain["loss"])
     assert found["mining"] > 0
     assert all(p.grad is None or p.grad.isfinite().all() for p in made.model.parameters())
 
@@ -311,9 +332,28 @@ def test_named_options_train_a_model_of_params_yaml(tmp_path: Path) -> None:
     run(study, cell, "train", "embed")
     rows = history(study.files.at("history", **cell.wildcards))
     for row in rows:
-        parts = [float(row[name]) for name in ("loss", "base", "mining")]
+        parts = [float(row[name]) for name in ("loss", "base_loss", "mining")]
         assert parts[0] == pytest.approx(parts[1] + 0.5 * parts[2], rel=1e-5)
         assert parts[2] > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("replaced", ["", "+bgaugment"])
+def test_without_weight_a_model_of_params_yaml_is_plain_bit_for_bit(
+    tmp_path: Path, form: str, replaced: str
+) -> None:
+    from safetensors.torch import load_file
+
+    raw = described(tmp_path)
+    raw["methods"] = {"neutral": {"kind": form, "gamma": 0}, "twin": {"kind": "plain"}}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    made = []
+    for name in ("twin", "neutral"):
+        cell = Cell("squares", "pixels", "contrastive", name + replaced, 0)
+        run(study, cell, "train")
+        made.append(load_file(study.files.at("model", **cell.wildcards)))
+    assert same(*made)
 
 
 # What is refused.

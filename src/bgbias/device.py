@@ -49,3 +49,10 @@ def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[o
     import torch
 
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def full_precision() -> contextlib.AbstractContextManager[object]:
+    """Convolutions in float32 without TF32, which a GPU would otherwise put in its place; nothing changes on a CPU."""
+    import torch
+
+    return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)

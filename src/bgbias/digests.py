@@ -33,9 +33,9 @@ VERSIONS = {
     "embed": 1,
     "score": 1,
     "attribute": 2,
-    "segment": 1,
+    "segment": 2,
     "collect": 1,
-    "table": 4,
+    "table": 5,
     "figure": 1,
 }
 OWN_WEIGHTS = Path("data/weights")

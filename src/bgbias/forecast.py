@@ -157,10 +157,17 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
     if name == "train":
         t = study.train
         epochs = (min(t.patience + 1, t.max_epochs), t.max_epochs)
-        least, most = (e * t.iterations_per_epoch * t.batch_size for e in epochs)
-        forward = (least + epochs[0] * known.get("val", 0), most + epochs[1] * known.get("val", 0))
+        named = plan.method(study, cell)
+        method, params = named.module.Method, named.params()
+        a_step = method.photos_a_step(params, t.batch_size)
+        least, most = (e * t.iterations_per_epoch * a_step[0] + e * known.get("val", 0)
+                       + method.photos_between_epochs(params, known.get("train", 0), e) for e in epochs)  # fmt: skip
+        backward = (
+            epochs[0] * t.iterations_per_epoch * a_step[1],
+            epochs[1] * t.iterations_per_epoch * a_step[1],
+        )
         images = known.get("train", 0) + known.get("val", 0)
-        return Cost(name, 1, images, forward, (least, most), _model_bytes(study, cell), counts is None)
+        return Cost(name, 1, images, (least, most), backward, _model_bytes(study, cell), counts is None)
     test = known.get("test", 0)
     if name == "embed":
         views = test * (1 + study.evaluation.draws)

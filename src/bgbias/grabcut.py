@@ -27,7 +27,7 @@ def segmented(photo: np.ndarray, attention: np.ndarray, area: float, sure: float
         return likely
     labels = np.where(likely, cv2.GC_PR_FGD, cv2.GC_PR_BGD).astype(np.uint8)
     labels[brightest(attention, sure * area)] = cv2.GC_FGD
-    labels[attention < np.quantile(attention, sure * (1 - area))] = cv2.GC_BGD
+    labels[darkest(attention, likely, sure)] = cv2.GC_BGD
     nowhere, colours = (0, 0, 0, 0), np.zeros((2, 1, 65))
     cv2.setRNGSeed(0)  # it clusters colours from a random start, whatever ran before
     cv2.grabCut(
@@ -39,6 +39,17 @@ def segmented(photo: np.ndarray, attention: np.ndarray, area: float, sure: float
 def brightest(attention: np.ndarray, share: float) -> np.ndarray:
     """The places [H, W] of the highest values, ``share`` of all; none where the map is 0, and more where values are equal."""
     return (attention >= np.quantile(attention, 1 - share)) & (attention > 0)
+
+
+def darkest(attention: np.ndarray, likely: np.ndarray, share: float) -> np.ndarray:
+    """The places [H, W] of the lowest values outside ``likely``, ``share`` of those. Among equals, and many are 0 in a map, the
+    farthest from ``likely`` come first.
+    """
+    away = cv2.distanceTransform((~likely).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    order = np.lexsort((-away.ravel(), attention.ravel(), likely.ravel()))
+    found = np.zeros(attention.size, bool)
+    found[order[: round(share * (~likely).sum())]] = True
+    return found.reshape(attention.shape)
 
 
 def largest_part(mask: np.ndarray) -> np.ndarray:

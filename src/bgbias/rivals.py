@@ -2,9 +2,9 @@
 
 Levels, drops and cures are those of Table 1, attribution scores those of Table 2. Each of the four differences from plain has a
 95 % interval and a p over queries (for the attribution score, over photos) and, from two training seeds on, over seeds, paired:
-seeds mean the same start and the same batches for both. Folds share most of their training photos and are no further seeds: their
-differences are averaged within each. p is corrected for the number of methods compared with one plain model, each difference on
-its own.
+seeds mean the same start and, where both take as many photos of a class, the same batches for both. Folds share most of their
+training photos and are no further seeds: their differences are averaged within each. p is corrected for the number of methods
+compared with one plain model, each difference on its own.
 """
 
 from __future__ import annotations

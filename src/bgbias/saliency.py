@@ -21,6 +21,7 @@ from PIL import Image
 
 from bgbias import onnx_weights, plugins, weights
 from bgbias.allocation import keep_freed_memory
+from bgbias.device import full_precision
 from bgbias.errors import UserError
 from bgbias.maskers._params import SaliencyParams
 from bgbias.masking import Mask
@@ -98,8 +99,8 @@ class SaliencyMasker:
     def _saliency(self, inputs: torch.Tensor) -> torch.Tensor:
         """Fused saliency [B, size, size] in 0..1, on the device."""
         x = inputs.to(self.device, memory_format=torch.channels_last)
-        # Without TF32, which a GPU would otherwise put in place of float32, both devices give the same masks.
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        # So that both devices give the same masks.
+        with full_precision():
             return self._net(x)[0][:, 0].sigmoid()
 
 

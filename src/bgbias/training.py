@@ -12,6 +12,7 @@ import io
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from torch import Tensor
 from bgbias import optimizers, progress
 from bgbias.atomic import replacing, write_text
 from bgbias.batches import Batch
-from bgbias.device import autocast
+from bgbias.device import autocast, full_precision
 from bgbias.errors import UserError
 from bgbias.methods import BaseMethod
 from bgbias.model import EmbeddingModel
@@ -163,15 +164,16 @@ def train_epoch(
     for module in method.modules().values():
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"])
-    for batch in progress.track(
-        ahead(batches, device, Batch.to), settings.iterations_per_epoch, f"epoch {epoch}"
-    ):
-        with autocast(device, settings.precision):
-            parts = method.loss(batch)
-        optimizer.zero_grad(set_to_none=True)
-        parts["loss"].backward()
-        optimizer.step()
-        losses.add(parts)
+    with full_precision() if method.full_precision else nullcontext():
+        for batch in progress.track(
+            ahead(batches, device, Batch.to), settings.iterations_per_epoch, f"epoch {epoch}"
+        ):
+            with autocast(device, settings.precision):
+                parts = method.loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            parts["loss"].backward()
+            optimizer.step()
+            losses.add(parts)
     means = losses.means()
     method.end_epoch()
     return means

@@ -24,16 +24,19 @@ LOSSES = {
     "normalized_softmax": "Normalized Softmax",
     "cosface": "CosFace",
 }
-# Files of methods/; entries of params.yaml are printed by their own names.
+# Files of methods/ and entries of the shipped params.yaml; other entries are printed by their own names.
 METHODS = {
     CENTRE: "Centre prior",
     PRETRAINED: "Pretrained",
     PLAIN: "Plain",
     "bgaugment": "BGAugment",
+    "plain_4": "4 photos a class",
     "sam_siamese": "SAM, pairs",
+    "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
     "sam_triplet": "SAM, triplets",
     "sam_quad": "SAM, quadruplets",
     "sam_siamese_8": "SAM, 8 pairs",
+    "sam_siamese_magnitude_8": "SAM, 8 pairs, by magnitudes",
     "sam_triplet_8": "SAM, 8 triplets",
     "sam_quad_8": "SAM, 8 quadruplets",
     "attr_loss": "Attribution of loss",

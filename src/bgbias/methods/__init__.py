@@ -38,13 +38,17 @@ class Task:
 
 
 class BaseMethod:
-    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last four."""
+    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last four, one that
+    passes photos through the trunk more than once a step says so for forecasts."""
 
     replaces_backgrounds = False
     """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
 
     images_per_class: int | None = None
     """Photos of each class in a batch, if the method needs another number than its loss."""
+
+    full_precision = False
+    """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
 
     def __init__(
         self,
@@ -54,6 +58,16 @@ class BaseMethod:
         task: Task | None = None,
     ) -> None:
         self.model, self.base_loss = model, base_loss
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts."""
+        return batch_size, batch_size
+
+    @classmethod
+    def photos_between_epochs(cls, params: Strict, photos: int, epochs: int) -> int:
+        """Photos that go forward through the trunk beside all steps of so many epochs, of ``photos`` training photos."""
+        return 0
 
     def photos(self, batch: Batch) -> Tensor:
         """What the model is to see, float [B, 3, S, S]: the batch's photos, normalised, and with their backgrounds replaced if

@@ -53,6 +53,15 @@ class AttributionPenalty(BaseMethod):
     ) -> None:
         super().__init__(model, base_loss)
         self.weight, self.penalised = params.weight, params.photos
+        # The second derivative is taken in training's backward pass. With no weight, the model is to be plain's.
+        self.full_precision = params.weight > 0
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The batch, and once more: the penalised photos with, the others without gradients."""
+        assert isinstance(params, PenaltyParams)
+        penalised = min(params.photos or batch_size, batch_size)
+        return batch_size + (penalised if cls.alone else batch_size), batch_size + penalised
 
     def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The scalar whose gradient with respect to the photos counts."""

@@ -100,6 +100,14 @@ class Dcml(BaseMethod):
             self.end_epoch()
         self._own = nn.ModuleDict({"environments": self.environments, "nets": nn.ModuleList(self.nets)})
 
+    @classmethod
+    def photos_between_epochs(cls, params: Strict, photos: int, epochs: int) -> int:
+        """All photos, as often as an update of the environments passes over them."""
+        assert isinstance(params, Params)
+        if params.environments < 2 or params.weights == "random":
+            return 0
+        return -(-epochs // params.update_every) * params.passes * photos
+
     def fresh_net(self, number: int) -> AttentionNet:
         """An attention net with the weights that net ``number`` starts with."""
         from bgbias.necks._attention_net import AttentionNet
@@ -122,13 +130,15 @@ class Dcml(BaseMethod):
         raise NotImplementedError(type(self))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss``, and beside it its terms: ``empirical``, ``environments``, ``irm``, ``task`` and ``attention``, without their
-        coefficients."""
+        """``loss``, and beside it its terms without their coefficients: ``base_loss`` of all photos alike, ``environments``,
+        ``irm``, ``task`` and ``attention``.
+        """
         import torch
 
         features = self.model.features(self.photos(batch))
         # Only the trunk gains by mixed precision, and the terms are squares of small differences.
         with torch.autocast(features.device.type, enabled=False):
+            features = features.to(self.model.embedder.weight.dtype)
             attended = self.attended_alike(features) if self.nets else features
             empirical = self.empirical_loss(self.model.embed_features(attended), batch.labels)
             if not self.params.environments:
@@ -138,7 +148,7 @@ class Dcml(BaseMethod):
         total = empirical + terms["environments"] + chosen.alpha * terms["irm"] + chosen.gamma * terms["task"]
         if self.nets:
             total = total + chosen.beta * terms["attention"]
-        return {"loss": total, "empirical": empirical, **terms}
+        return {"loss": total, "base_loss": empirical, **terms}
 
     def modules(self) -> dict[str, nn.Module]:
         """Beside model and loss the nets and the environments."""

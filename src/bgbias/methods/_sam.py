@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -68,8 +70,16 @@ class SimilarityMining(BaseMethod):
         assert isinstance(params, PairParams)
         self.params = params
 
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The batch, and the masked photos of its tuples."""
+        assert isinstance(params, PairParams)
+        tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
+        seen = batch_size + tuples * (2 + cls.NEGATIVES)
+        return seen, seen
+
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss``, and beside it its parts ``base`` and ``mining``. A batch that has no tuple is an error."""
+        """``loss``, and beside it its parts ``base_loss`` and ``mining``. A batch that has no tuple is an error."""
         photos = self.photos(batch)
         features = self.model.features(photos)
         embeddings = self.model.embed_features(features)
@@ -80,7 +90,7 @@ class SimilarityMining(BaseMethod):
         generator = seeds.torch_generator("similarity mining", *batch.index.tolist())
         tuples = self._tuples(embeddings, batch.labels, generator)
         mining = self._mining(photos, features, tuples) if len(tuples) else base.new_zeros(())
-        return {"loss": base + self.params.gamma * mining, "base": base, "mining": mining}
+        return {"loss": base + self.params.gamma * mining, "base_loss": base, "mining": mining}
 
     def _tuples(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         import torch
@@ -123,4 +133,25 @@ class SimilarityMining(BaseMethod):
                 found = attention.stretched(attention.weighted_map(importance, map_))
                 whole = attention.enlarged(found, (photos.shape[2], photos.shape[3]))
                 masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
-        return mining_loss(self.model(torch.cat(masked)).chunk(len(masked)))
+        with same_statistics(self.model):
+            embeddings = self.model(torch.cat(masked))
+        return mining_loss(embeddings.chunk(len(masked)))
+
+
+@contextmanager
+def same_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch norms that learn their statistics learn none from passes inside: photos with holes are not what they will see.
+
+    They normalise as in training all the same, each pass by its own photos.
+    """
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    learning = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.training]
+    tracked = [m.track_running_stats for m in learning]
+    try:
+        for module in learning:
+            module.track_running_stats = False
+        yield
+    finally:
+        for module, track in zip(learning, tracked, strict=True):
+            module.track_running_stats = track

@@ -9,6 +9,8 @@ from bgbias.methods._attribution_penalty import AttributionPenalty, PenaltyParam
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bgbias.strict import Strict
+
 NEEDS = frozenset({"masks"})
 TRAINS = True
 
@@ -25,6 +27,12 @@ class Method(AttributionPenalty):
     """
 
     alone = True
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The black photo beside all others."""
+        forward, backward = super().photos_a_step(params, batch_size)
+        return forward + 1, backward
 
     def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The sum of the photos' cosines with the black photo, embedded by the model as it is now."""

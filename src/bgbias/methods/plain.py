@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from bgbias.methods import BaseMethod
+from bgbias.strict import Strict
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bgbias.batches import Batch
+    from bgbias.methods import Task
+    from bgbias.model import EmbeddingModel
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 
 
+class Params(Strict):
+    """How batches are drawn; a method with batches of its own is to be compared with plain training on such."""
+
+    images_per_class: int | None = Field(None, ge=1, description="in a batch; the loss's own number if null")
+
+
 class Method(BaseMethod):
     """The base loss on the photos' embeddings."""
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        base_loss: nn.Module,
+        params: Strict | None = None,
+        task: Task | None = None,
+    ) -> None:
+        super().__init__(model, base_loss, params, task)
+        if isinstance(params, Params):
+            self.images_per_class = params.images_per_class
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Scalar ``loss`` of the batch."""
