@@ -80,7 +80,8 @@ def test_a_name_is_an_entry_or_a_file_and_may_be_on_replaced_backgrounds() -> No
     [
         ({"weak": GAINS | {"rat": 1}}, "weak", r"unknown key 'methods\.weak\.rat'\. Did you mean 'rate'\?"),
         ({"weak": GAINS | {"rate": "x"}}, "plain", r"'methods\.weak\.rate': .*valid number"),
-        ({"plain": {"rate": 1}}, "plain", r"unknown key 'methods\.plain\.rate'\. Known keys: none"),
+        ({"bgaugment": {"rate": 1}}, "plain", r"unknown key 'methods\.bgaugment\.rate'\. Known keys: none"),
+        ({"plain": {"rate": 1}}, "plain", r"'methods\.plain\.rate'\. Known keys: images_per_class"),
         ({"plain": GAINS}, "plain", "'plain' is a method itself; give the entry another name"),
         ({"weak/er": GAINS}, "plain", "'methods.weak/er' cannot be a method's name"),
         ({"gained+bgaugment": GAINS}, "plain", r"cannot be a method's name.*'\+bgaugment' is added where"),
