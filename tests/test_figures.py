@@ -174,9 +174,22 @@ def test_drop_figure_names_every_model_and_dataset() -> None:
     assert [t for t in texts(figure) if "toynet" in t] == [f"{d} · toynet" for d in CORRELATIONS]
 
 
+def test_drop_figure_has_room_for_long_names_and_no_legend_that_repeats_them() -> None:
+    longer = table().replace({"method": {"bgaugment": "attr_frac_8+bgaugment"}})
+    many = pd.concat([longer, table(), longer.replace({"method": {"plain": "a_method_with_a_long_name"}})])
+    for shown, legend in ((longer, 4), (many, 2)):
+        figure = figure_drop(shown)
+        figure.draw_without_rendering()
+        assert min(t.get_window_extent().x0 for t in figure.axes[0].get_yticklabels()) > 0
+        assert len(figure.legends[0].get_texts()) == legend
+        assert figure.legends[0].get_window_extent().x1 < figure.bbox.x1
+
+
 def test_methods_keep_their_colours() -> None:
     assert figures.colour("plain") != figures.colour("bgaugment")
     assert figures.colour("a new method") in figures.OTHERS
+    assert figures.colour("sam_triplet_8+bgaugment") == figures.COLOURS["sam_triplet"]
+    assert figures.colour("plainer") in figures.OTHERS
     assert set(plugins.names("methods")) == set(figures.COLOURS) <= set(wording.METHODS)
     assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
 

@@ -36,7 +36,7 @@ VERSIONS = {
     "segment": 2,
     "collect": 1,
     "table": 5,
-    "figure": 1,
+    "figure": 2,
 }
 OWN_WEIGHTS = Path("data/weights")
 

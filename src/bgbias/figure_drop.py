@@ -15,6 +15,7 @@ from bgbias import figures, wording
 
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
+IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
 def figure_drop(table: pd.DataFrame) -> Figure:
@@ -25,15 +26,17 @@ def figure_drop(table: pd.DataFrame) -> Figure:
     """
     table = _comparable(table)
     places, headings, depth = _places(table)
-    width = (figures.WIDTH - LABELS - GAP - MARGIN) / 2
+    names = _names(table)
     with figures.style():
+        labels = max(LABELS, 2 * MARGIN + max(map(figures.text_width, names)))
+        width = (figures.WIDTH - labels - GAP - MARGIN) / 2
         figure = figures.blank(figures.WIDTH, HEAD + depth + FOOT)
-        left = figures.panel(figure, LABELS, HEAD, width * 1.1, depth)
-        right = figures.panel(figure, LABELS + width * 1.1 + GAP, HEAD, width * 0.9, depth)
+        left = figures.panel(figure, labels, HEAD, width * 1.1, depth)
+        right = figures.panel(figure, labels + width * 1.1 + GAP, HEAD, width * 0.9, depth)
         for (_, row), y in zip(table.iterrows(), places, strict=True):
             _retrieval(left, row, y)
             _drop(right, row, y)
-        _label(left, table, places, headings)
+        _label(left, table["method"], names, places, headings)
         largest = np.nanmax(table[["clean", "published_clean"]].to_numpy())
         left.set(title="MAP@R, %", xlim=(0, 1.06 * largest))
         right.set(title="Relative drop, %", xlim=(min(0, 1.1 * table["relative_drop_low"].min()), None))
@@ -99,18 +102,22 @@ def _drop(axes: Axes, row: pd.Series, y: float) -> None:
     axes.plot(value, y, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
 
 
-def _label(axes: Axes, table: pd.DataFrame, places: list[float], headings: list[tuple[float, str]]) -> None:
+def _names(table: pd.DataFrame) -> list[str]:
+    """What each row is called."""
     plain = set(
         table.loc[table["method"] == wording.PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None)
     )
-    axes.set_yticks(
-        places,
-        [
-            wording.row(loss, method, below_plain=(dataset, loss) in plain)
-            for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
-        ],
-    )
-    for tick, method in zip(axes.get_yticklabels(), table["method"], strict=True):
+    return [
+        wording.row(loss, method, below_plain=(dataset, loss) in plain)
+        for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
+    ]
+
+
+def _label(
+    axes: Axes, methods: pd.Series, names: list[str], places: list[float], headings: list[tuple[float, str]]
+) -> None:
+    axes.set_yticks(places, names)
+    for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
         tick.set_color(figures.colour(method))
     for y, text in headings:
         axes.annotate(
@@ -134,10 +141,12 @@ def _legend(figure: Figure, table: pd.DataFrame) -> None:
         handles.append(
             Line2D([], [], marker="x", markersize=3.4, color=figures.INK, linestyle="", label="paper")
         )
-    handles += [
-        Line2D([], [], color=figures.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
-        for m in dict.fromkeys(table["method"])
-    ]
+    methods = dict.fromkeys(table["method"])
+    if len(methods) <= IN_LEGEND:
+        handles += [
+            Line2D([], [], color=figures.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
+            for m in methods
+        ]
     figure.legend(
         handles=handles, loc="lower left", ncols=len(handles), bbox_to_anchor=(0.01, 0), columnspacing=1.6
     )

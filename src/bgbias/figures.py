@@ -5,6 +5,7 @@ Figures are built without pyplot: no global state, no window, and a figure is go
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from PIL import Image, ImageDraw, ImageFont
 
 from bgbias import atomic
@@ -82,8 +85,18 @@ STYLE: Any = {
 
 
 def colour(method: str) -> str:
-    """A method's colour, the same in every figure; one without its own gets one by its name."""
-    return COLOURS.get(method) or OTHERS[sum(method.encode()) % len(OTHERS)]
+    """A method's colour, the same in every figure; one without its own has that of the method that its name begins with
+    (``sam_triplet_8``, ``sam_triplet+bgaugment``), or one by its name.
+    """
+    families = sorted((name for name in COLOURS if re.match(rf"{name}[_+]", method)), key=len)
+    known = COLOURS.get(method) or (COLOURS[families[-1]] if families else None)
+    return known or OTHERS[sum(method.encode()) % len(OTHERS)]
+
+
+def text_width(text: str) -> float:
+    """How many inches a line of text is wide in the letters of an axis."""
+    letters = FontProperties(family=STYLE["font.family"], size=STYLE["ytick.labelsize"])
+    return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
 
 
 @contextmanager
