@@ -44,8 +44,8 @@ class BaseMethod:
     replaces_backgrounds = False
     """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
 
-    images_per_class: int | None = None
-    """Photos of each class in a batch, if the method needs another number than its loss."""
+    images_per_class: int | None
+    """Photos of each class in a batch, if the method's options have another number than its loss."""
 
     full_precision = False
     """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
@@ -58,6 +58,7 @@ class BaseMethod:
         task: Task | None = None,
     ) -> None:
         self.model, self.base_loss = model, base_loss
+        self.images_per_class = getattr(params, "images_per_class", None)
 
     @classmethod
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:

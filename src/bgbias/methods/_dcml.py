@@ -87,7 +87,6 @@ class Dcml(BaseMethod):
         assert isinstance(params, Params)
         assert task is not None
         self.params, self.task = params, task
-        self.images_per_class = params.images_per_class
         # Who judges all photos alike, and who judges an environment's.
         self.empirical_loss = self.environment_loss = base_loss
         self.head_norm = list(model.add_head_norm().parameters()) if params.head_bn else []

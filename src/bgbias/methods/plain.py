@@ -10,11 +10,9 @@ from bgbias.methods import BaseMethod
 from bgbias.strict import Strict
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from bgbias.batches import Batch
-    from bgbias.methods import Task
-    from bgbias.model import EmbeddingModel
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
@@ -28,17 +26,6 @@ class Params(Strict):
 
 class Method(BaseMethod):
     """The base loss on the photos' embeddings."""
-
-    def __init__(
-        self,
-        model: EmbeddingModel,
-        base_loss: nn.Module,
-        params: Strict | None = None,
-        task: Task | None = None,
-    ) -> None:
-        super().__init__(model, base_loss, params, task)
-        if isinstance(params, Params):
-            self.images_per_class = params.images_per_class
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Scalar ``loss`` of the batch."""
