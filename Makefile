@@ -84,15 +84,15 @@ test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on
 # Peers are for these two commands alone; what they bring changes no package of the environment.
 bench: $(READY) requirements-bench.lock  ## measure speed on this machine against what people would run instead
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
-	python -m bgbias bench --write docs/speed.md
+	python -m benchmarks --write docs/speed.md
 
 bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
-	python -m bgbias bench --device cuda --write docs/speed.md
+	python -m benchmarks --device cuda --write docs/speed.md
 
 check: $(READY)  ## formatting, lint, types, workflow lint
-	ruff format --check src tests workflow
-	ruff check src tests workflow
+	ruff format --check src tests benchmarks workflow
+	ruff check src tests benchmarks workflow
 	mypy
 	snakemake --lint
 

@@ -4,7 +4,7 @@
                   \-> train ----------+-> attribute ---------+-> collect -> table, figure
     backgrounds -----/                                       (MLflow is told while it runs)
 
-params.yaml holds the study, src/bgbias/digests.py what each node reads, src/bgbias/paths.py where everything lies.
+params.yaml holds the study, src/bgbias/engine/digests.py what each node reads, src/bgbias/study/paths.py where everything lies.
 """
 
 

@@ -28,10 +28,10 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The small dataset, backbone, masker, method and neck under tests/plugins, found by name as if they were bgbias's own."""
+    """The small dataset, backbone, masker, method and neck under support/plugins, found by name as if they were our own."""
     for family in ("datasets", "backbones", "maskers", "methods", "necks"):
-        package = importlib.import_module(f"bgbias.{family}")
-        places = [*package.__path__, str(ROOT / "tests" / "plugins" / family)]
+        package = importlib.import_module(plugins.FAMILIES[family])
+        places = [*package.__path__, str(ROOT / "tests" / "support" / "plugins" / family)]
         monkeypatch.setattr(package, "__path__", places)
     plugins.names.cache_clear()
     yield

@@ -11,7 +11,8 @@ from pathlib import Path
 from chromium import Page, browsing
 from mlflow_servers import free_port, mlflow_server
 
-from bgbias import mlflow_store, mlflow_views, tracking
+from bgbias.tracking import follow, views
+from bgbias.tracking import store as mlflow_store
 
 HERE = Path(__file__).parent
 # A picture: the view, what stands in the page when it is drawn, and the window's width and height.
@@ -52,7 +53,7 @@ def take(page: Page, address: Callable[[str], str], name: str) -> Path:
 
 if __name__ == "__main__":
     grid = sys.argv[1] if len(sys.argv) > 1 else "demo"
-    store = tracking.default_uri(Path.cwd())
+    store = follow.default_uri(Path.cwd())
     with mlflow_store.experiment(store, grid) as found:
         experiment = found.identity
     with (
@@ -61,4 +62,4 @@ if __name__ == "__main__":
         browsing() as browser,
     ):
         for chosen in PICTURES:
-            print(take(browser, lambda view: f"{server}/{mlflow_views.page(experiment, view)}", chosen))
+            print(take(browser, lambda view: f"{server}/{views.page(experiment, view)}", chosen))

@@ -15,14 +15,23 @@ from types import ModuleType
 
 from bgbias.errors import UserError
 
-FAMILIES = ("datasets", "backbones", "losses", "methods", "necks", "maskers", "metrics")
+FAMILIES = {
+    "backbones": "bgbias.models.backbones",
+    "conditions": "bgbias.evaluation.conditions",
+    "datasets": "bgbias.datasets",
+    "losses": "bgbias.training.losses",
+    "maskers": "bgbias.masks.maskers",
+    "methods": "bgbias.training.methods",
+    "metrics": "bgbias.evaluation.metrics",
+    "necks": "bgbias.models.necks",
+}
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 
 
 @cache
 def names(family: str) -> tuple[str, ...]:
     """The options of a family, sorted: the files in its folder."""
-    package = importlib.import_module(f"bgbias.{family}")
+    package = importlib.import_module(FAMILIES[family])
     return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")))
 
 
@@ -43,10 +52,10 @@ def load(family: str, name: str) -> ModuleType:
         hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
         raise UserError(
             f"There is no '{name}' in {family}; there are: {', '.join(names(family))}.{hint}"
-            f" A new one is a file src/bgbias/{family}/{name}.py."
+            f" A new one is a file src/{FAMILIES[family].replace('.', '/')}/{name}.py."
         )
     file, colon, rest = name.partition(":")
-    module = importlib.import_module(f"bgbias.{family}.{file}")
+    module = importlib.import_module(f"{FAMILIES[family]}.{file}")
     variants = getattr(module, "VARIANTS", "")
     if variants and not VARIANT.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")

@@ -26,12 +26,13 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias import digests, forecast, freshness, lineage, paths, plan, reading
+from bgbias.engine import digests, forecast, freshness, graph, reading
 from bgbias.errors import UserError
-from bgbias.folds import seed_and_fold
-from bgbias.params import load
-from bgbias.plan import Cell
+from bgbias.photos.folds import seed_and_fold
 from bgbias.progress import say
+from bgbias.study import paths, plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import load
 
 
 def planned(make, *args, **kwargs):
@@ -95,10 +96,10 @@ def node(name, wildcards):
     chosen = dict(wildcards.items())
     if "seed" in chosen:
         seed, fold = planned(seed_and_fold, chosen.pop("seed"))
-        return lineage.node(name, cell=Cell(**chosen, seed=seed, fold=fold))
+        return graph.node(name, cell=Cell(**chosen, seed=seed, fold=fold))
     if name in ("table", "figure"):
-        return lineage.node(name, name=chosen[name])
-    return lineage.node(name, **chosen)
+        return graph.node(name, name=chosen[name])
+    return graph.node(name, **chosen)
 
 
 def reads(name):
@@ -110,7 +111,7 @@ def reads(name):
 
     def files(wildcards):
         reader = node(name, wildcards)
-        upstream = [n.record(STUDY) for n in planned(lineage.reads_from, STUDY, reader)]
+        upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
         needed = [p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
@@ -132,7 +133,7 @@ def options(name):
 
 def records_of(*names):
     """The records of all the grid's nodes of some kinds: a target that asks for them asks for everything they certify."""
-    return [str(n.record(STUDY)) for n in planned(lineage.in_order, STUDY) if n.name in names]
+    return [str(n.record(STUDY)) for n in planned(graph.in_order, STUDY) if n.name in names]
 
 
 def mirror_to_mlflow():

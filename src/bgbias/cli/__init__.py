@@ -12,8 +12,8 @@ from pathlib import Path
 
 import typer
 
-from bgbias import records
 from bgbias.cli import nodes, tools
+from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
 
@@ -28,13 +28,18 @@ app.add_typer(tools.app)
 
 
 def main() -> None:
-    """Run a command; what the user can put right is told in plain words, without a traceback."""
+    """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
     # A terminated node must release its lock and mark its record, as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if not sys.stderr.isatty():
         say(f"$ {records.command()}")
+    told(app)
+
+
+def told(command: typer.Typer) -> None:
+    """Run a command line; a UserError and a full disk end it with their words and exit status 2."""
     try:
-        app(standalone_mode=True)
+        command(standalone_mode=True)
     except UserError as error:
         say(f"\nbgbias: {error}")
         sys.exit(2)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from bgbias import digests, plan
-from bgbias.dataset_parts import parts_of
+from bgbias.engine import digests
 from bgbias.errors import UserError
-from bgbias.params import Study, load
+from bgbias.study import cell, plan
+from bgbias.study.params import Study, load
+from bgbias.study.sources import parts_of
 
 Grid = Annotated[
     str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.", show_default=False)
@@ -40,7 +41,7 @@ def planned_study(params: Path, grid: str | None, node: str, expect: str | None,
     """The study, checked to know what the command names, and to be the one that was planned."""
     study = load(params, grid)
     for value in subject.values():
-        if isinstance(value, plan.Cell):
+        if isinstance(value, cell.Cell):
             known(study, value.dataset)
             plan.check_cell(study, value)
     if subject.get("dataset"):

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from bgbias import gpu_slots, plan
 from bgbias.cli.arguments import (
     DEFAULT,
     Backbone,
@@ -23,9 +22,11 @@ from bgbias.cli.arguments import (
     known,
     planned_study,
 )
+from bgbias.compute import gpu_slots
 from bgbias.errors import UserError
-from bgbias.folds import seed_and_fold
-from bgbias.params import load
+from bgbias.photos.folds import seed_and_fold
+from bgbias.study.cell import Cell
+from bgbias.study.params import load
 
 app = typer.Typer()
 
@@ -42,18 +43,18 @@ def fetch(
     expect: Expect = None,
 ) -> None:
     """Bring a dataset's files to data/raw and verify their checksums; goes on where a download broke off."""
-    from bgbias.nodes import data
+    from bgbias.nodes.fetch import fetch, fetch_all
 
     if part is None:
-        data.fetch_all(planned_study(params, grid, "fetch", None, dataset=dataset), dataset)
+        fetch_all(planned_study(params, grid, "fetch", None, dataset=dataset), dataset)
     else:
-        data.fetch(planned_study(params, grid, "fetch", expect, dataset=dataset, part=part), dataset, part)
+        fetch(planned_study(params, grid, "fetch", expect, dataset=dataset, part=part), dataset, part)
 
 
 @app.command()
 def index(dataset: Dataset, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
     """Make a dataset's table of images and its photo store."""
-    from bgbias.nodes import data
+    from bgbias.nodes import index as data
 
     data.index(planned_study(params, grid, "index", expect, dataset=dataset), dataset)
 
@@ -92,7 +93,7 @@ def masks(
     if name not in study.maskers:
         raise UserError(f"{params} has no masker '{name}'; there are: {', '.join(study.maskers)}.")
     study = planned_study(params, grid, "masks", expect, dataset=dataset, masker=name)
-    gpu_slots.take(study, device)
+    gpu_slots.take(study.files.at("gpu_slots"), device)
     from bgbias.nodes import masks as node
 
     node.masks(study, dataset, name, device)
@@ -101,9 +102,9 @@ def masks(
 @app.command()
 def gather(pool: Pool, grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
     """Bring the photos that a background set's lists name."""
-    from bgbias.nodes import backgrounds as nodes
+    from bgbias.nodes.gather import gather
 
-    nodes.gather(planned_study(params, grid, "gather", expect, pool=pool), pool)
+    gather(planned_study(params, grid, "gather", expect, pool=pool), pool)
 
 
 @app.command()
@@ -112,10 +113,10 @@ def propose(
 ) -> None:
     """Look which photos of a folder have no obvious foreground and would make backgrounds."""
     study = planned_study(params, grid, "propose", expect, pool=pool)
-    gpu_slots.take(study, device)
-    from bgbias.nodes import backgrounds as nodes
+    gpu_slots.take(study.files.at("gpu_slots"), device)
+    from bgbias.nodes.propose import propose
 
-    nodes.propose(study, pool, device)
+    propose(study, pool, device)
 
 
 @app.command()
@@ -140,17 +141,17 @@ def _of_a_model(node: str, module: str, text: str) -> None:
         expect: Expect = None,
         device: Device = "auto",
     ) -> None:
-        cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+        cell = Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
         study = planned_study(params, grid, node, expect, cell=cell)
         # Before the node's file imports torch, which sees the GPUs that there are by then.
-        gpu_slots.take(study, device)
+        gpu_slots.take(study.files.at("gpu_slots"), device)
         getattr(importlib.import_module(f"bgbias.nodes.{module}"), node)(study, cell, device)
 
     app.command(node, help=text)(command)
 
 
-_of_a_model("train", "models", "Train one model; goes on where an interrupted run stopped.")
-_of_a_model("embed", "models", "Embed a model's test photos, clean and before other backgrounds.")
+_of_a_model("train", "train", "Train one model; goes on where an interrupted run stopped.")
+_of_a_model("embed", "embed", "Embed a model's test photos, clean and before other backgrounds.")
 
 
 @app.command()
@@ -165,16 +166,16 @@ def score(
     expect: Expect = None,
 ) -> None:
     """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value a query."""
-    from bgbias.nodes import scores
+    from bgbias.nodes import score as scores
 
-    cell = plan.Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
+    cell = Cell(dataset, backbone, loss, method, *seed_and_fold(seed))
     scores.score(planned_study(params, grid, "score", expect, cell=cell), cell)
 
 
-_of_a_model("attribute", "models", "Score how much of a model's attribution lies on the object.")
+_of_a_model("attribute", "attribute", "Score how much of a model's attribution lies on the object.")
 _of_a_model(
     "segment",
-    "segmentation",
+    "segment",
     "Segment test photos by what a model compares them with others by, where the grid asks for it.",
 )
 
@@ -182,9 +183,9 @@ _of_a_model(
 @app.command()
 def collect(grid: Grid = None, params: Params = DEFAULT, expect: Expect = None) -> None:
     """Bring the scores of all models of a grid together."""
-    from bgbias.nodes import report
+    from bgbias.nodes.collect import collect
 
-    report.collect(planned_study(params, grid, "collect", expect))
+    collect(planned_study(params, grid, "collect", expect))
 
 
 @app.command()
@@ -200,7 +201,7 @@ def table(
     expect: Expect = None,
 ) -> None:
     """Write a table as CSV, Markdown, LaTeX and a web page."""
-    from bgbias.nodes import report
+    from bgbias.nodes import table as report
 
     report.table(planned_study(params, grid, "table", expect, name=name), name)
 
@@ -213,6 +214,6 @@ def figure(
     expect: Expect = None,
 ) -> None:
     """Draw a figure as PDF and PNG."""
-    from bgbias.nodes import pictures
+    from bgbias.nodes import figure as pictures
 
     pictures.figure(planned_study(params, grid, "figure", expect, name=name), name)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from bgbias import gpu_slots
+from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.params import load
-from bgbias.protocol import SimilarityScore
+from bgbias.compute import gpu_slots
+from bgbias.study.params import load
 
 app = typer.Typer()
 
@@ -18,17 +18,17 @@ app = typer.Typer()
 @app.command("data")
 def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print what every dataset needs to arrive: state, size, next step. Fetches nothing."""
-    from bgbias import arrivals
+    from bgbias.engine import availability
 
-    arrivals.show(load(params, grid), only_grid=grid is not None)
+    availability.show(load(params, grid), only_grid=grid is not None)
 
 
 @app.command()
 def show(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print a grid's tables, and say where its figures are."""
-    from bgbias.nodes import report
+    from bgbias.nodes import table
 
-    report.show(load(params, grid))
+    table.show(load(params, grid))
 
 
 @app.command()
@@ -43,15 +43,15 @@ def track(
     ] = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
-    from bgbias.nodes import report
+    from bgbias.nodes import table
 
-    report.track(load(params, grid), uri, follow)
+    table.track(load(params, grid), uri, follow)
 
 
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
-    from bgbias import forecast as costs
+    from bgbias.engine import forecast as costs
 
     print(costs.told(load(params, grid)))
 
@@ -68,7 +68,7 @@ def status(
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
-    from bgbias import status as standing
+    from bgbias.engine import status as standing
 
     study = load(params, grid)
     print(standing.told(study, verify))
@@ -79,8 +79,8 @@ def status(
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
-    from bgbias import freshness
-    from bgbias import status as standing
+    from bgbias.engine import freshness
+    from bgbias.engine import status as standing
 
     study = load(params, grid)
     freshness.settle(study, thorough=True)
@@ -96,7 +96,7 @@ def toy_masker(
     seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
 ) -> None:
     """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
-    from bgbias import toy_masker as training
+    from bgbias.masks import toy_training as training
 
     print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
 
@@ -126,10 +126,10 @@ def train_masker(
     device: Device = "auto",
 ) -> None:
     """Fine-tune a U²-Net masker on a handful of hand-drawn masks."""
-    gpu_slots.take(load(params), device)
-    from bgbias.device import pick
-    from bgbias.masker_finetuning import Recipe
-    from bgbias.nodes import train_masker as node
+    gpu_slots.take(load(params).files.at("gpu_slots"), device)
+    from bgbias.cli import train_masker as node
+    from bgbias.compute.device import pick
+    from bgbias.masks.fine_tuning import Recipe
 
     recipe = Recipe(steps=steps, blend=blend, input_size=input_size, seed=seed)
     if folds is None:
@@ -158,35 +158,16 @@ def explain(
     device: Device = "auto",
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
-    from bgbias import explanation, figures
-    from bgbias.device import pick
-    from bgbias.figure_explanation import figure_explanation
-    from bgbias.model import load as load_model
+    from bgbias.attribution import explanation
+    from bgbias.compute.device import pick
+    from bgbias.models.model import load as load_model
+    from bgbias.report.figures import _look as figures
+    from bgbias.report.figures.explanation import figure_explanation
 
     decoded = explanation.read(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
     print(out)
-
-
-@app.command()
-def bench(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Comparisons; all of the device if none is given.")
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds; each comparison's own number if not given.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda; a GPU that is absent is an error.")] = "cpu",
-    write: Annotated[
-        Path | None, typer.Option(help="Also put the figures into this Markdown file.", show_default=False)
-    ] = None,
-    tiny: Annotated[bool, typer.Option(help="Sizes that say nothing of speed: does everything run?")] = False,
-) -> None:
-    """Measure speed on this machine against what people would run instead, and against the machine's limits."""
-    from bgbias.benchmarks import _bench
-
-    _bench.bench(names or (), device, rounds, write, tiny)
 
 
 @app.command()
@@ -198,6 +179,6 @@ def resume(
     params: Params = DEFAULT,
 ) -> None:
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
-    from bgbias import resuming
+    from bgbias.engine import resume as resuming
 
     resuming.resume(load(params, grid), params, grid, snakemake or [])

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.strict import Strict
+from bgbias.settings import Strict
 
 
 class ClassSplit(Strict):

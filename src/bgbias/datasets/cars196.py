@@ -26,13 +26,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.archives import members
 from bgbias.datasets._cars196_names import NAMES
 from bgbias.errors import UserError
-from bgbias.fetching import Source, is_picture
-from bgbias.image_table import Item
+from bgbias.files.archives import members
+from bgbias.files.fetch import Source, is_picture
+from bgbias.photos.table import Item
 from bgbias.progress import say
-from bgbias.strict import Strict
+from bgbias.settings import Strict
 
 KEY = "cars196"
 SPLIT = {"train": (0, 74), "val": (74, 98), "test": (98, 196)}

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
 
-from bgbias.archives import members
 from bgbias.errors import UserError
-from bgbias.fetching import Source
-from bgbias.image_table import Item
-from bgbias.strict import Strict
+from bgbias.files.archives import members
+from bgbias.files.fetch import Source
+from bgbias.photos.table import Item
+from bgbias.settings import Strict
 
 KEY = "cub200"
 OFFICIAL = Source(

@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
 
-from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.drawn_masks import white
 from bgbias.errors import UserError
-from bgbias.fetching import Source, is_picture
-from bgbias.image_table import Item
+from bgbias.files.archives import Lookup, members
+from bgbias.files.fetch import Source, is_picture
+from bgbias.images.drawn_masks import white
+from bgbias.photos.table import Item
 
 
 class Params(ClassSplit):

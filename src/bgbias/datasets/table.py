@@ -14,13 +14,13 @@ from typing import NamedTuple
 import pandas as pd
 from pydantic import Field, model_validator
 
-from bgbias import paths
-from bgbias.archives import Lookup, members
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.drawn_masks import white
 from bgbias.errors import UserError
-from bgbias.fetching import Source, is_picture
-from bgbias.image_table import SPLITS, Item
+from bgbias.files import places
+from bgbias.files.archives import Lookup, members
+from bgbias.files.fetch import Source, is_picture
+from bgbias.images.drawn_masks import white
+from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group")
 MOST_TOLD = 10  # mistakes listed at once
@@ -46,7 +46,7 @@ class Params(ClassSplit):
     def _pictures_have_a_place(self) -> Params:
         if "://" in self.source and self.root is None:
             raise ValueError("a table that comes from a URL needs `root`: where its pictures are")
-        if self.root is None and (paths.source(self.source).parent / "params.yaml").exists():
+        if self.root is None and (places.source(self.source).parent / "params.yaml").exists():
             raise ValueError(
                 "the pictures lie in the table's folder, which is the project's own; name theirs as `root`"
             )

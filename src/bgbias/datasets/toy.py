@@ -18,9 +18,9 @@ from PIL import Image
 from pydantic import Field
 
 from bgbias import seeds
-from bgbias.fetching import Source
-from bgbias.image_table import Item
-from bgbias.strict import Strict
+from bgbias.files.fetch import Source
+from bgbias.photos.table import Item
+from bgbias.settings import Strict
 
 if TYPE_CHECKING:
     from bgbias.toy.scenes import Scene

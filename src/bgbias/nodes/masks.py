@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias import images, plugins, pretrained, progress, records
-from bgbias.atomic import replacing
+from bgbias import plugins, progress
+from bgbias.engine import records
+from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
 from bgbias.errors import UserError
-from bgbias.image_table import read as read_table
-from bgbias.mask_cache import MaskCache, masker_key, photo_key
-from bgbias.mask_quality import measure
-from bgbias.masking import COLUMNS
-from bgbias.params import Study, options
-from bgbias.store import ImageStore, writing
+from bgbias.files.atomic import replacing
+from bgbias.files.store import ImageStore, writing
+from bgbias.images import pixels
+from bgbias.masks.policy import COLUMNS
+from bgbias.masks.quality import measure
+from bgbias.photos.table import read as read_table
+from bgbias.study import weights
+from bgbias.study.params import Study, options
 
 PHOTOS_PER_CHUNK = 128
 LISTED = 100  # photos without a mask that the record names
@@ -74,7 +77,7 @@ def _predict(
     """Mask the photos that are ``new`` (key to image id) into the cache; gives the device that was used."""
     if not new:
         return "cpu"
-    from bgbias.device import describe
+    from bgbias.compute.device import describe
 
     make = predictor(study, masker, device)
     wanted = sorted(new.items(), key=lambda item: item[1])
@@ -87,13 +90,13 @@ def _predict(
 
 def predictor(study: Study, masker: str, device: str) -> Any:
     """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
-    from bgbias.device import pick
+    from bgbias.compute.device import pick
 
     described = study.maskers[masker]
     params = options(study, "maskers", described.kind, described.options)
-    owner = pretrained.owner("maskers", masker)
-    if pretrained.fetched(study, owner):
-        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
+    owner = weights.owner("maskers", masker)
+    if weights.fetched(study, owner):
+        params = params.model_copy(update={"weights": str(weights.file(study, owner))})
     return plugins.load("maskers", described.kind).build(params, pick(device))
 
 
@@ -104,7 +107,7 @@ def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Sour
 
     def found(image_id: str) -> tuple[bytes, float] | None:
         alpha = alpha_of(image_id)
-        return None if alpha is None else (images.encode_png(alpha), 1.0)
+        return None if alpha is None else (pixels.encode_png(alpha), 1.0)
 
     return found
 
@@ -120,7 +123,7 @@ def _write(
             if mask is None:
                 continue
             data, confidence = mask
-            alpha = images.decode(data, image_id, "L")
+            alpha = pixels.decode(data, image_id, "L")
             _check_size(image_id, alpha, photos)
             true = truth.array(image_id, "L") if image_id in truth else None
             store.add(image_id, data)
@@ -132,7 +135,7 @@ def _write(
 
 
 def _check_size(image_id: str, alpha: np.ndarray, photos: ImageStore) -> None:
-    height, width = images.size(photos.read(image_id), image_id)
+    height, width = pixels.size(photos.read(image_id), image_id)
     if alpha.shape != (height, width):
         raise UserError(
             f"The mask of '{image_id}' is {alpha.shape[1]}x{alpha.shape[0]} pixels, the photo {width}x{height};"

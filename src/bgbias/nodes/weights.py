@@ -6,12 +6,15 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bgbias import fetching, plugins, pretrained, records
-from bgbias import weights as files
+from bgbias import plugins
+from bgbias.engine import records
 from bgbias.errors import UserError
-from bgbias.fetching import Source
-from bgbias.params import Study
-from bgbias.pretrained import Published
+from bgbias.files import fetch
+from bgbias.files import state_dicts as files
+from bgbias.files.fetch import Source
+from bgbias.study import weights as pretrained
+from bgbias.study.params import Study
+from bgbias.study.weights import Published
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +57,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
         f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
     )
     arrived = unfinished / "arrived"
-    used = fetching.fetch(sources, arrived, wanted.owner, cure)
+    used = fetch.fetch(sources, arrived, wanted.owner, cure)
     # Only now is it known which of the published files it is.
     file = arrived.replace(unfinished / used.called)
     return _read(study, file, wanted.owner), used.model_dump(exclude_defaults=True)
@@ -63,7 +66,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
 def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
     module, _ = pretrained.described(study, owner)
     if owner.startswith("maskers/") and hasattr(module, "network"):
-        from bgbias.saliency import published_state
+        from bgbias.masks.saliency import published_state
 
         return published_state(file, module.network(), owner)
     return files.read(file, owner)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bgbias import seeds
-from bgbias.composite import blend
+from bgbias.images.composite import blend
 from bgbias.toy import scenes
 from bgbias.toy.blueprints import BLUEPRINTS, build, rotation
 from bgbias.toy.paint import Paint, wardrobe

@@ -1,0 +1,89 @@
+"""Comparisons of speed: ours, what people would run instead, and the most that the machine gives.
+
+A file here is one comparison, and `python -m benchmarks` finds it by its name. Nothing else imports it. It declares
+
+``TITLE``                       what is done, with its size;
+``DEVICES``                     where it can be measured: "cpu", "cuda";
+``THREADS``                     what every contender has, by OMP_NUM_THREADS; None: as many as there are cores;
+``contenders(device, tiny)``    the contenders, prepared: loading and random data are not timed;
+``judge(measured)``             what is concluded: ratios, differences, exponents, each with its bar.
+
+and, where they differ from these, ``ROUNDS`` = 5; ``CLOCK`` = ``time.perf_counter``; and ``MEMORY`` = (), the names of the
+contenders whose extra memory counts; these may not be missing.
+Heavy imports stay inside the functions: the command reads what all files declare. ``tiny`` asks for sizes that say nothing of
+speed and are done at once, so that a test can run every line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from bgbias import plugins
+
+plugins.FAMILIES["benchmarks"] = "benchmarks"
+
+Role = Literal["ours", "peer", "limit"]
+INSTALL = "not installed; `make bench` installs it"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to do the work. ``run`` does it once; what it returns is kept for ``judge``."""
+
+    name: str
+    role: Role
+    run: Callable[[], Any] | None
+    missing: str = ""
+    """Why it cannot run here, and how to get it."""
+
+
+def peer(name: str, package: str, prepare: Callable[[], Callable[[], Any]]) -> Contender:
+    """A contender that needs ``package``, which this project does not; without it, one that is missing."""
+    if find_spec(package) is None:
+        return Contender(name, "peer", None, f"{package} is {INSTALL}")
+    return Contender(name, "peer", prepare())
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that a comparison ends in: one value a round, or a single one; with its bar, if it has one."""
+
+    what: str
+    values: Sequence[float]
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds gave, by contender: seconds of every round, the last result, and extra memory in MB."""
+
+    device: str
+    tiny: bool
+    seconds: Mapping[str, Sequence[float]]
+    results: Mapping[str, Any]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    megabytes: Mapping[str, float] = field(default_factory=dict)
+
+    def ratio(
+        self, what: str, of: str, by: str, at_least: float | None = None, at_most: float | None = None
+    ) -> Figure:
+        """The seconds of one contender by those of another, round by round."""
+        missing = "; ".join(dict.fromkeys(self.missing[n] for n in (of, by) if n in self.missing))
+        pairs = zip(self.seconds.get(of, ()), self.seconds.get(by, ()), strict=not missing)
+        return Figure(what, [a / b for a, b in pairs], at_least, at_most, "x", missing)
+
+    def rate(self, what: str, of: str, things: int, unit: str, at_least: float | None = None) -> Figure:
+        """How many things a second a contender did, round by round."""
+        return Figure(
+            what,
+            [things / s for s in self.seconds.get(of, ())],
+            at_least,
+            unit=unit,
+            missing=self.missing.get(of, ""),
+        )

@@ -1,0 +1,100 @@
+"""What was measured, for a terminal and for docs/speed.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bgbias.errors import UserError
+from bgbias.files.atomic import write_text
+
+Record = dict[str, Any]
+
+
+def told(record: Record) -> str:
+    """One comparison: its contenders' times, then its figures against their bars."""
+    begin, end = record["load"]
+    lines = [
+        f"{record['comparison']}: {record['title']}",
+        f"  {record['device']}, {record['machine']['threads']} threads, {record['rounds']} rounds,"
+        f" load {begin:.1f} at the beginning, {end:.1f} at the end",
+    ]
+    for contender in record["contenders"]:
+        if contender["missing"]:
+            said = contender["missing"]
+        else:
+            memory = contender["megabytes"]
+            said = f"{spread(contender['seconds'])} s" + (
+                "" if memory is None else f", {memory:.0f} MB extra"
+            )
+        lines.append(f"  {contender['role']:5} {contender['name']}: {said}")
+    for figure in record["figures"]:
+        lines.append(f"  -> {figure['what']}: {value(figure)}; {bar(figure)}: {verdict(figure)}".rstrip(": "))
+    return "\n".join(lines)
+
+
+def table(records: Sequence[Record]) -> str:
+    """Markdown: one row a figure."""
+    rows = ["| what | measured | bar | reached |", "|---|---|---|---|"]
+    for record in records:
+        rows.append(f"| **{record['title']}** | | | |")
+        rows += [f"| {f['what']} | {value(f)} | {bar(f)} | {verdict(f)} |" for f in record["figures"]]
+    return "\n".join(rows)
+
+
+def value(figure: Record) -> str:
+    """The median, and the least and the most where there are several."""
+    unit = {"x": "", "": ""}.get(figure["unit"], f" {figure['unit']}")
+    return spread(figure["values"]) + unit if figure["values"] else f"not measured: {figure['missing']}"
+
+
+def bar(figure: Record) -> str:
+    """What the figure should be, in words; empty where nothing is demanded."""
+    words = [("at least", figure["at_least"]), ("at most", figure["at_most"])]
+    return ", ".join(f"{word} {number:.4g}" for word, number in words if number is not None)
+
+
+def verdict(figure: Record) -> str:
+    """Whether the median keeps to the bar: yes or no; empty where there is nothing to say."""
+    low, high = figure["at_least"], figure["at_most"]
+    if not figure["values"] or (low is None and high is None):
+        return ""
+    found = median(figure["values"])
+    return "yes" if (low is None or found >= low) and (high is None or found <= high) else "no"
+
+
+def spread(values: Sequence[float]) -> str:
+    """``1.23 [1.20 - 1.31]``: the median, the least and the most."""
+    if len(values) == 1:
+        return f"{values[0]:.3g}"
+    return f"{median(values):.3g} [{min(values):.3g} - {max(values):.3g}]"
+
+
+def write(path: Path, device: str, records: Sequence[Record], command: str) -> None:
+    """Put the device's block between its markers in a Markdown file; the prose around it stays as it is."""
+    begin, end = f"<!-- bench {device} -->", f"<!-- end of bench {device} -->"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if begin not in text or end not in text.partition(begin)[2]:
+        raise UserError(
+            f"{path} has no place for the figures: it needs the lines '{begin}' and '{end}'. Add them and repeat"
+            " the command."
+        )
+    block = f"{begin}\n{machine(records, command)}\n\n{table(records)}\n{end}"
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    write_text(path, re.sub(pattern, lambda _: block, text, count=1, flags=re.DOTALL))
+
+
+def machine(records: Sequence[Record], command: str) -> str:
+    """Where and when the records were made."""
+    described = records[-1]["machine"]
+    loads = [load for record in records for load in record["load"]]
+    days = sorted({record["begun"][:10] for record in records})
+    return (
+        f"`{command}` on {described.get('gpu', described['cpu'])}, {described['cores']} cores,"
+        f" {described['memory_gb']} GB (bf16: {described['bf16']}), Python {described['python']}, torch"
+        f" {described['torch']}, {' to '.join(dict.fromkeys((days[0], days[-1])))}; load {min(loads):.1f} to"
+        f" {max(loads):.1f}. Median [least - most] over rounds."
+    )

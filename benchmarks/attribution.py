@@ -1,0 +1,140 @@
+"""Attribution scores, against the published loop and against captum, and against forward and backward passes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks import Contender, Figure, Measured, peer
+
+TITLE = "attribution score, BN-Inception at 227, 25 noisy copies a photo"
+DEVICES = ("cpu", "cuda")
+THREADS = None
+PEER, CAPTUM = "published loop", "captum's NoiseTunnel"
+OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
+LIMITS = {"fp32": "forward and backward alone, fp32", "bf16": "forward and backward alone, bf16"}
+TORCH = {"fp32": "the same by PyTorch's kernels, fp32", "bf16": "the same by PyTorch's kernels, bf16"}
+FASTER = {"fp32": 2.0, "bf16": 3.3}
+SAMPLES = 25
+
+
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    import torch
+
+    from bgbias import plugins, seeds
+    from bgbias.attribution.quick_gradients import for_input_gradients
+    from bgbias.attribution.smoothgrad import reference_embedding
+    from bgbias.models.inference import for_inference
+    from bgbias.models.model import build_model
+    from bgbias.toy.render import specimens
+
+    # The weights do not matter to speed.
+    backbone, options, photos = ("tiny", {}, 1) if tiny else ("bn_inception", {"weights": None}, 2)
+    params = plugins.load("backbones", backbone).Params.model_validate(options)
+    model = build_model(backbone, params, 128, seeds.torch_generator("benchmark model")).to(device).eval()
+    pictures, masks = specimens(photos, model.input_size)
+    x = model.preprocess(torch.from_numpy(pictures).to(device).permute(0, 3, 1, 2).float())
+    soft = torch.from_numpy(masks / 255)
+    network = for_inference(model)
+    quick, reference = for_input_gradients(network), reference_embedding(network)
+    yield Contender(PEER, "peer", lambda: _published(model, x, soft, reference))
+    yield peer(CAPTUM, "captum", lambda: _captum(model, x, soft, reference))
+    for precision in OURS:
+        yield Contender(OURS[precision], "ours", _ours(quick, x, soft, reference, precision))
+        yield Contender(LIMITS[precision], "limit", _alone(quick, x, reference, precision))
+        yield Contender(TORCH[precision], "limit", _alone(network, x, reference, precision))
+
+
+def judge(measured: Measured) -> list[Figure]:
+    figures = []
+    for precision, ours in OURS.items():
+        bar = FASTER[precision] if measured.device == "cpu" else None
+        figures += [
+            measured.ratio(f"times as fast as the {PEER}, {precision}", PEER, ours, at_least=bar),
+            measured.ratio(f"times as fast as {CAPTUM}, {precision}", CAPTUM, ours),
+            measured.ratio(
+                f"share of the speed of passes alone, {precision}", LIMITS[precision], ours, at_least=0.95
+            ),
+            measured.ratio(
+                f"share of the speed of passes alone by PyTorch's kernels, {precision}",
+                TORCH[precision],
+                ours,
+            ),
+        ]
+        apart = np.abs(np.subtract(measured.results[ours], measured.results[PEER])).max()
+        figures.append(Figure(f"largest difference of scores from the {PEER}'s, {precision}", [apart]))
+    return figures
+
+
+def _published(model: Any, x: Any, masks: Any, reference: Any) -> list[float]:
+    """As the paper's code does it: a photo at a time, one backward pass that fills the weights' gradients too."""
+    from bgbias.attribution.smoothgrad import noisy_views
+
+    scores = []
+    for n, photo in enumerate(x):
+        views = noisy_views(photo, f"benchmark|{n}", SAMPLES, 0.15).requires_grad_()
+        model.requires_grad_(True)
+        (model(views) @ reference).mean().backward()
+        assert views.grad is not None
+        scores.append(_score(views.grad.mean(1).abs().sum(0), masks[n]))
+    return scores
+
+
+def _captum(model: Any, x: Any, masks: Any, reference: Any) -> Callable[[], list[float]]:
+    from captum.attr import NoiseTunnel, Saliency
+
+    tunnel = NoiseTunnel(Saliency(lambda views: model(views) @ reference))
+
+    def run() -> list[float]:
+        scores = []
+        for n, photo in enumerate(x):
+            noise = 0.15 * float(photo.max() - photo.min())
+            found = tunnel.attribute(
+                photo[None], nt_samples=SAMPLES, nt_type="smoothgrad", stdevs=noise, abs=False
+            )
+            scores.append(_score(found[0].mean(0).abs(), masks[n]))
+        return scores
+
+    return run
+
+
+def _ours(network: Any, x: Any, masks: Any, reference: Any, precision: Any) -> Callable[[], list[float]]:
+    from bgbias.attribution.settings import Attribution
+    from bgbias.attribution.smoothgrad import PASSES, gradient_maps
+
+    settings = Attribution(images=None, samples=SAMPLES, noise=0.15, precision=precision)
+    keys = [f"benchmark|{n}" for n in range(len(x))]
+
+    def run() -> list[float]:
+        maps = gradient_maps(network, x, keys, reference, "cosine", settings, PASSES[x.device.type])
+        return [_score(ref, mask) for ref, mask in zip(maps.ref, masks, strict=True)]
+
+    return run
+
+
+def _alone(network: Any, x: Any, reference: Any, precision: str) -> Callable[[], None]:
+    """What no attribution can do without: the folded network there and back, for as many views, to the input only."""
+    import torch
+
+    from bgbias.compute.device import autocast
+
+    views = torch.cat([photo.expand(SAMPLES, -1, -1, -1) for photo in x]).contiguous(
+        memory_format=torch.channels_last
+    )
+
+    def run() -> None:
+        for batch in views.split(SAMPLES if x.device.type == "cpu" else len(views)):
+            batch.requires_grad_()
+            with autocast(x.device.type, precision):
+                embeddings = network(batch)
+            torch.autograd.grad((embeddings @ reference).sum(), batch)
+
+    return run
+
+
+def _score(strengths: Any, mask: Any) -> float:
+    from bgbias.attribution.score import normalise, score
+
+    return score(normalise(strengths.detach().cpu()), mask)

@@ -1,0 +1,118 @@
+"""Does the cost grow as it should: with photos, draws and seeds, and with the square of the photos in retrieval?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import Contender, Figure, Measured
+from benchmarks._scratch import scratch_folder
+
+TITLE = "cost against size, in seconds of one core"
+DEVICES = ("cpu",)
+# One: a second thread pays only from some size on, and would pass for slower growth.
+THREADS = 1
+# Of the processor, not of the wall: other work on the machine would pass for growth.
+CLOCK = time.process_time
+# The sizes of each, which double, and the power that cost should grow with.
+GROWING = {
+    "embedding, photos": ((64, 128, 256, 512), 1),
+    "embedding, draws": ((16, 32, 64, 128), 1),
+    "masks, photos": ((8, 16, 32, 64), 1),
+    "retrieval, photos": ((8000, 16000, 32000, 64000), 2),
+    "planning, seeds": ((32, 64, 128, 256), 1),
+}
+WITHIN = 0.1
+PHOTOS, DRAWS = 8, 2
+
+
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    makers = (_photos, _draws, _masks, _retrieval, _planning)
+    for what, make in zip(GROWING, makers, strict=True):
+        sizes = _sizes(what, tiny)
+        for size, run in zip(sizes, make(sizes), strict=True):
+            yield Contender(f"{what}: {size}", "ours", run)
+
+
+def judge(measured: Measured) -> list[Figure]:
+    from benchmarks._growth import exponents
+
+    figures = []
+    for what, (_, power) in GROWING.items():
+        sizes = _sizes(what, measured.tiny)
+        times = zip(*(measured.seconds[f"{what}: {size}"] for size in sizes), strict=True)
+        slopes = exponents(sizes, list(times))
+        figures.append(Figure(f"exponent of {what}", slopes, power - WITHIN, power + WITHIN))
+    return figures
+
+
+def _sizes(what: str, tiny: bool) -> tuple[int, ...]:
+    sizes = GROWING[what][0]
+    return tuple(size // 4 for size in sizes[:3]) if tiny else sizes
+
+
+def _photos(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    for size in sizes:
+        yield _embedding(size, DRAWS)
+
+
+def _draws(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    for size in sizes:
+        yield _embedding(PHOTOS, size)
+
+
+def _embedding(photos: int, draws: int) -> Callable[[], Any]:
+    from benchmarks import _album
+    from bgbias import seeds
+    from bgbias.evaluation import embedding
+    from bgbias.models.backbones.tiny import FACTS, Params
+    from bgbias.models.inference import for_inference
+    from bgbias.models.model import build_model
+
+    made = _album.album(photos, 4)
+    served = _album.evaluation(made, FACTS.input_size)
+    model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
+    return lambda: embedding.embed(model, served, draws, batch_size=8)
+
+
+def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    import torch
+
+    from bgbias.masks.maskers._params import SaliencyParams
+    from bgbias.masks.saliency import SaliencyMasker
+    from bgbias.masks.u2net import u2netp
+    from bgbias.toy.render import specimens
+
+    params = SaliencyParams(input_size=64, batch_size=4)
+    masker = SaliencyMasker(u2netp(), params, torch.device("cpu"))
+    pictures = list(specimens(4, 64)[0])
+    for size in sizes:
+        yield partial(masker, (pictures * size)[:size])
+
+
+def _retrieval(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    from benchmarks._embeddings import clustered
+    from bgbias.evaluation.retrieval import neighbours
+
+    for size in sizes:
+        vectors, labels = clustered(size, size // 5, 64)
+        yield partial(neighbours, vectors, labels, vectors, labels)
+
+
+def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
+    """The digests of all nodes of a study, which Snakemake asks for before it plans anything."""
+    from benchmarks import _study
+    from bgbias.engine import digests
+    from bgbias.study import plan
+    from bgbias.study.params import load
+
+    def digest_all(path: Path) -> list[str]:
+        study = load(path)
+        nodes = ("train", "embed", "score", "attribute")
+        return [digests.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
+
+    for size in sizes:
+        yield partial(digest_all, _study.write(scratch_folder(), size))

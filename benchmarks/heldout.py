@@ -1,0 +1,52 @@
+"""Embedding a test set, clean and before five draws of backgrounds, against the network alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks import Contender, Figure, Measured
+
+TITLE = "embedding a test set clean and before 5 draws of backgrounds, MobileNetV2 at 224"
+DEVICES = ("cpu", "cuda")
+THREADS = None
+OURS, LIMIT = "bgbias", "six forward passes over tensors in memory"
+DRAWS, BATCH = 5, 64
+
+
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    import torch
+
+    from benchmarks import _album
+    from bgbias import seeds
+    from bgbias.evaluation import embedding
+    from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
+    from bgbias.models.inference import for_inference
+    from bgbias.models.model import build_model
+
+    made = _album.album(2 if tiny else 64, 2 if tiny else 60)
+    photos = _album.evaluation(made, FACTS.input_size)
+    model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))
+    network = for_inference(model).to(device)
+    views = np.stack(list(photos.views(range(DRAWS))))
+    x = FACTS.preprocess(torch.from_numpy(views).permute(0, 3, 1, 2).float()).to(device)
+    batches = [b.contiguous(memory_format=torch.channels_last) for b in x.split(BATCH)]
+
+    @torch.inference_mode()
+    def alone() -> Any:
+        return torch.cat([network(batch) for batch in batches]).cpu().numpy()
+
+    yield Contender(LIMIT, "limit", alone)
+    yield Contender(OURS, "ours", lambda: embedding.embed(network, photos, DRAWS, device, batch_size=BATCH))
+
+
+def judge(measured: Measured) -> list[Figure]:
+    found, alone = measured.results[OURS], measured.results[LIMIT]
+    shaped = np.concatenate([found.clean[None], found.corrupted]).transpose(1, 0, 2).reshape(alone.shape)
+    return [
+        measured.ratio("by six forward passes", OURS, LIMIT, at_most=1.2),
+        Figure("largest difference of an embedding", [float(np.abs(shaped - alone).max())], at_most=1e-5),
+        measured.rate("photos/s, six views each", OURS, len(found.ids), "/s"),
+    ]

@@ -1,0 +1,24 @@
+"""Settings of attribution."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+
+# What similarity attention asks of a photo (similarity_attention.py).
+SimilarityScore = Literal["magnitude", "published"]
+
+
+class Attribution(Strict):
+    """The attribution score (METHODS section 3)."""
+
+    images: int | None = Field(None, ge=1, description="a keyed subset of so many test photos; all if null")
+    samples: int = Field(25, ge=1)
+    noise: float = Field(0.15, gt=0, description="sigma as a share of the input's range")
+    similarity: SimilarityScore | None = Field(
+        None, description="also score similarity attention with a keyed photo of the class, asked in this way"
+    )
+    precision: Literal["fp32", "bf16"] = "fp32"

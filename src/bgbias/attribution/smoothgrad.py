@@ -1,0 +1,215 @@
+"""The attribution score: how much of what moves an embedding lies on the object (METHODS section 3).
+
+Smoothed gradients (SmoothGrad; Smilkov et al. 2017) of the distance between a photo's embedding and that of a
+black photo, compared with the object's mask, as Kobs & Hotho 2022 do. Two variants share every backward pass:
+
+``ref``     the published one: the loss's own distance, channels added with signs, then the absolute value;
+``robust``  cosine for every loss, absolute values channel by channel: opposite channels cannot cancel.
+
+For embeddings of unit length the Euclidean distance is d = sqrt(2 - 2s) of the cosine similarity s, hence its
+gradient is that of s times -1/d: one gradient of s serves both distances exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bgbias import progress, seeds
+from bgbias.attribution.quick_gradients import for_input_gradients
+from bgbias.attribution.score import NoScoreError, scored
+from bgbias.attribution.settings import Attribution
+from bgbias.compute.device import autocast, keep_freed_memory, threads
+from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.inference import for_inference
+from bgbias.models.model import EmbeddingModel
+
+VARIANTS = ("ref", "robust")
+PASSES = {"cpu": 25, "cuda": 250}  # noisy views that go through a network at once; bounds its memory
+
+
+@dataclass(frozen=True)
+class GradientMaps:
+    """Gradient strength per pixel before normalisation, float32 [B, H, W] on the CPU, of both variants."""
+
+    ref: Tensor
+    robust: Tensor
+
+
+def attribute_photos(
+    model: EmbeddingModel,
+    photos: EvaluationPhotos,
+    distance: str,
+    settings: Attribution,
+    device: str = "cpu",
+    keep: int = 0,
+) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
+    """Scores of both variants for every photo, and the first ``keep`` normalised maps of ``ref``.
+
+    Table: image_id, variant, score (NaN: none), mask_fraction (the object's share of the crop; NaN without a
+    mask), skipped (why there is no score). Maps: ids [K] and ref float16 [K, H, W]. A photo whose mask is not
+    trusted is not scored.
+    """
+    keep_freed_memory()  # backward passes over 25 views: twice as fast
+    network = for_input_gradients(for_inference(model).to(device))
+    reference = reference_embedding(network)
+    rows: list[dict[str, object]] = []
+    kept: dict[str, np.ndarray] = {}
+    stream = _maps_of_photos(network, photos, reference, distance, settings)
+    for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
+        for variant in VARIANTS:
+            strengths = getattr(maps, variant)[0] if maps else NoScoreError("untrusted mask")
+            row, attribution = scored(photos, image_id, variant, strengths)
+            if variant == "ref" and attribution is not None and len(kept) < keep:
+                kept[image_id] = attribution.numpy().astype(np.float16)
+            rows.append(row)
+    nothing = np.zeros((0, photos.size, photos.size), np.float16)
+    ref = np.stack(list(kept.values())) if kept else nothing
+    return pd.DataFrame(rows), {"ids": np.array(list(kept), dtype=str), "ref": ref}
+
+
+def reference_embedding(model: EmbeddingModel) -> Tensor:
+    """The embedding [d] of a black photo, which every photo is compared with."""
+    weight = model.embedder.weight
+    black = torch.zeros(1, 3, model.input_size, model.input_size, device=weight.device, dtype=weight.dtype)
+    with torch.no_grad():
+        return model(model.preprocess(black))[0]
+
+
+def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
+    """A normalised photo [3, H, W] plus Gaussian noise of ``noise`` times its range: [samples, 3, H, W].
+
+    The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
+    """
+    return _noisy(x[None], _drawn(key, samples, x.shape).to(x.device, x.dtype)[None], noise)
+
+
+def gradient_maps(
+    embed: Callable[[Tensor], Tensor],
+    x: Tensor,
+    keys: Sequence[str],
+    reference: Tensor,
+    distance: str,
+    settings: Attribution,
+    passes: int = PASSES["cpu"],
+) -> GradientMaps:
+    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
+
+    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or
+    cosine) is that of
+    ``ref``. At most ``passes`` views go through the network at once.
+    """
+    step = max(1, passes // settings.samples)
+    groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
+    found = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
+    return GradientMaps(*torch.cat(found, dim=1))
+
+
+def _maps_of_photos(
+    model: EmbeddingModel, photos: EvaluationPhotos, reference: Tensor, distance: str, settings: Attribution
+) -> Iterator[tuple[str, GradientMaps | None]]:
+    """Each photo's id and maps [1, H, W] in the table's order; none where its mask is not trusted."""
+    passes = PASSES.get(reference.device.type, PASSES["cpu"])
+    step = max(1, passes // settings.samples)
+    named = list(zip(photos.table.ids, photos.table.keys, strict=True))
+    trusted = [(image_id, seeds.key(*key)) for image_id, key in named if image_id in photos.usable]
+
+    def groups() -> Iterator[tuple[Tensor, Sequence[str]]]:
+        for start in range(0, len(trusted), step):
+            ids, keys = zip(*trusted[start : start + step], strict=True)
+            views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
+            yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
+
+    found = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    maps = (GradientMaps(*one[:, None]) for group in found for one in group.unbind(1))
+    for image_id, _ in named:
+        yield image_id, next(maps) if image_id in photos.usable else None
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Normalised photos [B, 3, H, W], and the numbers that make noise of each, [B, samples, 3, H, W]."""
+
+    photos: Tensor
+    drawn: Tensor
+
+    def to(self, device: str) -> _Shown:
+        return _Shown(sent(self.photos, device), sent(self.drawn, device))
+
+
+def _strengths_of_groups(
+    embed: Callable[[Tensor], Tensor],
+    groups: Iterable[tuple[Tensor, Sequence[str]]],
+    reference: Tensor,
+    distance: str,
+    settings: Attribution,
+    passes: int,
+) -> Iterator[Tensor]:
+    """Of each group of photos with their keys, float32 [2, B, H, W] on the CPU: ``ref`` and ``robust``.
+
+    Noise is the processor's, whatever the device; for a GPU it is drawn while the group before goes through the network.
+    """
+    if distance not in ("l2", "cosine"):
+        raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
+    samples, device = settings.samples, str(reference.device)
+
+    def drawn() -> Iterator[_Shown]:
+        # One number follows from the other, so that a photo's noise is one thread's work. Beside a network on the CPU that thread
+        # would only take its cores: as many photos' noise as there are threads is drawn before the first of them goes through it.
+        gpu, waiting = device.startswith("cuda"), iter(groups)
+        with ThreadPoolExecutor(threads()) as pool:
+            while some := list(itertools.islice(waiting, 1 if gpu else threads())):
+                named = [(key, x.shape[1:]) for x, keys in some for key in keys]
+                noise = iter(list(pool.map(lambda of: _drawn(of[0], samples, of[1]), named)))
+                for x, keys in some:
+                    yield _Shown(x, torch.stack([next(noise) for _ in keys]).to(x.dtype))
+
+    def found() -> Iterator[Tensor]:
+        for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
+            views = _noisy(shown.photos, shown.drawn, settings.noise)
+            parts = [
+                _strengths(embed, some, reference, distance, settings.precision)
+                for some in views.split(passes)
+            ]
+            yield torch.stack(
+                [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
+            )
+
+    return fetched(found())
+
+
+def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:
+    """Standard normal float32 [samples, *shape]."""
+    return torch.randn(samples, *shape, generator=seeds.torch_generator("attribution", key))
+
+
+def _noisy(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
+    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each."""
+    ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
+    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
+
+
+def _strengths(
+    embed: Callable[[Tensor], Tensor], views: Tensor, reference: Tensor, distance: str, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Per view: |channel mean| of the gradient of ``distance``, channel mean of |.| of cosine; [N, H, W]."""
+    views = views.contiguous(memory_format=torch.channels_last).requires_grad_()
+    with torch.enable_grad():
+        with autocast(views.device.type, precision):
+            embeddings = embed(views)
+        similarity = (embeddings * reference).sum()
+        (gradient,) = torch.autograd.grad(similarity, views)
+    signed = gradient.mean(1).abs()
+    if distance == "l2":
+        apart = (embeddings.detach() - reference).norm(dim=1)
+        # The norm has no gradient at 0; PyTorch's is 0 there.
+        signed = signed * torch.where(apart > 0, 1 / apart, 0.0).view(-1, 1, 1)
+    return signed, gradient.abs().mean(1)

@@ -1,0 +1,1 @@
+"""Pools of background photos, and which of them stands behind which photo."""

@@ -1,0 +1,93 @@
+"""Settings of background pools in params.yaml: where the photos of each come from, or how they are drawn or proposed."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from bgbias.settings import Strict
+
+PROCEDURAL = ("colours", "gradients", "textures", "toy_scenes")
+
+
+class PoolSource(Strict):
+    """Where one pool of backgrounds comes from: a zip, a folder or a list of files; or pictures that are drawn.
+
+    A list is a text file with one path a line, or a CSV with the columns name, url, licence and sha256 (and others), whose photos
+    are taken from ``copies`` or fetched.
+    """
+
+    source: str | None = None
+    copies: tuple[str, ...] = Field((), description="zips or folders that may hold the photos a CSV lists")
+    group: str | None = Field(None, description="only the rows of a CSV with this value in its column `pool`")
+    colours: int | None = Field(None, ge=1, description="draw so many plain colours")
+    gradients: int | None = Field(None, ge=1, description="draw so many gradients of two or three colours")
+    textures: int | None = Field(None, ge=1, description="draw so many textured walls")
+    toy_scenes: int | None = Field(None, ge=1, description="draw so many scenes as the toys stand before")
+    part: tuple[int, int] | None = Field(None, description="only these of the sorted names: [from, to)")
+    size: int = Field(64, ge=8, description="side of a drawn picture in pixels")
+    licence: str = "unknown"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PoolSource:
+        given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
+        if len(given) != 1:
+            raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
+        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
+            raise ValueError("part is [from, to) with 0 <= from < to")
+        if not self.listed and (self.copies or self.group is not None):
+            raise ValueError("`copies` and `group` go with a `source` that is a CSV")
+        return self
+
+    @property
+    def listed(self) -> bool:
+        """Whether the photos are those that a CSV lists."""
+        return self.source is not None and self.source.endswith(".csv")
+
+    @property
+    def drawn(self) -> tuple[str, int] | None:
+        """What to draw and how many, if the pool is drawn."""
+        return next(((k, n) for k in PROCEDURAL if (n := getattr(self, k)) is not None), None)
+
+
+class Proposal(Strict):
+    """Pools from any folder of photos: those without an obvious foreground, shared out at random."""
+
+    source: str = Field(description="folder, zip or list of photos")
+    masker: str = Field(description="whose saliency tells a foreground")
+    shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
+    seed: int = 0
+    keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
+    drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
+    licence: str = "unknown"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Proposal:
+        if any(s <= 0 for s in self.shares) or abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError("shares must be positive and add up to 1")
+        both = sorted(set(self.keep) & set(self.drop))
+        if both:
+            raise ValueError(f"'{both[0]}' is both kept and dropped")
+        return self
+
+
+class Backgrounds(Strict):
+    """Three disjoint pools, named one by one or proposed from one folder; `test` is never seen in training or selection."""
+
+    train: PoolSource | None = None
+    val: PoolSource | None = None
+    test: PoolSource | None = None
+    propose: Proposal | None = None
+
+    @model_validator(mode="after")
+    def _three(self) -> Backgrounds:
+        given = [name for name, pool in self.pools.items() if pool is not None]
+        if self.propose and given:
+            raise ValueError(f"`propose` makes all three pools; remove {', '.join(given)}")
+        if not self.propose and len(given) < 3:
+            raise ValueError("train, val and test are all needed, or `propose`")
+        return self
+
+    @property
+    def pools(self) -> dict[str, PoolSource | None]:
+        """The pools by role."""
+        return {"train": self.train, "val": self.val, "test": self.test}

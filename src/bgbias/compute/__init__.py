@@ -1,0 +1,1 @@
+"""What computes: devices, their shares among processes, and work that overlaps."""

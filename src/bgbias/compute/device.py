@@ -1,0 +1,86 @@
+"""Where a network runs: what was asked for, or an error; never a silent CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING
+
+from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    import contextlib
+
+SHARED = "BGBIAS_CELLS_PER_GPU"
+# From glibc's malloc.h.
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+
+
+def pick(wanted: str = "auto") -> str:
+    """The device for ``wanted``: ``auto`` takes a GPU where there is one; an absent or unknown one is an error."""
+    import torch
+
+    threads = os.environ.get("OMP_NUM_THREADS")
+    if threads:
+        torch.set_num_threads(int(threads))
+    keep_freed_memory()
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cpu":
+        return wanted
+    kind, _, number = wanted.partition(":")
+    if kind != "cuda" or (number and not number.isdecimal()):
+        raise UserError(f"--device {wanted} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= found:
+        sees = f"{found} GPU(s), counted from 0" if found else "no GPU here"
+        raise UserError(f"--device {wanted} was asked for, but torch sees {sees}; use --device cpu or auto.")
+    return wanted
+
+
+def describe(device: str) -> str:
+    """The device's name for people and records."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"cpu ({threads} thread{'s' if threads > 1 else ''})"
+
+
+def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[object]:
+    """bf16 autocast where ``precision`` says so, nothing otherwise."""
+    import torch
+
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def full_precision() -> contextlib.AbstractContextManager[object]:
+    """Convolutions in float32 without TF32, which a GPU would otherwise put in its place; nothing changes on a CPU."""
+    import torch
+
+    return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+
+
+def threads() -> int:
+    """How many threads this process was given."""
+    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+
+
+def shares() -> int:
+    """How many processes may use one GPU; a number that is none is an error."""
+    text = os.environ.get(SHARED, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"{SHARED} is '{text}'; set it to how many processes may share one GPU, 1 or more.")
+    return int(text)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep what it frees; where the C library is not glibc, nothing happens."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(M_MMAP_MAX, 0)
+    mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -1,0 +1,1 @@
+"""What has to run: what nodes read, digests, records, freshness, going on after a kill."""

@@ -1,0 +1,250 @@
+"""A birth certificate beside every artefact: what was read, what was made, by which code, on what, in how long.
+
+The record is written last, so that a node with a record is a finished node. While it works, a record with status ``running``
+lies among the running ones, and a lock keeps a second process from writing the same artefact.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from bgbias.compute import vitals
+from bgbias.engine import digests, graph, reading
+from bgbias.errors import UserError
+from bgbias.files.atomic import remove_leftovers, write_json
+from bgbias.files.checksums import sha256
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "numpy",
+    "opencv-python-headless",
+    "pillow",
+    "pytorch-metric-learning",
+    "faiss-gpu",
+    "pandas",
+    "safetensors",
+)
+
+
+@dataclass
+class Record:
+    """What a node adds to its certificate while it works."""
+
+    device: str = "cpu"
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A record; a damaged one is an error that names it."""
+    try:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        _ = found["digest"], found["spec"], found["outputs"], found["inputs"]
+        return found
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it."
+        ) from error
+
+
+def of_now(study: Study, path: Path, name: str, /, **subject: Any) -> dict[str, Any]:
+    """A node's record if it was made with the settings of now; empty if there is none, or one of others, or a damaged one."""
+    if not path.exists():
+        return {}
+    try:
+        record = read(path)
+    except UserError:  # its node is made again
+        return {}
+    return record if record.get("digest") == digests.digest(study, name, **subject) else {}
+
+
+@contextmanager
+def node(
+    study: Study, name: str, outputs: dict[str, Path], record: Path, /, label: str = "", **subject: Any
+) -> Iterator[Record]:
+    """One node at work: takes its lock, announces itself, and certifies its outputs when the block ends well.
+
+    ``subject`` is what ``digests.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
+    that another process is already working on are errors that say what to do.
+    """
+    label = label or next((v.name if isinstance(v, Cell) else str(v) for v in subject.values()), study.grid)
+    inputs = reading.inputs(study, name, **subject)
+    for role, path in inputs.items():
+        if not path.exists():
+            raise UserError(
+                f"{name} {label} needs {path} ({role}), which is missing; {_remedy(study, subject, path)}"
+            )
+    # Named after the record, not the grid: datasets and masks are shared by all grids.
+    key = f"{name}__{record.with_suffix('')}".replace("/", "__")
+    with lock(study.files.at("locks", name=key), f"{name} {label}"):
+        read = {str(p): sha256(p) for p in inputs.values()}
+        _refuse_others(study, graph.node(name, **subject), label, read)
+        for path in (*outputs.values(), record):
+            remove_leftovers(path)
+        running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
+        made = Record()
+        cell = next((v for v in subject.values() if isinstance(v, Cell)), None)
+        written: dict[str, Any] = {
+            "node": name,
+            "subject": label,
+            "grid": study.grid,
+            "cell": cell.wildcards if cell else None,
+            "status": "running",
+            "spec": digests.spec(study, name, **subject),
+            "digest": digests.digest(study, name, **subject),
+            "version": digests.VERSIONS[name],
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": command(),
+            "git_commit": _git_commit(),
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "vitals_file": str(sampled),
+        }
+        if name == "train" and cell:
+            written["history"] = str(study.files.at("partial_history", grid=study.grid, **cell.wildcards))
+        write_json(running, written)
+        begun = time.perf_counter()
+        try:
+            with vitals.watching(sampled) as watched:
+                yield made
+            watched.look()
+            missing = [str(p) for p in outputs.values() if not p.exists()]
+            if missing:
+                raise RuntimeError(f"{name} ended without making {missing[0]}")
+            certified = written | {
+                "status": "done",
+                "inputs": read,
+                "outputs": {str(p): sha256(p) for p in outputs.values()},
+                "device": made.device,
+                "metrics": made.metrics,
+                "notes": made.notes,
+                "seconds": round(time.perf_counter() - begun, 3),
+                "peak_memory_mb": peak_memory_mb(),
+                "vitals": watched.csv(),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "packages": _packages(),
+                "python": platform.python_version(),
+            }
+            if name == "train":
+                certified["history"] = str(outputs["history"])
+            write_json(record, certified)
+            running.unlink(missing_ok=True)
+        except BaseException as error:
+            failed = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+            _try_write(
+                running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+            )
+            raise
+
+
+def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
+    cell = next((c for c in subject.values() if isinstance(c, Cell) and c.name in str(path)), None)
+    if cell is None or cell in plan.cells(study):
+        return "`snakemake --cores all` makes it."
+    return (
+        f"{cell.name} is no cell of the grid {study.grid}, so that Snakemake does not make it: add it to"
+        f" grids.{study.grid}.cells in params.yaml, or run the nodes before this one by hand, as this one."
+    )
+
+
+def _refuse_others(study: Study, reader: graph.Node, label: str, read: dict[str, str]) -> None:
+    """Inputs (with their checksums) of other settings, or that no record of a node they come from certifies, are errors."""
+    remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
+    for upstream in graph.reads_from(study, reader):
+        path = upstream.record(study)
+        certified = of_now(study, path, upstream.name, **upstream.keywords)
+        if not certified:
+            raise UserError(
+                f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"
+                f" ({path}); {remedy}"
+            )
+        for file in read.keys() & certified["outputs"].keys():
+            if certified["outputs"][file] != read[file]:
+                raise UserError(
+                    f"{reader.name} {label} would read {file}, which is not the file that {path} certifies; {remedy}"
+                )
+
+
+@contextmanager
+def lock(path: Path, what: str) -> Iterator[None]:
+    """Exclusive right to ``what``, released when the process ends however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{what} is being made by process {_holder(file)} at this moment. Wait for it, or, if it was left over by a"
+                " killed run: make resume"
+            ) from error
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def command() -> str:
+    """The line that repeats this process."""
+    return " ".join(["python -m bgbias", *sys.argv[1:]])
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident size, MiB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read().strip() or "unknown"
+
+
+def _try_write(path: Path, value: dict[str, Any]) -> None:
+    # The disk may be full: the first error must reach the person, not this one.
+    try:
+        write_json(path, value)
+    except OSError:
+        path.unlink(missing_ok=True)
+
+
+@cache
+def _git_commit() -> str | None:
+    try:
+        run = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except OSError:
+        return None
+    return run.stdout.strip() or None if run.returncode == 0 else None
+
+
+def _packages() -> dict[str, str]:
+    versions = ((package, _version(package)) for package in PACKAGES)
+    return {package: version for package, version in versions if version}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""From a model and photos to embeddings, rankings and retrieval metrics."""

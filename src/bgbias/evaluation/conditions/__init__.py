@@ -1,0 +1,1 @@
+"""What is done to the test photos before a model embeds them: one condition, one file."""

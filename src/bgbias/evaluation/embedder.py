@@ -1,0 +1,71 @@
+"""A trained model as a function from photos to embeddings, for whoever searches a catalogue with it.
+
+MLflow loads it by this module's name (``mlflow.pyfunc.load_model("models:/<name>@current")``); nothing is unpickled. Photos are
+decoded, resized, cropped and normalised as evaluation does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bgbias.compute.device import pick
+from bgbias.errors import UserError
+from bgbias.evaluation.embedding import embed_views
+from bgbias.images import pixels
+from bgbias.models.inference import for_inference
+from bgbias.models.model import load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("photo", "path")
+
+
+class Embedder:
+    """Photos of any size to embeddings, float32 [N, D] of unit length, in their order; on a GPU where there is one."""
+
+    def __init__(self, weights: Path, device: str = "auto") -> None:
+        self._device = pick(device)
+        self._model = for_inference(load(weights).to(self._device))
+
+    def embed(self, photos: Iterable[np.ndarray], batch_size: int = 64) -> np.ndarray:
+        """Embeddings of decoded photos, each uint8 [H, W, 3] (RGB); one that is something else is an error that names it."""
+        return embed_views(self._model, self._views(photos), self._device, batch_size=batch_size)
+
+    def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
+        """Embeddings of the pictures in a table's column ``photo`` (encoded: the bytes of a JPEG or PNG file) or ``path``."""
+        given = [name for name in COLUMNS if name in frame.columns]
+        if len(given) != 1:
+            raise UserError(
+                "Give the photos in one column: 'photo' (bytes of JPEG or PNG files) or 'path' (their names);"
+                f" found: {', '.join(map(str, frame.columns)) or 'none of them'}."
+            )
+        # {"path": ["a.jpg", "b.jpg"]} arrives as one row.
+        values = frame[given[0]].explode()
+        return self.embed(_decoded(given[0], values))
+
+    def _views(self, photos: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        for number, photo in enumerate(photos):
+            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+                raise UserError(f"Photo {number} is {photo.dtype} {list(photo.shape)}, not uint8 [H, W, 3].")
+            resized = pixels.resize_short(photo, self._model.resize)
+            yield pixels.centre_crop(resized, self._model.input_size)
+
+
+def _decoded(column: str, values: Iterable[Any]) -> Iterator[np.ndarray]:
+    for number, value in enumerate(values):
+        if column == "photo":
+            yield pixels.decode(value, f"photo {number}")
+        elif Path(value).is_file():
+            yield pixels.decode(Path(value).read_bytes(), value)
+        else:
+            raise UserError(f"'{value}' (row {number}) is not a file.")
+
+
+def _load_pyfunc(path: str) -> Embedder:
+    """What MLflow calls with the weights' place."""
+    return Embedder(Path(path))

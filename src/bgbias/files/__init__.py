@@ -1,0 +1,1 @@
+"""Bytes on disks and in archives: written whole or not at all, fetched and verified."""

@@ -1,0 +1,234 @@
+"""From a source to a verified local file: a file the user got, a URL, another local file, or a folder that is packed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field
+
+from bgbias.errors import UserError
+from bgbias.files import places
+from bgbias.files.atomic import replacing
+from bgbias.files.checksums import Checksums
+from bgbias.files.store import writing
+from bgbias.settings import Strict
+
+WHOLE_SHA256 = 64
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file of this name (a path with ``/``) is a picture, and not one of the hidden files that systems add."""
+    return _has_suffix(name, PICTURES)
+
+
+class Source(Strict):
+    """One place a file can come from, and what is known of the file."""
+
+    place: str | None = Field(
+        None, description="a URL, a file, a folder, or shared:<file>; null where no host serves it any more"
+    )
+    file: str | None = Field(
+        None, description="official name; a copy under this name among the downloads is used before any place"
+    )
+    size: int | None = Field(None, description="bytes")
+    sha256: str | None = Field(None, description="all of it, or its beginning")
+    md5: str | None = None
+    keep: tuple[str, ...] = Field(
+        (), description="endings of the files that are packed beside pictures, if the place is a folder"
+    )
+    hint: str = Field("", description="what else a person can do who cannot get the file")
+
+    @property
+    def remote(self) -> bool:
+        """Whether the place is a URL."""
+        return "://" in (self.place or "")
+
+    @property
+    def called(self) -> str:
+        """The file's official name, or the last piece of its place."""
+        place = self.place or ""
+        return self.file or PurePosixPath(unquote(urlsplit(place).path if self.remote else place)).name
+
+    @property
+    def facts(self) -> str:
+        """Size and checksum, as people are told them; empty if nothing is known."""
+        known = [f"{self.size:,} bytes"] if self.size else []
+        known += [f"md5 {self.md5}"] if self.md5 else [f"sha256 {self.sha256}"] if self.sha256 else []
+        return f" ({', '.join(known)})" if known else ""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a project keeps files that people fetched by hand, and the checksums nobody publishes."""
+
+    downloads: Path
+    checksums: Checksums
+
+
+def fetch(
+    sources: tuple[Source, ...],
+    target: Path,
+    name: str,
+    cure: str | None = None,
+    *,
+    part: str = "",
+    desk: Desk | None = None,
+) -> Source:
+    """Put the first source that can be had at ``target``; the one that was used comes back.
+
+    A file that lies among the desk's downloads under a source's official name comes before all places. A checksum that does not
+    match is an error, never a fallback to an unverified file; where no sha256 is known, that of the first copy is pinned. If
+    no source works, the error lists what was tried, which file to get by hand, where to put it, and the next command
+    (``cure``, where it is no dataset's file).
+    """
+    from bgbias.files import download  # every node knows sources, few speak HTTP
+
+    tried = []
+    for source in [*_among_downloads(sources, desk), *sources]:
+        if source.place is None:
+            continue
+        try:
+            _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
+            for other in sources:  # gigabytes that nobody will ask for again
+                download.forget(partial_download(target, other))
+            return source
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            tried.append(f"  {source.place}: {error}")
+    subject = f"{name}/{part}" if part else name
+    called = "" if cure else f": {_wanted(sources).called}"
+    cure = cure or _cure(sources, name, part, desk)
+    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *tried, cure]))
+
+
+def partial_download(target: Path, source: Source) -> Path:
+    """Where a URL's bytes gather before they are verified: named after the place, so that another one's beginning is never
+    continued.
+    """
+    return target.with_name(
+        f"{target.name}.{hashlib.sha256(str(source.place).encode()).hexdigest()[:8]}.download"
+    )
+
+
+def _among_downloads(sources: tuple[Source, ...], desk: Desk | None) -> list[Source]:
+    """The sources whose file a person has put among the downloads, with that as their place."""
+    if desk is None:
+        return []
+    files = {s.file: desk.downloads / s.file for s in sources if s.file}
+    return [
+        s.model_copy(update={"place": str(files[s.file])})
+        for s in sources
+        if s.file and files[s.file].exists()
+    ]
+
+
+def _wanted(sources: tuple[Source, ...]) -> Source:
+    return next((s for s in sources if s.file), sources[0])
+
+
+def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
+    """What a person can do about a file that could not be fetched."""
+    wanted = _wanted(sources)
+    again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
+    if not (desk and wanted.file):
+        where = f"write where it is into params.yaml, under datasets.{name}.options"
+        return f"Get it{wanted.facts} by other means and {where}; {again}"
+    others = {s.file: s for s in sources if s.file and s.file != wanted.file}
+    either = "".join(f", or {s.file}{s.facts}" for s in others.values())
+    put = f"Get {wanted.file}{wanted.facts}{either} by other means, put it into {desk.downloads}/ and {again}"
+    return "\n".join([put, *dict.fromkeys(s.hint for s in sources if s.hint)])
+
+
+def _take(source: Source, target: Path, label: str, name: str, part: str, desk: Desk | None) -> None:
+    from bgbias.files import download
+
+    if source.remote:
+        if urlsplit(str(source.place)).scheme not in ("http", "https"):
+            raise OSError("only http and https are spoken here")
+        partial = partial_download(target, source)
+        download.download(str(source.place), partial, label, source.size)
+        try:
+            _verify(partial, source)
+            _pin(partial, source, name, part, desk)
+        except UserError:
+            partial.unlink()
+            raise
+        partial.replace(target)
+        return
+    origin = places.source(str(source.place))
+    if not origin.exists():
+        raise FileNotFoundError("no such file or folder")
+    if origin.is_dir():
+        _pack(origin, target, source.keep)
+        return
+    _verify(origin, source)
+    if source.file:
+        _pin(origin, source, name, part, desk)
+    with replacing(target) as temporary:
+        _link_or_copy(origin, temporary, linked=source.file is not None)
+
+
+def _link_or_copy(origin: Path, target: Path, linked: bool) -> None:
+    """Archives are large: a downloaded one gets a second name. A user's own file may be edited in place, and is copied."""
+    if linked:
+        try:
+            os.link(origin, target)
+            return
+        except OSError:  # another disk, or one without links
+            pass
+    shutil.copyfile(origin, target)
+
+
+def _pack(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
+    """A folder's pictures, and other files that a dataset's layout needs, as one archive in sorted order."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    if not any(map(is_picture, names)):
+        raise UserError(
+            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it."
+        )
+    with writing(target) as store:
+        for name in names:
+            if _has_suffix(name, PICTURES + keep):
+                store.add(name, (folder / name).read_bytes())
+
+
+def _has_suffix(name: str, endings: tuple[str, ...]) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix.lower() in endings and not any(p.startswith((".", "__MACOSX")) for p in path.parts)
+
+
+def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
+    if desk is None or len(source.sha256 or "") == WHOLE_SHA256:
+        return
+    desk.checksums.pin(name, part, source.called, path.stat().st_size, _digest(path, "sha256"))
+
+
+def _verify(path: Path, source: Source) -> None:
+    if source.size is not None and path.stat().st_size != source.size:
+        raise UserError(
+            f"{source.place}: {path.stat().st_size} bytes, expected {source.size}. The file is damaged or another one; delete it"
+            " or get it again."
+        )
+    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
+        if wanted is None:
+            continue
+        found = _digest(path, algorithm)
+        # Published file names hold the beginning of their sha256.
+        if not (found.startswith(wanted) if algorithm == "sha256" else found == wanted):
+            raise UserError(
+                f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
+                " get it again, or correct the checksum in params.yaml if you trust the file."
+            )
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()

@@ -1,0 +1,25 @@
+"""Where a source lies that params.yaml or a command names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SHARED_PREFIX = "shared:"
+PUBLISHED = Path("data/published")
+
+
+def project_root() -> Path:
+    """The folder that holds params.yaml, looked for from here upwards; the current folder if there is none."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "params.yaml").exists():
+            return folder
+    return Path.cwd()
+
+
+def source(text: str) -> Path:
+    """A source as params.yaml spells it: ``shared:x`` lies in $BGBIAS_SHARED_DATA (default ../shared/data), else as written."""
+    if text.startswith(SHARED_PREFIX):
+        shared = Path(os.environ.get("BGBIAS_SHARED_DATA", project_root().parent / "shared" / "data"))
+        return shared / text.removeprefix(SHARED_PREFIX)
+    return Path(text).expanduser()

@@ -1,0 +1,59 @@
+"""Many small pictures with captions on one sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from bgbias.errors import UserError
+
+INK, MUTED, RULE, PAPER = "#20242A", "#6B7280", "#D5D9DF", "#FFFFFF"
+
+
+def contact_sheet(
+    images: Sequence[np.ndarray], columns: int, labels: Sequence[str] | None = None, side: int = 192
+) -> Image.Image:
+    """Pictures (uint8 [H, W, 3] or masks [H, W]) in ``columns``, each fitted into ``side`` pixels.
+
+    ``labels`` stand below them. Raises UserError if there is nothing to show.
+    """
+    if not images:
+        raise UserError("There is no picture to show. Make the photos first: snakemake --cores all")
+    if labels is not None and len(labels) != len(images):
+        raise ValueError(f"{len(images)} pictures but {len(labels)} labels")
+    gap, text_height = max(4, side // 24), 0 if labels is None else max(12, side // 9)
+    font = ImageFont.truetype(_font_file(), max(8, int(text_height * 0.62)))
+    rows = -(-len(images) // columns)
+    step = (side + gap, side + text_height + gap)
+    sheet = Image.new("RGB", (columns * step[0] + gap, rows * step[1] + gap), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for place, image in enumerate(images):
+        left, top = gap + place % columns * step[0], gap + place // columns * step[1]
+        fitted = _fitted(image, side)
+        sheet.paste(fitted, (left + (side - fitted.width) // 2, top + (side - fitted.height) // 2))
+        if labels is not None:
+            draw.text(
+                (left + side // 2, top + side + text_height // 2), labels[place], INK, font, anchor="mm"
+            )
+    return sheet
+
+
+def _fitted(image: np.ndarray, side: int) -> Image.Image:
+    pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    made = Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8))
+    scale = side / max(made.size)
+    # Whole pixels stay sharp where a whole multiple nearly fills the square.
+    whole = int(scale) if int(scale) > 0.9 * scale else scale
+    size = (max(1, round(made.width * whole)), max(1, round(made.height * whole)))
+    sharp = isinstance(whole, int)
+    return made.resize(size, Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS)
+
+
+def _font_file() -> str:
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

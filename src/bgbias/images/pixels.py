@@ -1,0 +1,153 @@
+"""Pixels: decoding, the resize and the crops that photo and mask share, and what a backbone wants to see.
+
+Geometry follows the published transforms (METHODS section 1): short side 256, then a random resized crop with flip in
+training, a centre crop in evaluation. EXIF orientation is ignored, as the published masks ignore it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+
+Image.MAX_IMAGE_PIXELS = 300_000_000
+KEPT = 512  # pictures, 400 kB each at short side 256
+
+Picture = Callable[[int], np.ndarray]
+"""The picture at a place in some collection, uint8 [H, W, 3] or [H, W]; it is read when it is asked for."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A crop in relative coordinates (0..1 of width and height), so that every input size sees the same part."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
+    """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(_eight_bit(image).convert(mode))
+    except Exception as error:  # decoders raise many kinds for damaged files
+        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """A grey picture of 16 bits with 8: Pillow's own conversion would cut all that is not black to white."""
+    if not image.mode.startswith("I"):
+        return image
+    levels = np.asarray(image).astype(np.float64)
+    return (
+        Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8)) if levels.max() > 255 else image
+    )
+
+
+def size(data: bytes, name: str) -> tuple[int, int]:
+    """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return image.height, image.width
+    except Exception as error:  # as above
+        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def encode_png(array: np.ndarray) -> bytes:
+    """PNG bytes of uint8 [H, W, 3] or [H, W]."""
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def resize_short(array: np.ndarray, side: int) -> np.ndarray:
+    """Bilinear with antialiasing, short side ``side``, long side rounded down: the published ``Resize``."""
+    height, width = array.shape[:2]
+    if min(height, width) == side:
+        return array
+    new_width = side if width <= height else int(side * width / height)
+    new_height = int(side * height / width) if width <= height else side
+    return np.asarray(Image.fromarray(array).resize((new_width, new_height), Image.Resampling.BILINEAR))
+
+
+def centre_crop(array: np.ndarray, size: int) -> np.ndarray:
+    """The middle ``size`` x ``size`` pixels.
+
+    Where the margin is odd the crop lies half a pixel up and left of the centre; rounding half to even, as some libraries do,
+    would move it to the one side or the other with the picture's size.
+    """
+    height, width = array.shape[:2]
+    top, left = (height - size) // 2, (width - size) // 2
+    return array[top : top + size, left : left + size]
+
+
+def random_box(
+    generator: np.random.Generator,
+    height: int,
+    width: int,
+    scale: tuple[float, float] = (0.16, 1.0),
+    ratio: tuple[float, float] = (0.75, 4 / 3),
+) -> tuple[Box, bool]:
+    """A random resized crop and whether to flip it.
+
+    Drawn in the order area, log aspect ratio, then left and top once they fit (up to 10 tries), then the flip. The fallback is
+    the largest centred crop within the ratios, as in the published transform.
+    """
+    box = None
+    for _ in range(10):
+        area = height * width * generator.uniform(*scale)
+        aspect = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
+        if w <= width and h <= height:
+            left, top = generator.uniform(0, width - w), generator.uniform(0, height - h)
+            box = Box(left / width, top / height, w / width, h / height)
+            break
+    if box is None:
+        aspect = min(max(width / height, ratio[0]), ratio[1])
+        w, h = min(width, height * aspect), min(height, width / aspect)
+        box = Box((1 - w / width) / 2, (1 - h / height) / 2, w / width, h / height)
+    return box, bool(generator.random() < 0.5)
+
+
+def kept(picture: Picture) -> Callable[[int], Image.Image]:
+    """The same pictures as Pillow's, of which the last ones are kept: to convert one takes an eighth of the time of a crop."""
+    return lru_cache(KEPT)(lambda row: Image.fromarray(picture(row)))
+
+
+def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
+    """The boxed part, bilinearly resized to ``size`` x ``size``, mirrored if asked."""
+    return np.asarray(cropped(Image.fromarray(array), box, size, flip))
+
+
+def cropped(picture: Image.Image, box: Box, size: int, flip: bool) -> Image.Image:
+    """The same of a picture of Pillow's."""
+    width, height = picture.size
+    corners = (
+        box.left * width,
+        box.top * height,
+        min((box.left + box.width) * width, width),
+        min((box.top + box.height) * height, height),
+    )
+    part = picture.resize((size, size), Image.Resampling.BILINEAR, box=corners)
+    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else part
+
+
+def resized_shape(height: int, width: int, side: int) -> tuple[int, int]:
+    """(height, width) of a picture of this size at short side ``side``; see ``images.resize_short``."""
+    if min(height, width) == side:
+        return height, width
+    return (int(side * height / width), side) if width <= height else (side, int(side * width / height))

@@ -1,0 +1,1 @@
+"""Masks of objects: made, measured, trusted or not, and trained for."""

@@ -1,0 +1,165 @@
+"""Masks of photos in files that others made: which file, or which outlines, belong to which photo.
+
+Pictures are found by the photo's path: ``birds/7.jpg`` has the mask ``birds/7.png`` or ``birds/7_mask.png``. COCO's format
+(cocodataset.org/#format-data) names photos by ``file_name``; the objects of a photo are united into one mask.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bgbias import progress
+from bgbias.errors import UserError
+from bgbias.files.archives import members
+from bgbias.files.fetch import is_picture
+from bgbias.images import drawn_masks
+
+SUFFIX = "_mask"
+Given = Callable[[str], NDArray[np.uint8] | None]
+
+
+def from_pictures(place: Path, ids: Sequence[str]) -> Given:
+    """Masks of a folder, or of a zip or tar of one. Two masks or two photos of one name are errors that name both."""
+    if place.is_dir():
+        files = {
+            p.relative_to(place).as_posix(): p for p in sorted(place.rglob("*")) if is_picture(p.as_posix())
+        }
+        read: Callable[[str], bytes] = lambda name: files[name].read_bytes()  # noqa: E731
+        names: Iterable[str] = files
+    elif place.is_file():
+        packed = dict(members(place, is_picture))
+        read, names = packed.__getitem__, sorted(packed)
+    else:
+        raise UserError(f"There are no masks at {place}; correct the masker's options in params.yaml.")
+    mask_of = _unique(names, lambda n: _stem(n).removesuffix(SUFFIX), f"{place}: the masks")
+    photo_of = _unique((i for i in ids if _stem(i) in mask_of), _stem, "The photos")
+    unclaimed = mask_of.keys() - photo_of.keys()
+    if len(unclaimed) == len(mask_of):
+        example = f"the mask of '{ids[0]}' would be '{_stem(ids[0])}.png'"
+        found = f"there is '{min(mask_of.values())}'" if mask_of else "there are no pictures"
+        raise UserError(f"{place} has no mask for any photo: {example}, but {found}; rename the masks.")
+    if unclaimed:
+        progress.say(f"{place}: {len(unclaimed)} masks of no photo here, e.g. {mask_of[min(unclaimed)]}")
+
+    def given(image_id: str) -> NDArray[np.uint8] | None:
+        name = mask_of.get(_stem(image_id))
+        return None if name is None else drawn_masks.read(read(name), f"{place}: {name}")
+
+    return given
+
+
+def _stem(name: str) -> str:
+    """The path without its last suffix."""
+    return PurePosixPath(name).with_suffix("").as_posix()
+
+
+def _unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        if found.setdefault(key(name), name) != name:
+            raise UserError(
+                f"{what} '{found[key(name)]}' and '{name}' have one name; rename or remove one of them."
+            )
+    return found
+
+
+def from_coco(path: Path, ids: Sequence[str]) -> Given:
+    """Masks of a COCO-style JSON: polygons, run lengths as lists and compressed run lengths.
+
+    ``file_name`` is the photo's id, or the end of it; one that ends several ids, and two entries for one photo, are errors.
+    A photo without outlines has no mask.
+    """
+    described = _coco(path)
+    entry_of: dict[str, dict[str, Any]] = {}
+    ends = _ends(ids)
+    for entry in described["images"]:
+        fitting = ends.get(str(entry["file_name"]).removeprefix("./"), [])
+        if len(fitting) > 1:
+            raise UserError(
+                f"{path}: file_name '{entry['file_name']}' fits the photos '{fitting[0]}' and '{fitting[1]}';"
+                " write more of the path into file_name."
+            )
+        if fitting and entry_of.setdefault(fitting[0], entry) is not entry:
+            raise UserError(
+                f"{path} lists the photo '{fitting[0]}' twice, as images {entry_of[fitting[0]]['id']} and {entry['id']};"
+                " unite or remove one of them."
+            )
+    if not entry_of:
+        names = [str(e["file_name"]) for e in described["images"]]
+        raise UserError(
+            f"{path} has no mask for any photo: photos are named like '{ids[0]}',"
+            f" the file's like '{names[0] if names else '(no images)'}'; correct file_name."
+        )
+    outlines = defaultdict(list)
+    for annotation in described["annotations"]:
+        if annotation.get("segmentation"):
+            outlines[annotation["image_id"]].append(annotation["segmentation"])
+
+    def given(image_id: str) -> NDArray[np.uint8] | None:
+        entry = entry_of.get(image_id)
+        if entry is None or not outlines[entry["id"]]:
+            return None
+        return _united(
+            outlines[entry["id"]], int(entry["height"]), int(entry["width"]), f"{path}: {image_id}"
+        )
+
+    return given
+
+
+def _coco(path: Path) -> dict[str, list[dict[str, Any]]]:
+    if not path.is_file():
+        raise UserError(f"There is no file {path}; correct the masker's option `coco` in params.yaml.")
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({error}); export it again.") from error
+    needed = {"images": ("id", "file_name", "height", "width"), "annotations": ("image_id", "segmentation")}
+    for part, keys in needed.items():
+        rows = described.get(part) if isinstance(described, dict) else None
+        if not isinstance(rows, list):
+            raise UserError(f"{path} has no list '{part}'; export the annotations in COCO's format.")
+        for number, row in enumerate(rows):
+            missing = [key for key in keys if key not in row]
+            if missing:
+                raise UserError(f"{path}: {part}[{number}] has no '{missing[0]}'; export it again.")
+    return dict(described)
+
+
+def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
+    """Every id by each of its ends at a folder's border: itself, without its first folder, ..., the bare name."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for image_id in ids:
+        parts = PurePosixPath(image_id).parts
+        for start in range(len(parts)):
+            found["/".join(parts[start:])].append(image_id)
+    # The whole id is meant even where it is also another one's end.
+    return {end: [end] if end in fitting else fitting for end, fitting in found.items()}
+
+
+def _united(outlines: list[Any], height: int, width: int, where: str) -> NDArray[np.uint8]:
+    from pycocotools import mask as coco
+
+    parts: list[Any] = []
+    for outline in outlines:
+        try:
+            encoded = (
+                outline
+                if isinstance(outline, dict) and isinstance(outline["counts"], str | bytes)
+                else coco.frPyObjects(outline, height, width)
+            )
+            parts += encoded if isinstance(encoded, list) else [encoded]
+        except Exception as error:  # the library raises plain Exceptions
+            raise UserError(f"{where}: an outline cannot be read ({error}); export it again.") from error
+    sizes = {tuple(part["size"]) for part in parts}
+    if sizes != {(height, width)}:
+        raise UserError(
+            f"{where}: outlines of {sorted(sizes)} where the photo is {(height, width)}; export it again."
+        )
+    return (coco.decode(coco.merge(parts)) * np.uint8(255)).astype(np.uint8)

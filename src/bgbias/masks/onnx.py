@@ -1,0 +1,99 @@
+"""Weights of a U²-Net from an ONNX file, as rembg and others publish them: the graph is read, nothing in it is run.
+
+Exporters keep the official names of some tensors and number the others. Where batch norm was folded into the convolutions (what
+exporters do by default), it becomes one that changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bgbias.masks.u2net import U2Net
+
+# The inputs of ONNX's BatchNormalization after the first.
+BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+
+
+def read(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
+    """A state dict of ``net`` by its own names; UserError where the graph is not that of a net of this kind.
+
+    Convolutions that kept their names go by these, the numbered ones by their order, which is that in which ``net`` runs them.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        graph = onnx.load(path).graph
+    except (DecodeError, OSError, onnx.onnx_cpp2py_export.checker.ValidationError) as error:
+        raise UserError(
+            f"{path} cannot be read as weights of {whose} ({error}); fetch or copy it again."
+        ) from error
+    stored = _Stored(graph, f"{path} does not hold weights of {whose}")
+    known = net.state_dict()
+    convolutions = [n for n in graph.node if n.op_type == "Conv"]
+    norm_after = {n.input[0]: n for n in graph.node if n.op_type == "BatchNormalization"}
+    own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in known}
+    nameless = [f"{b}.conv_s1" for b in _blocks(net) if f"{b}.conv_s1" not in own_names]
+    if len(convolutions) != len(own_names) + len(nameless):
+        raise UserError(
+            f"{stored.fault}: its graph has {len(convolutions)} convolutions where {len(own_names) + len(nameless)} are"
+            " needed. Is it another net's? Correct 'weights' in params.yaml."
+        )
+    in_order = iter(nameless)
+    state: dict[str, Tensor] = {}
+    for node in convolutions:
+        name = node.input[1].removesuffix(".weight") if node.input[1] in known else next(in_order)
+        state |= stored.named(name, ("weight", "bias"), node.input[1:])
+        if name.endswith(".conv_s1"):
+            norm = name.removesuffix("conv_s1") + "bn_s1"
+            after = norm_after.get(node.output[0])
+            state |= stored.named(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, known)
+    return state
+
+
+def _blocks(net: U2Net) -> list[str]:
+    from bgbias.masks.u2net import ConvNormRelu
+
+    return [name for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
+
+
+class _Stored:
+    """The tensors that a graph holds, as initialisers or constants."""
+
+    def __init__(self, graph: Any, fault: str) -> None:
+        self.fault = fault
+        self._found = {i.name: i for i in graph.initializer}
+        constants = [n for n in graph.node if n.op_type == "Constant"]
+        self._found |= {n.output[0]: a.t for n in constants for a in n.attribute if a.name == "value"}
+
+    def named(self, name: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, Tensor]:
+        """The tensors ``sources`` as the ``parts`` of the module ``name``."""
+        import torch
+        from onnx import numpy_helper
+
+        made = {}
+        for part, source in zip(parts, sources, strict=True):
+            if source not in self._found:
+                raise UserError(
+                    f"{self.fault} that can be read: '{source}' is computed in the graph, not stored in it."
+                    " Use the official .pth file."
+                )
+            made[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
+        return made
+
+
+def _unchanging(norm: str, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A batch norm that lets everything pass, but for the epsilon (1e-5) that it adds to the variance."""
+    values = dict(zip(BATCH_NORM, (1.0, 0.0, 0.0, 1.0), strict=True))
+    return {
+        f"{norm}.{p}": known[f"{norm}.{p}"].new_full(known[f"{norm}.{p}"].shape, v) for p, v in values.items()
+    }

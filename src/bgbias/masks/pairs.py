@@ -1,0 +1,99 @@
+"""Photos with masks drawn by hand, from a folder or a table: what a masker is fine-tuned and judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bgbias import progress
+from bgbias.errors import UserError
+from bgbias.files.fetch import is_picture
+from bgbias.images import drawn_masks
+from bgbias.images import pixels as images
+
+MASK, PHOTO = "_mask", "_image"
+# A photo saved with loss; a mask never is.
+LOSSY = {".jpg", ".jpeg", ".webp"}
+EXAMPLE = "photo 12.jpg (or 12_image.jpg) with mask 12_mask.png"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskPair:
+    """A photo (uint8 [H, W, 3]) and its true mask (uint8 [H, W], 255 = object); ``group`` is the set it belongs to."""
+
+    name: str
+    group: str
+    photo: NDArray[np.uint8]
+    mask: NDArray[np.uint8]
+
+
+def read(place: Path) -> list[MaskPair]:
+    """The pairs of a folder or of a table (.csv with columns ``image``, ``mask`` and, if wanted, ``group``), sorted by name.
+
+    In a folder, a mask is ``<name>_mask.png`` and its photo ``<name>.jpg`` or ``<name>_image.jpg`` beside it (any kind of
+    picture); each sub-folder is a group. In a table, paths are relative to the table. A photo without a mask, a mask without
+    a photo, a pair of two sizes and a mask without object are errors that name the file.
+    """
+    if place.is_dir():
+        found = list(_in_folder(place))
+    elif place.is_file():
+        found = list(_in_table(place))
+    else:
+        raise UserError(f"There is no folder or table {place}; give photos and masks a folder: {EXAMPLE}.")
+    if not found:
+        raise UserError(f"{place} holds no photo with a mask; name them like this: {EXAMPLE}.")
+    return [_pair(*files) for files in sorted(found)]
+
+
+def _in_folder(root: Path) -> Iterator[tuple[str, str, Path, Path]]:
+    pictures = sorted(p for p in root.rglob("*") if p.is_file() and is_picture(p.name))
+    masks = {p.with_name(p.stem.removesuffix(MASK)): p for p in pictures if p.stem.endswith(MASK)}
+    ignored = 0
+    for photo in (p for p in pictures if not p.stem.endswith(MASK)):
+        key = photo.with_name(photo.stem.removesuffix(PHOTO))
+        mask = masks.pop(key, None)
+        if mask is not None:
+            name = key.relative_to(root).as_posix()
+            yield name, key.parent.relative_to(root).as_posix(), photo, mask
+        elif photo.suffix.lower() in LOSSY or photo.stem.endswith(PHOTO):
+            raise UserError(
+                f"{photo} has no mask; draw {key.name}{MASK}.png (white object on black) or move the photo away."
+            )
+        else:
+            ignored += 1
+    if masks:
+        mask = min(masks.values())
+        raise UserError(f"{mask} has no photo; put it beside the mask, or move the mask away.")
+    if ignored:
+        progress.say(f"{root}: {ignored} pictures that are neither photo nor mask are not used")
+
+
+def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
+    frame = pd.read_csv(table, dtype=str, keep_default_na=False)
+    for column in ("image", "mask"):
+        if column not in frame.columns:
+            raise UserError(f"{table} has no column '{column}'; it has: {', '.join(frame.columns)}.")
+    groups = frame["group"] if "group" in frame.columns else [""] * len(frame)
+    for number, (image, mask, group) in enumerate(zip(frame["image"], frame["mask"], groups, strict=True), 2):
+        for column, value in (("image", image), ("mask", mask)):
+            if not value or not (table.parent / value).is_file():
+                raise UserError(f"{table}, line {number}: no file '{value}' ({column}); correct the line.")
+        yield image, group or ".", table.parent / image, table.parent / mask
+
+
+def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
+    pixels = images.decode(photo.read_bytes(), str(photo))
+    alpha = drawn_masks.read(mask.read_bytes(), str(mask))
+    if alpha.shape != pixels.shape[:2]:
+        raise UserError(
+            f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"
+            f" {pixels.shape[1]}x{pixels.shape[0]}; save both at one size."
+        )
+    if alpha.max() < 128:
+        raise UserError(f"{mask} shows no object: none of its pixels is 128 or brighter; draw it in white.")
+    return MaskPair(name, group, pixels, alpha)

@@ -1,0 +1,176 @@
+"""From photos to soft object masks with a U²-Net: what happens to pixels before and after the network.
+
+The recipe is that of rembg 2.0.19, with which the background-bias paper made its masks: RGB resized by
+LANCZOS to a square, divided by the picture's maximum, ImageNet mean and standard deviation; the fused output
+stretched to 0..1 per picture, times 255, truncated to bytes, LANCZOS back. The stretch always reaches 1, also
+where nothing is salient, so the maximum before the stretch is kept as a confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from bgbias import plugins
+from bgbias.compute.device import full_precision, keep_freed_memory, threads
+from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.errors import UserError
+from bgbias.files import state_dicts
+from bgbias.files.places import source
+from bgbias.masks import onnx
+from bgbias.masks.maskers._params import SaliencyParams
+from bgbias.masks.policy import Mask
+from bgbias.masks.u2net import U2Net
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+
+
+def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+    """The normalised square [3, size, size] that the network sees of an RGB photo [H, W, 3]."""
+    square = np.asarray(Image.fromarray(photo).resize((size, size), Image.Resampling.LANCZOS), np.float32)
+    mean, std = _plane(MEAN, size), _plane(STD, size)
+    return (((square / max(square.max(), 1.0)) - mean) / std).transpose(2, 0, 1)
+
+
+@lru_cache(maxsize=4)
+def _plane(values: tuple[float, float, float], size: int) -> NDArray[np.float32]:
+    """One number a channel at every pixel: eight times as fast as to broadcast it."""
+    return np.full((size, size, 3), values, np.float32)
+
+
+def mask_from(saliency: NDArray[np.float32], height: int, width: int) -> Mask:
+    """The mask of a photo of this size from its square saliency map in 0..1; empty if it is constant."""
+    low, high = float(saliency.min()), float(saliency.max())
+    stretched = (saliency - low) / (high - low) if high > low else np.zeros_like(saliency)
+    square = Image.fromarray((stretched * 255).astype(np.uint8))
+    return Mask(np.array(square.resize((width, height), Image.Resampling.LANCZOS)), high)
+
+
+class SaliencyMasker:
+    """Photos in, masks out. ``device`` is where the network really runs."""
+
+    def __init__(self, net: U2Net, params: SaliencyParams, device: torch.device) -> None:
+        self.device = device
+        self._size = params.input_size
+        self._batch_size = params.batch_size
+        self._overlapped = device.type != "cpu"
+        net = net.float().fold()
+        if params.precision == "bf16":
+            net = net.to_bfloat16()
+        # The stubs of torch do not know that modules take a memory format.
+        self._net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if device.type == "cpu":
+            keep_freed_memory()
+
+    def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
+        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order.
+
+        On a CPU, masks do not depend on the batch size or on which photos come together.
+        """
+        batches = [photos[i : i + self._batch_size] for i in range(0, len(photos), self._batch_size)]
+        masks: list[Mask] = []
+        with ThreadPoolExecutor(threads()) as pool:
+            inputs = (self._inputs(batch, pool) for batch in batches)
+            # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
+            found = (
+                fetched(map(self._saliency, ahead(inputs, str(self.device), sent)))
+                if self._overlapped
+                else map(self._saliency, inputs)
+            )
+            for batch, maps in zip(batches, found, strict=True):
+                masks += _masks(maps, batch, pool)
+        return masks
+
+    def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
+        inputs = list(pool.map(network_input, batch, repeat(self._size)))
+        # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
+        return torch.from_numpy(np.stack(inputs * 2 if len(inputs) == 1 else inputs))
+
+    @torch.inference_mode()
+    def _saliency(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Fused saliency [B, size, size] in 0..1, on the device."""
+        x = inputs.to(self.device, memory_format=torch.channels_last)
+        # So that both devices give the same masks.
+        with full_precision():
+            return self._net(x)[0][:, 0].sigmoid()
+
+
+def _masks(
+    maps: torch.Tensor, photos: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor
+) -> Iterable[Mask]:
+    """The masks of a batch; a photo that was shown twice has two maps."""
+    heights, widths = zip(*(photo.shape[:2] for photo in photos), strict=True)
+    return pool.map(mask_from, maps.numpy()[: len(photos)], heights, widths)
+
+
+def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:
+    """The masker ``name`` with its weights loaded; UserError where they or ``device`` are absent."""
+    if params.weights is None:
+        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
+    real = available(device)
+    net = make()
+    load_weights(net, source(params.weights), name)
+    return SaliencyMasker(net, params, real)
+
+
+def available(device: str) -> torch.device:
+    """The torch device of this name; UserError where it is absent: never a silent CPU."""
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.") from None
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"Device '{device}' was asked for, but torch sees {torch.cuda.device_count()} GPUs here;"
+            " repeat the command with --device cpu."
+        )
+    return wanted
+
+
+def load_weights(net: U2Net, path: Path, name: str) -> None:
+    """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
+    if not path.is_file():
+        known = plugins.load("maskers", name).PUBLISHED
+        published = next((s for s in known if s.called.endswith(path.suffix)), known[0])
+        cure = (
+            f"put it there (published: {published.place}, sha256 {published.sha256})"
+            " or correct 'weights' in params.yaml"
+        )
+        if path.stem.endswith("_toy"):
+            cure = "`make toy-masker` makes it"
+        raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
+    state = published_state(path, net, f"masker '{name}'")
+    fault = mismatch(net, state)
+    if fault:
+        raise UserError(
+            f"{path} does not hold the weights of '{name}': {fault}."
+            " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
+        )
+    net.load_state_dict(state)
+
+
+def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file of weights by the names of ``net``, in whichever format they are published."""
+    return onnx.read(path, net, whose) if path.suffix == ".onnx" else state_dicts.read(path, whose)
+
+
+def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:
+    """What keeps ``state`` from being a state dict of ``net``, in words; empty if nothing does."""
+    # Batch norm's counters of batches are bookkeeping, and absent from files of before 2018 and from ours.
+    expected = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
+    for key, tensor in expected.items():
+        if key not in state:
+            return f"'{key}' is missing"
+        if state[key].shape != tensor.shape:
+            return f"'{key}' is {list(state[key].shape)} where {list(tensor.shape)} is needed"
+    unknown = state.keys() - net.state_dict().keys()
+    return f"'{min(unknown)}' is not a name of this net" if unknown else ""

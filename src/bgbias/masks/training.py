@@ -1,0 +1,108 @@
+"""What every training of a saliency net shares: its loss, its loop and the file its weights go to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from bgbias import progress
+from bgbias.files.atomic import replacing
+from bgbias.masks.u2net import U2Net
+
+WARM_UP = 0.05  # share of the steps in which the learning rate rises
+STEPS_BETWEEN_LINES = 100
+
+Loss = Callable[[Sequence[Tensor], Tensor], Tensor]
+
+
+def fit(
+    net: U2Net,
+    feed: Iterator[tuple[Tensor, Tensor]],
+    steps: int,
+    loss: Loss,
+    lr: float,
+    label: str,
+    weight_decay: float = 1e-4,
+    at_once: int | None = None,
+    after_step: Callable[[int], None] = lambda step: None,
+) -> None:
+    """Train the parameters of ``net`` that ask for gradients on ``steps`` batches, in the mode it is in.
+
+    ``feed`` gives network inputs [B,3,S,S] with masks [B,1,S,S] in 0..1. AdamW whose rate rises, then falls to zero;
+    convolutions in bfloat16, the loss in float32. A batch passes ``at_once`` photos at a time (all if None), which changes
+    memory and speed only: ``loss`` is a mean over photos. ``after_step`` hears how many steps are done.
+    """
+    trained = [p for p in net.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate(step / steps))
+    losses: list[float] = []
+    device = trained[0].device
+    for step, (x, truth) in enumerate(progress.track(feed, steps, label), 1):
+        optimiser.zero_grad()
+        part, value = at_once or len(x), 0.0
+        for some, true in zip(x.split(part), truth.split(part), strict=True):
+            with torch.autocast(device.type, torch.bfloat16):
+                outputs = net(some.to(device, memory_format=torch.channels_last))
+            share = loss(outputs, true.to(device)) * (len(some) / len(x))
+            share.backward()
+            value += share.item()
+        nn.utils.clip_grad_norm_(trained, 5.0)
+        optimiser.step()
+        schedule.step()
+        losses.append(value / len(outputs))
+        if step % STEPS_BETWEEN_LINES == 0:
+            recent = np.mean(losses[-STEPS_BETWEEN_LINES:])
+            progress.say(f"{label}: step {step}, mean loss of an output {recent:.4f}")
+        after_step(step)
+
+
+def rate(done: float) -> float:
+    """The learning rate as a share of its peak: a linear rise, then half a cosine down to zero."""
+    if done < WARM_UP:
+        return (done + 1e-3) / (WARM_UP + 1e-3)
+    return 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+
+
+def deep_supervision(outputs: Sequence[Tensor], truth: Tensor) -> Tensor:
+    """The sum over the outputs (logits [B,1,H,W]) of their binary cross-entropy with ``truth`` in 0..1.
+
+    All weights are 1 (Qin et al. 2020, eq. 1-2).
+    """
+    return torch.stack([F.binary_cross_entropy_with_logits(o.float(), truth) for o in outputs]).sum()
+
+
+def soft_iou(logits: Tensor, truth: Tensor) -> Tensor:
+    """One minus the intersection over union of the probabilities with ``truth`` [B,1,H,W], mean over photos.
+
+    Every object counts the same, large or small (Rahman & Wang 2016, as in BASNet).
+    """
+    p = logits.float().sigmoid()
+    both = (p * truth).sum((1, 2, 3))
+    either = (p + truth - p * truth).sum((1, 2, 3))
+    return (1 - (both + 1) / (either + 1)).mean()
+
+
+def stretched(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+    """A mask in 0..1 at the network's size."""
+    square = Image.fromarray(mask).resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(square, np.float32) / np.float32(255)
+
+
+def save(net: U2Net, out: Path) -> None:
+    """The weights as float16 under the official names, without batch norm's counters, which nothing reads."""
+    state = {
+        name: tensor.detach().half().contiguous()
+        for name, tensor in net.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+    with replacing(out) as temporary:
+        save_file(state, temporary)

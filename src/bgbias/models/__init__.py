@@ -1,0 +1,1 @@
+"""Networks that embed: backbones, necks, the embedding layer, and how photos enter."""

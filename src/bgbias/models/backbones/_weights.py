@@ -1,0 +1,58 @@
+"""From a file of weights to a trunk. Nothing here downloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files import state_dicts
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def load(trunk: nn.Module, file: Path, backbone: str) -> None:
+    """Fill the trunk from a state dict (.safetensors, or .pth read without executing anything in it).
+
+    Keys lose the backbone's ``PREFIX``; those under its ``HEAD`` (the ImageNet classifier) are left out; all
+    others must match one to one. A missing, damaged or foreign file is an error that says what to do.
+    """
+    key = f"backbones.{backbone}.weights"
+    if not file.is_file():
+        raise UserError(
+            f"The weights file {file} is missing (params.yaml: {key}). Put it there, or set {key} to"
+            f" {'`published`, to have it fetched, or ' if _is_published(backbone) else ''}null to start from random weights."
+        )
+    fill(trunk, state_dicts.read(file, f"params.yaml: {key}"), backbone, str(file))
+
+
+def fill(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> None:
+    """Fill the trunk from a state dict; ``origin`` is what an error calls it."""
+    module, variant = plugins.load("backbones", backbone), plugins.variant(backbone)
+    if variant:
+        state = module.adapted(variant, trunk, state)
+    prefix, head = getattr(module, "PREFIX", ""), getattr(module, "HEAD", "")
+    kept = {k.removeprefix(prefix): v for k, v in state.items() if not (head and k.startswith(head))}
+    wanted = trunk.state_dict()
+    for name, tensor in wanted.items():
+        # Counters of batches seen are no weights, and older files lack them; Caffe's vectors are [1, C].
+        if name.endswith("num_batches_tracked"):
+            kept.setdefault(name, tensor)
+        elif name in kept and kept[name].shape == (1, *tensor.shape):
+            kept[name] = kept[name][0]
+    wrong = sorted(wanted.keys() ^ kept.keys())
+    wrong += sorted(k for k in wanted.keys() & kept.keys() if wanted[k].shape != kept[k].shape)
+    if wrong:
+        raise UserError(
+            f"{origin} does not hold weights of {backbone}: {len(wrong)} of its tensors are missing, unknown or of another"
+            f" shape, such as '{wrong[0]}'. Name the right file at backbones.{backbone}.weights in params.yaml"
+            f"{', or `published`' if _is_published(backbone) else ''}."
+        )
+    trunk.load_state_dict(kept, strict=True)
+
+
+def _is_published(backbone: str) -> bool:
+    module = plugins.load("backbones", backbone)
+    return bool(getattr(module, "PUBLISHED", ()) or hasattr(module, "published"))

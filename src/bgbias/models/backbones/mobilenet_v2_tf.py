@@ -1,0 +1,37 @@
+"""MobileNetV2 1.0 with weights that TensorFlow trained (1,001 ImageNet classes): its padding and its scaling.
+
+With torchvision's symmetric padding every layer of stride 2 would look half a step aside of where it was
+trained. The weights are no public file: a state dict with torchvision's names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bgbias.models.backbones import Facts
+from bgbias.models.backbones._params import Pretrained as Params
+from bgbias.models.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["FACTS", "HEAD", "PREFIX", "Params", "build"]
+
+FACTS = Facts(224, 256, Preprocess(1 / 127.5, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0), "rgb"), channels=1280)
+PREFIX, HEAD = "features.", "classifier."
+
+
+def build(params: Params) -> nn.Module:
+    """The trunk, random: float [B, 3, H, W], sides multiples of 32, to [B, 1280, H/32, W/32]."""
+    from torch import nn
+    from torchvision.models import mobilenet_v2
+
+    from bgbias.models.backbones._same_padding import SamePaddedConv2d
+
+    trunk: nn.Module = mobilenet_v2().features
+    for layer in trunk.modules():
+        if type(layer) is nn.Conv2d and layer.stride == (2, 2):
+            # The same weights under the same names; only forward() differs.
+            layer.__class__ = SamePaddedConv2d
+            layer.padding = (0, 0)
+    return trunk

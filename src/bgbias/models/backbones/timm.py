@@ -1,0 +1,140 @@
+"""Any image network that timm knows, as ``timm:<its name there>``: convolutional ones, ViTs, Swin, DINOv2.
+
+Photos are prepared as the network's pretrained configuration says, but resized bilinearly like all others. Networks that give
+tokens lose their prefix tokens (class, registers), and the others become a map; where the final norm comes after pooling it is
+applied to each token.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from bgbias.errors import UserError
+from bgbias.models.backbones import Facts
+from bgbias.models.backbones._params import Pretrained
+from bgbias.models.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+VARIANTS = "the name of a model of timm"
+# As in vit_tiny_patch16_224 and convnext_base.fb_in22k_ft_in1k_384; and what most models have that do not say it.
+SIZE = re.compile(r"_(\d{3})(?!\d)")
+USUAL_SIZE, USUAL_CROP = 224, 0.9
+
+
+class Params(Pretrained):
+    """Weights, and the size of the photos."""
+
+    img_size: int | None = Field(
+        None, ge=16, description="side of the photos in pixels; as the weights were trained if not given"
+    )
+
+
+def facts(variant: str, params: Params) -> Facts:
+    """As timm's pretrained configuration says, but for a chosen ``img_size``."""
+    config = _config(variant)
+    size = params.img_size or config.input_size[-1]
+    mean, std = (tuple(map(float, values)) for values in (config.mean, config.std))
+    channels = _channels(variant, params.img_size)
+    return Facts(size, math.floor(size / config.crop_pct), Preprocess(1 / 255, mean, std, "rgb"), channels)  # type: ignore[arg-type]
+
+
+def likely_resize(variant: str, params: Params) -> int:
+    """The short side of photos as far as names tell it, for whoever cannot wait until timm is loaded (seconds)."""
+    named = SIZE.findall(variant)
+    return math.floor((params.img_size or int(named[-1] if named else USUAL_SIZE)) / USUAL_CROP)
+
+
+def build(variant: str, params: Params) -> nn.Module:
+    """The trunk, random: float [B, 3, H, W] to [B, channels, h, w]."""
+    from bgbias.models.backbones._feature_map import FeatureMap
+
+    return FeatureMap(_network(variant, params.img_size))
+
+
+def adapted(variant: str, trunk: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A published state dict in the trunk's names and shapes, as far as timm knows how; without the classifier."""
+    network: Any = trunk.net
+    own = network.state_dict()
+
+    def fits(found: dict[str, Tensor]) -> bool:
+        return all(name in found and found[name].shape == tensor.shape for name, tensor in own.items())
+
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    if convert is not None and not fits(state):
+        state = convert(state, network)
+    heads = network.pretrained_cfg["classifier"] or ()
+    heads = tuple(f"{head}." for head in ((heads,) if isinstance(heads, str) else heads))
+    return {f"net.{k}": v for k, v in state.items() if k in own or not k.startswith(heads)}
+
+
+def published(variant: str, params: Params) -> dict[str, Tensor]:
+    """The weights that timm itself fetches (and keeps in its cache); an error says where a copy may be put instead."""
+    import timm
+
+    config = _config(variant)
+    if not config.has_weights:
+        raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
+    try:
+        # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
+        network = timm.create_model(variant, pretrained=True)
+    except Exception as error:  # of the hub's client, of the network or of the file
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        places = [f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else "", config.url or ""]
+        raise UserError(
+            f"timm could not fetch the weights of {variant} ({said}). It looks for them at {' or '.join(filter(None, places))}."
+        ) from error
+    return network.state_dict()
+
+
+def _network(variant: str, img_size: int | None, **options: Any) -> Any:
+    import timm
+
+    config = _config(variant)
+    if img_size is not None and config.fixed_input_size:
+        options["img_size"] = img_size
+    try:
+        return timm.create_model(variant, num_classes=0, **options)
+    except TypeError as error:
+        raise UserError(
+            f"timm:{variant} cannot be built for photos of {img_size} pixels ({error})."
+        ) from error
+
+
+@cache
+def _config(variant: str) -> Any:
+    """timm's pretrained configuration; an unknown name is refused with near ones."""
+    import difflib
+
+    import timm
+    from timm.models import get_pretrained_cfg
+
+    name, _, tag = variant.partition(".")
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), 3)
+        raise UserError(
+            f"timm has no model '{name}'{'; near it are: ' + ', '.join(near) if near else ''}."
+            ' All of them: python -c "import timm; print(*timm.list_models())"'
+        )
+    try:
+        return get_pretrained_cfg(variant, allow_unregistered=False)
+    except RuntimeError as error:
+        there = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
+        raise UserError(
+            f"timm has no weights '{tag}' of {name}; there are: {', '.join(there) or 'none'}."
+        ) from error
+
+
+@cache
+def _channels(variant: str, img_size: int | None) -> int:
+    import torch
+
+    with torch.device("meta"):  # no memory, no random numbers
+        return int(_network(variant, img_size).num_features)

@@ -1,0 +1,44 @@
+"""A frozen copy of a model that embeds faster."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from bgbias import seeds
+from bgbias.models.model import EmbeddingModel
+
+
+def for_inference(model: EmbeddingModel) -> EmbeddingModel:
+    """A frozen copy that embeds faster: batch norms folded into convolutions, channels last.
+
+    A batch norm is folded into the convolution that stands before it among its siblings. Whether that is also
+    the order of computation is checked on a random picture: where the embedding moves by more than 1e-4 the
+    copy keeps its batch norms.
+    """
+    plain = copy.deepcopy(model).eval().requires_grad_(False)
+    plain.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    folded = copy.deepcopy(plain)
+    _fold_batch_norms(folded.trunk)
+    weight, size = model.embedder.weight, model.input_size
+    picture = torch.rand(1, 3, size, size, generator=seeds.torch_generator("fold check"))
+    x = model.preprocess(255 * picture.to(weight.device, weight.dtype))
+    with torch.no_grad():
+        pairs = ((plain(x), folded(x)), (plain.pooled(x), folded.pooled(x)))
+    same = all(torch.allclose(a, b, rtol=0, atol=1e-4) for a, b in pairs)
+    return folded if same else plain
+
+
+def _fold_batch_norms(module: nn.Module) -> None:
+    previous: tuple[str, nn.Module] | None = None
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm2d) and previous is not None and isinstance(previous[1], nn.Conv2d):
+            setattr(module, previous[0], fuse_conv_bn_eval(previous[1], child))
+            # Some batch norms hold an activation, which stays.
+            setattr(module, name, nn.Sequential(*child.children()))
+        else:
+            _fold_batch_norms(child)
+        previous = (name, child)

@@ -1,0 +1,209 @@
+"""The embedding model: trunk, global average pooling, one linear layer, unit length (METHODS section 1)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing
+from bgbias.models import backbones
+from bgbias.models.backbones._weights import load as load_weights
+from bgbias.models.preprocess import Preprocess
+from bgbias.settings import Strict
+
+HEADER = "bgbias"
+
+
+class EmbeddingModel(nn.Module):
+    """From normalised photos to unit vectors; knows its backbone's facts and whether batch norm is frozen.
+
+    A frozen batch norm normalises with its stored statistics in training too; its gain and offset stay
+    trainable.
+    """
+
+    def __init__(
+        self, backbone: str, params: Strict, trunk: nn.Module, embedder: nn.Linear, freeze_batch_norm: bool
+    ) -> None:
+        super().__init__()
+        facts = backbones.facts(backbone, params)
+        self.backbone, self.params = backbone, params
+        self.preprocess: Preprocess = facts.preprocess
+        self.input_size, self.resize = facts.input_size, facts.resize
+        self.freeze_batch_norm = freeze_batch_norm
+        self.trunk, self.embedder = trunk, embedder
+        self.neck: nn.Module | None = None
+        self.head_norm: nn.BatchNorm1d | None = None
+        self.neck_name, self.neck_params = "", Strict()
+
+    def add_neck(self, name: str, params: Strict) -> nn.Module:
+        """Put the neck ``necks/<name>.py`` between trunk and pooling and return it; it is saved and loaded with the model."""
+        self.neck_name, self.neck_params = name, params
+        self.neck = plugins.load("necks", name).build(params)
+        return self.neck
+
+    def add_head_norm(self) -> nn.BatchNorm1d:
+        """Put a batch norm between pooling and embedding layer and return it; it starts without statistics, is never frozen, and
+        is saved and loaded with the model.
+        """
+        self.head_norm = nn.BatchNorm1d(self.embedder.in_features)
+        return self.head_norm
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding."""
+        return self.embedder.out_features
+
+    def features(self, x: Tensor) -> Tensor:
+        """The trunk's feature map [B, channels, h, w] of normalised photos [B, 3, H, W]."""
+        return self.trunk(x)
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """Mean features at unit length [B, channels], float32: what the backbone knows by itself."""
+        return F.normalize(self._mean(self.features(x)), dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Embeddings [B, dim] of unit length, float32, of normalised photos [B, 3, H, W]."""
+        return self.embed_features(self.pooled_map(x))
+
+    def pooled_map(self, x: Tensor) -> Tensor:
+        """The feature map [B, channels, h, w] as it is pooled for an embedding: behind the neck, if there is one."""
+        features = self.features(x)
+        return features if self.neck is None else self.neck(features)
+
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Embeddings [B, dim] of unit length, float32, of feature maps [B, channels, h, w] as they are pooled."""
+        projected = self.projected(features)
+        with torch.autocast(projected.device.type, enabled=False):
+            return F.normalize(projected, dim=1)
+
+    def projected(self, features: Tensor) -> Tensor:
+        """What ``embed_features`` brings to unit length, float32 [B, dim]: linear in the maps (evaluating, with a head norm)."""
+        mean = self._mean(features)
+        # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
+        with torch.autocast(mean.device.type, enabled=False):
+            projected: Tensor = self.embedder(mean if self.head_norm is None else self.head_norm(mean))
+            return projected
+
+    def train(self, mode: bool = True) -> EmbeddingModel:
+        """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""
+        super().train(mode)
+        if self.freeze_batch_norm:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm) and module is not self.head_norm:
+                    module.eval()
+        return self
+
+    def _mean(self, features: Tensor) -> Tensor:
+        return features.to(self.embedder.weight.dtype).mean(dim=(2, 3))
+
+
+def build_model(
+    backbone: str,
+    params: Strict,
+    dim: int,
+    generator: torch.Generator,
+    freeze_batch_norm: bool = True,
+    weights: Path | None = None,
+) -> EmbeddingModel:
+    """A fresh model: trunk with the state dict in the file ``weights`` (random without), embedding layer random.
+
+    All that is random comes from ``generator`` (a CPU generator): the same one gives the same model, whatever
+    ran before.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator))
+    trunk = _trunk(backbone, params, seed)
+    if weights is not None:
+        load_weights(trunk, weights, backbone)
+    channels = backbones.facts(backbone, params).channels
+    embedder = _embedder(channels, dim)
+    bound = channels**-0.5  # PyTorch's own rule for a linear layer
+    for tensor in (embedder.weight, embedder.bias):
+        nn.init.uniform_(tensor, -bound, bound, generator=generator)
+    return EmbeddingModel(backbone, params, trunk, embedder, freeze_batch_norm)
+
+
+def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = None) -> None:
+    """Write the weights and, in the file's header, what builds the model again and ``metadata`` (JSON)."""
+    header = {
+        "backbone": model.backbone,
+        "params": model.params.model_dump_json(),
+        "dim": str(model.dim),
+        "freeze_batch_norm": json.dumps(model.freeze_batch_norm),
+        "metadata": json.dumps(metadata or {}, sort_keys=True),
+    }
+    if model.neck is not None:
+        header |= {"neck": model.neck_name, "neck_params": model.neck_params.model_dump_json()}
+    if model.head_norm is not None:
+        header["head_norm"] = json.dumps(True)
+    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    # One entry: safetensors writes several in an order that changes from run to run.
+    with replacing(path) as temporary:
+        save_file(state, temporary, {HEADER: json.dumps(header, sort_keys=True)})
+
+
+def load(path: Path, device: str = "cpu") -> EmbeddingModel:
+    """The saved model in evaluation mode; the backbone's own weights file is not needed.
+
+    A missing file, or one that holds something else, is an error that names it.
+    """
+    header = _header(path)
+    try:
+        name = header["backbone"]
+        params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
+        dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
+        trunk = _trunk(name, params, seed=0)
+        embedder = _embedder(backbones.facts(name, params).channels, dim)
+        model = EmbeddingModel(name, params, trunk, embedder, frozen)
+        if neck := header.get("neck"):
+            model.add_neck(
+                neck, plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
+            )
+        if json.loads(header.get("head_norm", "false")):
+            model.add_head_norm()
+        model.load_state_dict(load_file(path), strict=True)
+    except (KeyError, ValidationError, RuntimeError) as error:
+        raise UserError(
+            f"{path} does not fit this version of the program ({error}); delete it and run again."
+        ) from error
+    return model.to(device).eval()
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """What ``save`` was given to keep with the weights."""
+    return json.loads(_header(path).get("metadata", "{}"))
+
+
+def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
+    """The backbone's trunk; building draws from the global generator, which is lent a seed and put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return backbones.build(backbone, params)
+
+
+def _embedder(channels: int, dim: int) -> nn.Linear:
+    """A linear layer to be filled. (``skip_init`` would make it empty, and import a second of symbolic algebra.)"""
+    with torch.random.fork_rng(devices=[]):
+        return nn.Linear(channels, dim)
+
+
+def _header(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        raise UserError(f"The model {path} is missing; `snakemake --cores all` trains it.")
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(json.loads((file.metadata() or {}).get(HEADER, "{}")))
+    except SafetensorError as error:
+        raise UserError(
+            f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+        ) from error

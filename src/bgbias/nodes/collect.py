@@ -1,0 +1,72 @@
+"""Node: the scores of all models of a grid, brought together."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bgbias.engine import records
+from bgbias.files.atomic import replacing
+from bgbias.masks import policy
+from bgbias.photos.table import read as read_table
+from bgbias.results.model_rows import together
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+
+def collect(study: Study) -> None:
+    """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
+    files = study.files
+    names = ("results", "all_queries", "all_attribution", "mask_report")
+    outputs = {name: files.at(name) for name in names}
+    with records.node(study, "collect", outputs, files.at("collect_record")) as made:
+        cells = plan.cells(study)
+        scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
+        queries = [pd.read_parquet(files.at("queries", **c.wildcards)) for c in cells]
+        attribution = [
+            pd.read_csv(
+                files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
+            ).assign(**c.wildcards)
+            for c in cells
+            if plan.trains(study, c)
+        ]
+        with replacing(outputs["results"]) as temporary:
+            together(scores).to_csv(temporary, index=False)
+        with replacing(outputs["all_queries"]) as temporary:
+            together(queries).to_parquet(temporary, index=False)
+        with replacing(outputs["all_attribution"]) as temporary:
+            together(attribution).to_parquet(temporary, index=False)
+        with replacing(outputs["mask_report"]) as temporary:
+            _mask_report(study).to_csv(temporary, index=False)
+        made.metrics["models"] = len(cells)
+
+
+def _mask_report(study: Study) -> pd.DataFrame:
+    """One row a dataset: photos, masks that cannot be trusted, and quality where the truth is known."""
+    rows = []
+    low, high = study.mask_policy.min_area, study.mask_policy.max_area
+    for dataset in plan.datasets(study):
+        masker = study.datasets[dataset].masker
+        quality = policy.read(study.files.at("mask_table", dataset=dataset, masker=masker))
+        table = read_table(study.files.at("table", dataset=dataset))
+        test = set(table.split("test").ids)
+        usable = policy.usable(quality, study.mask_policy)
+        rows.append(
+            {
+                "dataset": dataset,
+                "masker": masker,
+                "photos": len(table),
+                "photos_unreadable": len(pd.read_csv(study.files.at("excluded", dataset=dataset))),
+                "test_photos": len(test),
+                "test_photos_without_trusted_mask": len(test - usable),
+                "without_mask": len(table) - len(quality),
+                "empty": int(quality["empty"].sum()),
+                "full": int(quality["full"].sum()),
+                "outside_policy": int((~quality["area"].between(low, high)).sum()),
+                "mean_area": quality["area"].mean(),
+                "mean_confidence": quality["confidence"].mean(),
+                "mean_iou": quality["iou"].mean(),
+                "mean_overlap": quality["overlap"].mean(),
+                "mean_off_object": quality["off_object"].mean(),
+            }
+        )
+    return pd.DataFrame(rows)

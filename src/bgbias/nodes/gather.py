@@ -1,0 +1,44 @@
+"""Node: the photos that a background set's lists name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bgbias import progress
+from bgbias.backgrounds import lists as listed
+from bgbias.engine import records
+from bgbias.errors import UserError
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+
+def gather(study: Study, pool: str) -> None:
+    """Bring the photos that a background set's lists name, from copies at hand or from where they are published."""
+    described = plan.pools(study, pool)
+    if not plan.gathers(study, pool):
+        raise UserError(
+            f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
+        )
+    output, record = study.files.at("gathered", pool=pool), study.files.at("gather_record", pool=pool)
+    work = record.parent / ".unfinished"
+    with records.node(study, "gather", {"photos": output}, record, pool=pool) as made:
+        lists = [p for p in described.pools.values() if p is not None and p.listed]
+        # Two pools may be parts of one list.
+        wanted = {row.name: row for p in lists for row in listed.read(Path(str(p.source)), p.group)}
+        copies = dict.fromkeys(place for p in lists for place in p.copies)
+        work.mkdir(parents=True, exist_ok=True)
+        others = []
+        with writing(output) as store:
+            for row, data, same in listed.gather(wanted.values(), copies, work):
+                pixels.decode(data, row.name)
+                store.add(row.name, data)
+                others += [] if same else [row.name]
+        if others:
+            progress.say(
+                f"{len(others)} photos are other copies than the list's, e.g. '{others[0]}'; pools tell them by sha256"
+            )
+        made.metrics |= {"photos": len(wanted), "other_copies": len(others)}
+    shutil.rmtree(work, ignore_errors=True)

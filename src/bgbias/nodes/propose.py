@@ -1,0 +1,97 @@
+"""Node: which photos of a folder have no obvious foreground and would make backgrounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bgbias import plugins, progress
+from bgbias.backgrounds import pools
+from bgbias.backgrounds.foregrounds import Foreground, look
+from bgbias.backgrounds.settings import Proposal
+from bgbias.engine import records
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing
+from bgbias.images import pixels
+from bgbias.nodes.masks import predictor
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+SHEET_COLUMNS, MOST_SHOWN, SHEET_SIDE = 10, 120, 128
+BATCH = 16
+
+
+def propose(study: Study, pool: str, device: str = "auto") -> None:
+    """Look for an obvious foreground in every photo of a folder; write who would make a background, and a contact sheet."""
+    proposal = plan.pools(study, pool).propose
+    if proposal is None:
+        raise UserError(f"backgrounds.{pool} has no `propose` in params.yaml; there is nothing to propose.")
+    outputs = {name: study.files.at(name, pool=pool) for name in ("proposal", "proposal_sheet")}
+    with records.node(
+        study, "propose", outputs, study.files.at("propose_record", pool=pool), pool=pool
+    ) as made:
+        found = pools.unique(proposal.source)
+        strange = sorted({*proposal.keep, *proposal.drop} - set(found))
+        if strange:
+            raise UserError(
+                f"backgrounds.{pool}.propose names '{strange[0]}', which {proposal.source} does not hold."
+            )
+        rows, photos = [], {}
+        for name, photo, foreground in _looked_at(study, proposal, found, device):
+            kept = name in proposal.keep or (not foreground.obvious and name not in proposal.drop)
+            rows.append({"name": name, "kept": kept, **asdict(foreground)})
+            photos[name] = photo
+        if not rows:
+            raise UserError(
+                f"{proposal.source} holds no readable pictures; see backgrounds.{pool}.propose in params.yaml."
+            )
+        frame = pd.DataFrame(rows).sort_values("name", ignore_index=True)
+        with replacing(outputs["proposal"]) as temporary:
+            frame.to_csv(temporary, index=False)
+        _sheet(frame, photos, outputs["proposal_sheet"])
+        rejected = int((~frame["kept"]).sum())
+        progress.say(
+            f"{rejected} of {len(frame)} photos have an obvious foreground: {outputs['proposal_sheet']}"
+        )
+        made.metrics |= {"photos": len(frame), "rejected": rejected}
+
+
+def _looked_at(
+    study: Study, proposal: Proposal, found: dict[str, bytes], device: str
+) -> Iterator[tuple[str, np.ndarray, Foreground]]:
+    """Name, photo and foreground of every photo that can be read."""
+    if not plugins.load("maskers", study.maskers[proposal.masker].kind).PREDICTS:
+        raise UserError(
+            f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"
+            " `masker` of the proposal in params.yaml."
+        )
+    masker = predictor(study, proposal.masker, device)
+    names = sorted(found)
+    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
+    for batch in progress.track(batches, len(batches), f"foregrounds ({BATCH} photos each)"):
+        photos = {}
+        for name in batch:
+            try:
+                photos[name] = pixels.decode(found[name], name)
+            except UserError as error:
+                progress.say(f"left out: {error}")
+        for (name, photo), mask in zip(photos.items(), masker(list(photos.values())), strict=True):
+            yield name, pixels.resize_short(photo, SHEET_SIDE), look(mask)
+
+
+def _sheet(frame: pd.DataFrame, photos: dict[str, np.ndarray], target: Path) -> None:
+    """The rejected photos, the clearest cases first, then the kept ones that came nearest."""
+    from bgbias.images.contact_sheet import contact_sheet
+
+    order = frame.sort_values(["kept", "sharpness"], ascending=[True, False]).head(MOST_SHOWN)
+    labels = [
+        f"{'kept' if kept else 'rejected'}, sharp {sharpness:.2f}"
+        for kept, sharpness in zip(order["kept"], order["sharpness"], strict=True)
+    ]
+    sheet = contact_sheet([photos[n] for n in order["name"]], SHEET_COLUMNS, labels, SHEET_SIDE)
+    with replacing(target) as temporary:
+        sheet.save(temporary, "PNG")

@@ -1,0 +1,1 @@
+"""Collections of photos: their table, splits, and pixels prepared for a model."""

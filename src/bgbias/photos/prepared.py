@@ -1,0 +1,207 @@
+"""Pictures decoded and resized once, for every process, epoch, draw and condition that wants them at this size.
+
+A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
+pixels into one file (an uncompressed npz of ``pixels``, one picture after the other, with ``ids``, ``offsets``, ``shapes`` ...),
+and everybody maps that file into memory: opening takes no time, and processes on one machine share the pages. It is a cache and
+no product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
+be deleted at any time. Each picture is compared with its checksum (``checks``) when a process first asks for it, so that nobody
+reads what it does not need.
+
+Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import math
+import mmap
+import os
+import shutil
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import PIL
+
+from bgbias import progress
+from bgbias.compute.device import threads
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing
+from bgbias.files.store import EPOCH, LOCAL_HEADER, ImageStore
+from bgbias.images import pixels as images
+from bgbias.images.pixels import resized_shape
+
+VERSION = 1  # of the pixels: another resize is another version
+PER_CHUNK = 256  # pictures between two lines of progress
+ROOM_TO_LEAVE = 2**28  # bytes of the disk
+
+Change = Callable[[np.ndarray], np.ndarray]
+_UNREADABLE = (FileNotFoundError, zipfile.BadZipFile, KeyError, ValueError, struct.error)
+
+
+class Pictures:
+    """Read access to prepared pictures by image id, or by their place; the arrays are read-only views of the mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        with zipfile.ZipFile(path) as archive:
+            self.ids: list[str] = _member(archive, "ids").tolist()
+            self.shapes: list[tuple[int, ...]] = list(map(tuple, _member(archive, "shapes").tolist()))
+            self._offsets = _member(archive, "offsets").tolist()
+            self._checks = _member(archive, "checks").tolist()
+            start = _start(archive, "pixels")
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # `npy` pads its header, so that the numbers begin where it says they do.
+        header = 10 + struct.unpack_from("<H", mapped, start + 8)[0]
+        self._pixels = np.frombuffer(mapped, np.uint8, offset=start + header)
+        self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
+        self._path, self._intact = path, bytearray(len(self.ids))
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self.__getitem__, range(len(self)))
+
+    def row(self, image_id: str) -> int:
+        """The picture's place in the collection's order; an unknown id is a KeyError."""
+        return self._rows[image_id]
+
+    def get(self, image_id: str) -> np.ndarray:
+        """The picture, uint8 [H, W, 3] or [H, W]; an unknown id is a KeyError."""
+        return self[self._rows[image_id]]
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """The picture at a place in the collection's order; an error if it is not what was written."""
+        shape = self.shapes[row]
+        start = self._offsets[row]
+        pixels = self._pixels[start : start + math.prod(shape)]
+        if not self._intact[row]:
+            if zlib.crc32(pixels.data) != self._checks[row]:
+                raise UserError(
+                    f"'{self.ids[row]}' is damaged in {self._path}, which is a cache: delete it and run the same command again."
+                )
+            self._intact[row] = True
+        return pixels.reshape(shape)
+
+
+def pictures(
+    store: Path, side: int, folder: Path, mode: str = "RGB", change: Change | None = None, tag: str = ""
+) -> Pictures:
+    """The pictures of a store at short side ``side``, prepared in ``folder`` unless they are there already.
+
+    ``mode``: RGB or L. ``change``, if given, is applied to the decoded picture before it is resized; ``tag`` names it. A second
+    process that wants the same waits for the first. A picture that cannot be decoded and a disk without the room are errors.
+    """
+    source = ImageStore(store)
+    family = f"{store.stem}{tag}-{side}"
+    identity = f"{VERSION}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
+    path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npz"
+    try:
+        return Pictures(path)
+    except _UNREADABLE:  # absent, or damaged as by a power cut
+        folder.mkdir(parents=True, exist_ok=True)
+    with _turn(folder / f".{family}.lock", f"{store} at {side}"):
+        try:
+            return Pictures(path)  # another process has prepared it meanwhile
+        except _UNREADABLE:
+            for left in (*folder.glob(f"{family}-*.npz"), *folder.glob(f".{family}-*.partial")):
+                left.unlink()
+            _prepare(source, side, path, mode, change)
+            return Pictures(path)
+
+
+def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Change | None) -> None:
+    channels = (3,) if mode == "RGB" else ()
+    sizes = [images.size(source.read(i), i) for i in source.ids]
+    shapes = np.array([(*resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
+    lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
+    total = int(lengths.sum())
+    free = shutil.disk_usage(path.parent).free
+    if free < total + ROOM_TO_LEAVE:
+        raise UserError(
+            f"{len(source)} pictures of {source.path} take {total / 1e9:.1f} GB at short side {side}, and {path.parent} has room"
+            f" for {max(0, free - ROOM_TO_LEAVE) / 1e9:.1f} GB; free some, or name a larger disk as paths.work in params.yaml."
+        )
+
+    def decoded(image_id: str) -> bytes:
+        picture = source.array(image_id, mode)
+        return images.resize_short(change(picture) if change else picture, side).tobytes()
+
+    ids = source.ids
+    chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+        ThreadPoolExecutor(threads()) as workers,
+    ):
+        with archive.open(zipfile.ZipInfo("pixels.npy", EPOCH), "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+            )
+            label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
+            checks: list[int] = []
+            for chunk in progress.track(chunks, len(chunks), label):
+                for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
+                    if len(data) != lengths[len(checks)]:
+                        raise UserError(
+                            f"'{image_id}' is not as large as its header says; replace this picture."
+                        )
+                    file.write(data)
+                    checks.append(zlib.crc32(data))
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)]
+        described = {
+            "ids": np.array(ids, str),
+            "offsets": offsets,
+            "shapes": shapes,
+            "checks": np.array(checks, np.uint32),
+        }
+        for name, values in described.items():
+            buffer = io.BytesIO()
+            np.save(buffer, values, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", EPOCH), buffer.getvalue())
+        archive.close()
+        # Before the name appears: after a power cut it would stand for pictures that are black.
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+
+
+@contextmanager
+def _turn(path: Path, what: str) -> Iterator[None]:
+    """Wait until nobody else prepares the same; whoever ends, however it ends, lets the next one in."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(f"waits for another process, which prepares {what}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UserError(
+                f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes must not prepare {what} at"
+                " once; name a local disk as paths.work in params.yaml."
+            ) from error
+        yield
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    values: np.ndarray = np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+    return values
+
+
+def _start(archive: zipfile.ZipFile, name: str) -> int:
+    """Where a member's own bytes begin in the archive."""
+    offset = archive.getinfo(f"{name}.npy").header_offset
+    assert archive.fp is not None
+    archive.fp.seek(offset + LOCAL_HEADER - 4)
+    named, extra = struct.unpack("<HH", archive.fp.read(4))
+    return offset + LOCAL_HEADER + int(named) + int(extra)

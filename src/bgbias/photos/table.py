@@ -1,0 +1,104 @@
+"""The list of a dataset's photos: which image, which class, which split, and by which key its backgrounds are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing
+from bgbias.photos import folds
+
+SPLITS = ("train", "val", "test", "unused")
+COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One photo as a dataset delivers it.
+
+    ``data`` holds the encoded picture (JPEG, PNG); ``truth``, where the dataset has one, the encoded true mask (PNG, mode L).
+    ``key_set`` and ``key_item`` name the photo in the manifest of corrupted sets: ``cub200|test`` and its position in the full
+    official split for built-in datasets, ``<dataset>|<split>`` and the image id for a user's own.
+    """
+
+    image_id: str
+    class_name: str
+    label: int
+    split: str
+    key_set: str
+    key_item: str
+    data: bytes
+    truth: bytes | None = None
+
+
+@dataclass(frozen=True)
+class ImageTable:
+    """Photos in a fixed order; rows of ``frame`` are checked to have exactly the columns of ``COLUMNS``."""
+
+    frame: pd.DataFrame
+
+    def __post_init__(self) -> None:
+        if tuple(self.frame.columns) != COLUMNS:
+            raise UserError(
+                f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
+            )
+        strange = set(self.frame["split"]) - set(SPLITS)
+        if strange:
+            raise UserError(f"Unknown split {sorted(strange)[0]!r}; splits are {', '.join(SPLITS)}.")
+        twice = self.frame["image_id"][self.frame["image_id"].duplicated()]
+        if len(twice):
+            raise UserError(f"Image {twice.iloc[0]!r} is listed twice; image ids must be unique.")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def split(self, name: str) -> ImageTable:
+        """The photos of one split, in the table's order; an empty split is an error, since nothing can follow from it."""
+        part = self.frame[self.frame["split"] == name].reset_index(drop=True)
+        if part.empty:
+            raise UserError(f"The split '{name}' has no photos; check the dataset's `split` in params.yaml.")
+        return ImageTable(part)
+
+    def of_fold(self, fold: int) -> ImageTable:
+        """The table with the training and validation classes of a fold (see folds.py)."""
+        if not fold:
+            return self
+        splits = self.frame["split"]
+        train, val = (sorted(self.frame.loc[splits == name, "label"].unique()) for name in ("train", "val"))
+        chosen = self.frame["label"].isin(folds.validating(train, val, fold))
+        half = splits.isin(["train", "val"])
+        return ImageTable(
+            self.frame.assign(split=splits.mask(half & chosen, "val").mask(half & ~chosen, "train"))
+        )
+
+    @property
+    def ids(self) -> list[str]:
+        """Image ids, in order."""
+        return self.frame["image_id"].tolist()
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Class numbers, int64 [N]."""
+        return self.frame["label"].to_numpy(np.int64)
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """(key_set, key_item) of each photo: its name in the manifest of corrupted sets."""
+        return list(zip(self.frame["key_set"], self.frame["key_item"], strict=True))
+
+    def write(self, path: Path) -> None:
+        """As CSV, atomically."""
+        with replacing(path) as temporary:
+            self.frame.to_csv(temporary, index=False)
+
+
+def read(path: Path) -> ImageTable:
+    """The table that `index` wrote."""
+    if not path.exists():
+        raise UserError(f"{path} is missing; make it with: python -m bgbias index {path.parent.name}")
+    kept_as_text = {c: str for c in COLUMNS if c != "label"}
+    return ImageTable(pd.read_csv(path, dtype=kept_as_text, keep_default_na=False))

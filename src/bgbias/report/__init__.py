@@ -1,0 +1,1 @@
+"""Words and pictures: printed names, tables, figures, pages."""

@@ -1,0 +1,164 @@
+"""What all figures share: their look, their colours, and files whose bytes depend on the data alone.
+
+Figures are built without pyplot: no global state, no window, and a figure is gone when nobody holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+from PIL import Image
+
+from bgbias.errors import UserError
+from bgbias.files import atomic
+from bgbias.images.contact_sheet import INK, MUTED, PAPER, RULE
+
+DPI = 200
+# Inches: the text width of a two-column paper.
+WIDTH = 7.0
+# Orange, blue and grey stay apart for every kind of colour vision and in grey print; so do green and red,
+# which never stand without a tick or a cross.
+COLOURS = {
+    "plain": "#D9722A",
+    "bgaugment": "#1D6FB8",
+    "pretrained": "#7C838C",
+    "sam_siamese": "#C9A227",
+    "sam_triplet": "#8A7A3B",
+    "sam_quad": "#5F6B2E",
+    "attr_loss": "#2A9D8F",
+    "attr_frac": "#7B5EA7",
+    "attr_emb": "#B5477D",
+    "dcml_code": "#4A5899",
+    "dcml_paper": "#8C93C2",
+}
+OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
+RIGHT, WRONG = "#15915A", "#C4283B"
+# Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
+STYLE: Any = {
+    # DejaVu comes with matplotlib: the same letters on every machine.
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "text.color": INK,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 8,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.5,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    # Letters stay letters in the PDF, and ids in it do not come from a clock.
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "bgbias",
+}
+
+
+def colour(method: str) -> str:
+    """A method's colour, the same in every figure; one without its own has that of the method that its name begins with
+    (``sam_triplet_8``, ``sam_triplet+bgaugment``), or one by its name.
+    """
+    families = sorted((name for name in COLOURS if re.match(rf"{name}[_+]", method)), key=len)
+    known = COLOURS.get(method) or (COLOURS[families[-1]] if families else None)
+    return known or OTHERS[sum(method.encode()) % len(OTHERS)]
+
+
+def text_width(text: str) -> float:
+    """How many inches a line of text is wide in the letters of an axis."""
+    letters = FontProperties(family=STYLE["font.family"], size=STYLE["ytick.labelsize"])
+    return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The project's look, for the figure made inside."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, ready to be drawn without a display."""
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes placed in inches from the figure's upper left corner: pictures keep their size whatever is
+    around.
+    """
+    whole_width, whole_height = figure.get_size_inches()
+    box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
+    return figure.add_axes(box)
+
+
+def photo(axes: Axes, image: np.ndarray, frame: str = RULE, line: float = 0.6) -> None:
+    """A picture [H, W, 3] in a frame, its middle square: what the models' centre crop sees."""
+    axes.imshow(square(image), interpolation="antialiased")
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=frame, linewidth=line)
+
+
+def square(image: np.ndarray) -> np.ndarray:
+    """The middle square of an array [H, W, ...]."""
+    side = min(image.shape[:2])
+    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    return image[top : top + side, left : left + side]
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """``name``.pdf (vector) and ``name``.png (200 dpi) in ``folder``, atomically; same data, same bytes."""
+    pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
+    write(figure, pdf)
+    write(figure, png)
+    return pdf, png
+
+
+def write(figure: Figure, path: Path) -> None:
+    """The figure as a .pdf (vector) or .png (200 dpi), by the file's name; another ending is an error."""
+    # Without what would come from a clock or a version.
+    nothing = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}.get(path.suffix.lower())
+    if nothing is None:
+        raise UserError(f"A figure is a .png or a .pdf, not '{path.name}'; give it another name.")
+    with style(), atomic.replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lower()[1:], dpi=DPI, metadata=nothing)
+
+
+def picture(image: Image.Image, width: float = WIDTH) -> Figure:
+    """A finished picture (a contact sheet, say) as a figure of its own, for ``save``."""
+    figure = blank(width, width * image.height / image.width)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.imshow(np.asarray(image), interpolation="antialiased")
+    axes.set_axis_off()
+    return figure

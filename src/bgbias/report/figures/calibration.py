@@ -1,0 +1,128 @@
+"""The measuring instrument calibrated: on toy photos whose bias is known, the drop must follow it, and a cure
+must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from bgbias.errors import UserError
+from bgbias.images import contact_sheet
+from bgbias.report import names
+from bgbias.report.figures import _look as figures
+from bgbias.report.names import PRETRAINED
+
+HEIGHT = 2.75
+MARKERS = ("o", "D", "s", "^", "v")
+DASHES: Any = (0, (3, 1.6))
+HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
+
+
+def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> Figure:
+    """Two panels from Table 1 (``tables.table1``) over the correlation of each dataset.
+
+    Left, the relative drop with its paired-bootstrap interval; right, clean and corrupted MAP@R. A loss run
+    at one correlation only is a point without a line. ``correlations`` gives the correlation of every toy
+    dataset in the table; others are left out. Raises UserError if fewer than two correlations remain.
+    """
+    rows = table[table["dataset"].isin(list(correlations)) & (table["method"] != PRETRAINED)].copy()
+    rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
+    if rows["correlation"].nunique() < 2:
+        raise UserError(
+            "The calibration curve needs a toy dataset at two correlations or more;"
+            " choose grid: demo in params.yaml."
+        )
+    losses = sorted(
+        rows["loss"].unique(), key=lambda loss: -rows.loc[rows["loss"] == loss, "correlation"].nunique()
+    )
+    with figures.style():
+        figure = figures.blank(figures.WIDTH, HEIGHT)
+        left = figures.panel(figure, 0.42, 0.32, 2.45, 1.98)
+        right = figures.panel(figure, 4.1, 0.32, 1.85, 1.98)
+        for marker, loss in zip(MARKERS * len(losses), losses, strict=False):
+            for method, line in (
+                rows[rows["loss"] == loss].sort_values("correlation").groupby("method", sort=False)
+            ):
+                _drop(left, line, str(method), marker)
+                _map_at_r(right, line, str(method), marker)
+        left.set(title="Relative drop of MAP@R, %", ylim=_with_zero(left))
+        right.set(title="MAP@R, %", ylim=(0, 1.06 * right.dataLim.y1))
+        for axes in (left, right):
+            axes.set_xticks(sorted(rows["correlation"].unique()))
+            axes.set_xlabel("toy correlation")
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.grid(axis="y")
+        left.axhline(0, color=contact_sheet.MUTED, linewidth=0.6)
+        _name_lines(left, rows[rows["loss"] == losses[0]])
+        _legend(right, losses)
+    return figure
+
+
+def _drop(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+    x, y = _shifted(line["correlation"], method, marker), line["relative_drop"]
+    low, high = line["relative_drop_low"], line["relative_drop_high"]
+    colour = figures.colour(method)
+    if len(line) > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(x, y, color=colour)
+    axes.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, elinewidth=1, capsize=3)
+    axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
+
+
+def _map_at_r(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+    x = _shifted(line["correlation"], method, marker)
+    look: dict[str, Any] = {"color": figures.colour(method), "marker": marker, "markersize": 4}
+    joined = len(line) > 1
+    axes.plot(x, line["clean"], linestyle="-" if joined else "", **look)
+    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **look, **HOLLOW)
+
+
+def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
+    """Correlations moved a little for each further loss, so that intervals do not hide each other."""
+    return correlation.to_numpy() + 0.03 * MARKERS.index(marker)
+
+
+def _with_zero(axes: Axes) -> tuple[float, float]:
+    low, high = axes.get_ylim()
+    return min(low, -2), max(high, 2)
+
+
+def _name_lines(axes: Axes, line: pd.DataFrame) -> None:
+    """Each method's name at the right end of its line: no legend to look up."""
+    last = line[line["correlation"] == line["correlation"].max()].sort_values("relative_drop")
+    low, high = axes.get_ylim()
+    free = low
+    for method, y in zip(last["method"], last["relative_drop"], strict=True):
+        # Lines that end close together have their names moved apart.
+        place = max(y, free)
+        free = place + 0.075 * (high - low)
+        axes.annotate(
+            names.method(method),
+            (1.02, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            color=figures.colour(method),
+            weight="bold",
+        )
+
+
+def _legend(axes: Axes, losses: list[str]) -> None:
+    grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}
+    handles = [
+        Line2D([], [], marker="o", linestyle="-", label="clean", **grey),
+        Line2D([], [], marker="o", linestyle=DASHES, **HOLLOW, label="corrupted", **grey),
+    ]
+    if len(losses) > 1:
+        handles += [
+            Line2D([], [], marker=marker, linestyle="", label=names.loss(loss), **grey)
+            for marker, loss in zip(MARKERS * len(losses), losses, strict=False)
+        ]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1.02), handlelength=2.4)

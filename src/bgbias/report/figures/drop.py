@@ -1,0 +1,154 @@
+"""From clean to corrupted: what new backgrounds cost each model of a grid, Table 1 at a glance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bgbias.images import contact_sheet
+from bgbias.report import names as wording
+from bgbias.report.figures import _look as figures
+
+ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
+HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
+IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
+
+
+def figure_drop(table: pd.DataFrame) -> Figure:
+    """Two panels from Table 1 (``tables.table1``), a line a model, grouped by dataset and loss.
+
+    Left, MAP@R from clean (open) to corrupted (filled), with the paper's numbers as small crosses where it
+    has them; right, the relative drop with its 95 % paired-bootstrap interval.
+    """
+    table = _comparable(table)
+    places, headings, depth = _places(table)
+    names = _names(table)
+    with figures.style():
+        labels = max(LABELS, 2 * MARGIN + max(map(figures.text_width, names)))
+        width = (figures.WIDTH - labels - GAP - MARGIN) / 2
+        figure = figures.blank(figures.WIDTH, HEAD + depth + FOOT)
+        left = figures.panel(figure, labels, HEAD, width * 1.1, depth)
+        right = figures.panel(figure, labels + width * 1.1 + GAP, HEAD, width * 0.9, depth)
+        for (_, row), y in zip(table.iterrows(), places, strict=True):
+            _retrieval(left, row, y)
+            _drop(right, row, y)
+        _label(left, table["method"], names, places, headings)
+        largest = np.nanmax(table[["clean", "published_clean"]].to_numpy())
+        left.set(title="MAP@R, %", xlim=(0, 1.06 * largest))
+        right.set(title="Relative drop, %", xlim=(min(0, 1.1 * table["relative_drop_low"].min()), None))
+        right.axvline(0, color=contact_sheet.MUTED, linewidth=0.6)
+        for axes in (left, right):
+            axes.set_ylim(depth, 0)
+            axes.spines["left"].set_visible(False)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(axis="x")
+        right.set_yticks([])
+        _legend(figure, table)
+    return figure
+
+
+def _comparable(table: pd.DataFrame) -> pd.DataFrame:
+    """The table without the papers' numbers that were found in another way than ours."""
+    published = ("published_clean", "published_corrupted")
+    return table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
+
+
+def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:
+    """Where each row lies, in inches from the top; the headings with their places; the height of it all."""
+    places: list[float] = []
+    headings: list[tuple[float, str]] = []
+    y, before = 0.0, ("", "", "")
+    for dataset, backbone, loss in table[["dataset", "backbone", "loss"]].itertuples(index=False):
+        if (dataset, backbone) != before[:2]:
+            y += BETWEEN_LOSSES if headings else 0
+            headings.append((y + HEADING / 2, f"{wording.dataset(dataset)} · {backbone}"))
+            y += HEADING
+        elif loss != before[2]:
+            y += BETWEEN_LOSSES
+        places.append(y + ROW / 2)
+        y, before = y + ROW, (dataset, backbone, loss)
+    return places, headings, y + BETWEEN_LOSSES
+
+
+def _retrieval(axes: Axes, row: pd.Series, y: float) -> None:
+    colour = figures.colour(row["method"])
+    axes.plot(
+        [row["clean"], row["corrupted"]],
+        [y, y],
+        color=colour,
+        linewidth=2.2,
+        alpha=0.35,
+        solid_capstyle="butt",
+    )
+    axes.plot(
+        row["corrupted"], y, "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.6
+    )
+    axes.plot(
+        row["clean"], y, "o", color=colour, markersize=4.4, markerfacecolor="white", markeredgewidth=1.2
+    )
+    for published in ("published_clean", "published_corrupted"):
+        if not math.isnan(row[published]):
+            axes.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
+
+
+def _drop(axes: Axes, row: pd.Series, y: float) -> None:
+    colour, value = figures.colour(row["method"]), row["relative_drop"]
+    errors = [[value - row["relative_drop_low"]], [row["relative_drop_high"] - value]]
+    axes.errorbar(value, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
+    axes.plot(value, y, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
+
+
+def _names(table: pd.DataFrame) -> list[str]:
+    """What each row is called."""
+    plain = set(
+        table.loc[table["method"] == wording.PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None)
+    )
+    return [
+        wording.row(loss, method, below_plain=(dataset, loss) in plain)
+        for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
+    ]
+
+
+def _label(
+    axes: Axes, methods: pd.Series, names: list[str], places: list[float], headings: list[tuple[float, str]]
+) -> None:
+    axes.set_yticks(places, names)
+    for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
+        tick.set_color(figures.colour(method))
+    for y, text in headings:
+        axes.annotate(
+            text,
+            (MARGIN, y),
+            xycoords=(axes.get_figure().dpi_scale_trans, "data"),  # type: ignore[union-attr]
+            va="center",
+            weight="bold",
+            # Long names reach into the panel: no grid lines through letters.
+            bbox={"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5},
+        )
+
+
+def _legend(figure: Figure, table: pd.DataFrame) -> None:
+    grey: dict[str, Any] = {"color": contact_sheet.MUTED, "linestyle": ""}
+    handles = [
+        Line2D([], [], marker="o", markersize=4.4, markerfacecolor="white", label="clean", **grey),
+        Line2D([], [], marker="o", markersize=5, label="corrupted", **grey),
+    ]
+    if table[["published_clean", "published_corrupted"]].notna().any(axis=None):
+        handles.append(
+            Line2D([], [], marker="x", markersize=3.4, color=contact_sheet.INK, linestyle="", label="paper")
+        )
+    methods = dict.fromkeys(table["method"])
+    if len(methods) <= IN_LEGEND:
+        handles += [
+            Line2D([], [], color=figures.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
+            for m in methods
+        ]
+    figure.legend(
+        handles=handles, loc="lower left", ncols=len(handles), bbox_to_anchor=(0.01, 0), columnspacing=1.6
+    )

@@ -1,0 +1,174 @@
+"""The masks that deserve a look: the worst ones where the truth is known, and those that are most likely to be wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bgbias.errors import UserError
+from bgbias.images import contact_sheet
+from bgbias.masks import policy as masking
+from bgbias.masks.policy import MaskPolicy
+from bgbias.masks.quality import THRESHOLD
+from bgbias.report.figures import _look as figures
+
+TILES = 6  # masks of one kind
+LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
+SIDE = (figures.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
+OUTLINE, TRUTH = "#FFB000", "#FFFFFF"
+DIMMED = 0.42  # brightness of what the mask takes for background
+LONGEST_ID = 20
+
+
+@dataclass(frozen=True)
+class MaskTile:
+    """A photo (uint8 [H, W, 3]) with its mask and, where known, its true mask (uint8 [H, W]); ``row`` is the mask table's."""
+
+    photo: np.ndarray
+    alpha: np.ndarray
+    truth: np.ndarray | None
+    row: Mapping[str, object]
+    excluded: bool = False
+
+
+def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dict[str, list[str]]:
+    """Ids by the reason to look at them, at most ``count`` each; a photo stands under its first reason only.
+
+    Reasons without a mask to show are left out: lowest IoU where no truth is known, say.
+    """
+    area = table["area"]
+    to_bound = np.minimum((area - policy.min_area).abs(), (area - policy.max_area).abs())
+    measures = {
+        "lowest IoU": table["iou"],
+        "least confident": table["confidence"],
+        "smallest": area,
+        "largest": -area,
+        "nearest to the\npolicy's bounds": to_bound,
+        "most undecided": -table["half"],
+    }
+    chosen: dict[str, list[str]] = {}
+    taken: set[str] = set()
+    for reason, measure in measures.items():
+        left = table.assign(measure=measure)[~table["image_id"].isin(taken)].dropna(subset="measure")
+        # Ids break ties, so that the same masks always give the same picture.
+        ids = left.sort_values(["measure", "image_id"], kind="stable")["image_id"].head(count).tolist()
+        if ids:
+            chosen[reason] = ids
+            taken.update(ids)
+    return chosen
+
+
+def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> Figure:
+    """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
+    dashed white. Photos that the policy excludes have a red frame."""
+    if not rows:
+        raise UserError("There is no mask to show. Make some first: snakemake --cores all all_masks")
+    step = SIDE + CAPTION + GAP
+    with figures.style():
+        figure = figures.blank(figures.WIDTH, HEAD + len(rows) * step + FOOT)
+        for number, (reason, tiles) in enumerate(rows.items()):
+            top = HEAD + number * step
+            _text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7, va="center")
+            for place, tile in enumerate(tiles):
+                axes = figures.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
+                _tile(axes, tile)
+        _legend(figure, policy)
+    return figure
+
+
+def _tile(axes: Axes, tile: MaskTile) -> None:
+    photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
+    shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
+    height, width = alpha.shape
+    axes.imshow((photo * shade).astype(np.uint8), interpolation="antialiased", extent=(0, width, height, 0))
+    if truth is not None:
+        _outline(axes, _fitted(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
+    _outline(axes, alpha, OUTLINE, 0.95, "solid")
+    # The whole photo in a square, since masks go wrong at borders too.
+    longest = max(height, width)
+    axes.set(
+        xlim=((width - longest) / 2, (width + longest) / 2),
+        ylim=((height + longest) / 2, (height - longest) / 2),
+        xticks=[],
+        yticks=[],
+        facecolor="#F1F3F5",
+    )
+    for spine in axes.spines.values():
+        colour, line = (figures.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
+        spine.set(visible=True, color=colour, linewidth=line)
+    look = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
+    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **look)  # type: ignore[arg-type]
+    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **look)  # type: ignore[arg-type]
+
+
+def _outline(axes: Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+    object_here = mask >= THRESHOLD
+    if object_here.any():
+        # A border of background, so that an object that is cut off has an outline there too.
+        framed = np.pad(np.asarray(mask, float), 1)
+        y, x = (np.arange(n) - 0.5 for n in framed.shape)
+        axes.contour(
+            x, y, framed, levels=[THRESHOLD - 0.5], colors=colour, linewidths=width, linestyles=[style]
+        )
+
+
+def _figures(row: Mapping[str, object]) -> str:
+    """Area, confidence and, where the truth is known, IoU."""
+    area, confidence, iou = (float(str(row[name])) for name in ("area", "confidence", "iou"))
+    known = [] if math.isnan(iou) else [f"{iou:.2f}"]
+    return " · ".join([f"{100 * area:.0f} %", f"{confidence:.2f}", *known])
+
+
+def _short(image_id: str) -> str:
+    """The photo's name, its middle left out where it is long; its folder is left out always."""
+    name = PurePosixPath(image_id).stem
+    return name if len(name) <= LONGEST_ID else f"{name[:9]}…{name[-10:]}"
+
+
+def _fitted(picture: np.ndarray) -> np.ndarray:
+    """The picture with no more pixels than are printed."""
+    longest = round(SIDE * figures.DPI * 1.5)
+    scale = longest / max(picture.shape[:2])
+    if scale >= 1:
+        return picture
+    from PIL import Image
+
+    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+def _legend(figure: Figure, policy: MaskPolicy) -> None:
+    bottom = figure.get_size_inches()[1] - MARGIN
+    bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
+    kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
+    lines = (
+        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {kept}",
+        "below each photo: area · confidence · IoU, where known",
+    )
+    for place, line in enumerate(reversed(lines)):
+        _text(
+            figure, MARGIN, bottom - 0.12 * place, line, color=contact_sheet.MUTED, fontsize=5.6, va="bottom"
+        )
+
+
+def _text(figure: Figure, x: float, y: float, text: str, **look: object) -> None:
+    """Text at inches from the upper left corner."""
+    width, height = figure.get_size_inches()
+    figure.text(x / width, 1 - y / height, text, **look)  # type: ignore[arg-type]
+
+
+def shown(table: pd.DataFrame, policy: MaskPolicy) -> dict[str, list[tuple[dict[str, object], bool]]]:
+    """``doubtful`` with each photo's row of the mask table, and whether the policy excludes it."""
+    usable = masking.usable(table, policy)
+    rows = {str(row["image_id"]): row for row in table.to_dict("records")}
+    return {
+        reason: [({str(k): v for k, v in rows[i].items()}, i not in usable) for i in ids]
+        for reason, ids in doubtful(table, policy).items()
+    }

@@ -1,0 +1,132 @@
+"""Figure 1: the same object before two backgrounds, and what each model retrieves for it (as in Kobs & Hotho
+2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bgbias.images import contact_sheet
+from bgbias.report import names
+from bgbias.report.figures import _look as figures
+
+MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
+LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """One row: a query, its nearest neighbours best first (uint8 RGB [H, W, 3]), and which are of its class.
+
+    ``title`` names the row's background, e.g. ``own background`` or ``brick wall``.
+    """
+
+    query: np.ndarray
+    retrieved: Sequence[np.ndarray]
+    correct: Sequence[bool]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.retrieved) != len(self.correct):
+            raise ValueError(f"{len(self.retrieved)} neighbours but {len(self.correct)} marks")
+
+
+def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
+    """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
+
+    Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
+    tally.
+    """
+    depth = max(len(row.retrieved) for of_method in rows.values() for row in of_method)
+    left = MARGIN + LABEL
+    side = (figures.WIDTH - left - GAP_AFTER_QUERY - (depth - 1) * GAP - TALLY) / (depth + 1)
+    block = {method: len(of_method) * side + (len(of_method) - 1) * GAP for method, of_method in rows.items()}
+    height = HEAD + sum(block.values()) + (len(rows) - 1) * GAP_BETWEEN_METHODS + MARGIN
+    with figures.style():
+        figure = figures.blank(figures.WIDTH, height)
+        _head(figure, left, side, depth)
+        top = HEAD
+        for method, of_method in rows.items():
+            _method(figure, method, top, block[method])
+            for row in of_method:
+                _row(figure, row, left, top, side)
+                top += side + GAP
+            top += GAP_BETWEEN_METHODS - GAP
+    return figure
+
+
+def _head(figure: Figure, left: float, side: float, depth: int) -> None:
+    _text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
+    for rank in range(depth):
+        centre = left + side + GAP_AFTER_QUERY + rank * (side + GAP) + side / 2
+        word = "nearest" if rank == 0 else f"{rank + 1}"
+        _text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
+
+
+def _method(figure: Figure, method: str, top: float, height: float) -> None:
+    """The method's name beside its rows, on a bar of its colour."""
+    bar = figures.panel(figure, MARGIN, top, 0.2, height)
+    bar.set_facecolor(figures.colour(method))
+    bar.set(xticks=[], yticks=[])
+    for spine in bar.spines.values():
+        spine.set_visible(False)
+    bar.text(
+        0.5, 0.5, names.method(method), rotation=90, ha="center", va="center", color="white", weight="bold"
+    )
+
+
+def _row(figure: Figure, row: Retrieval, left: float, top: float, side: float) -> None:
+    query = figures.panel(figure, left, top, side, side)
+    figures.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
+    if row.title:
+        query.text(
+            0.5,
+            0.04,
+            row.title,
+            transform=query.transAxes,
+            ha="center",
+            va="bottom",
+            fontsize=5.5,
+            color=contact_sheet.INK,
+            bbox={"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85},
+        )
+    place = left + side + GAP_AFTER_QUERY
+    for image, correct in zip(row.retrieved, row.correct, strict=True):
+        axes = figures.panel(figure, place, top, side, side)
+        figures.photo(axes, image, frame=figures.RIGHT if correct else figures.WRONG, line=2.4)
+        _mark(axes, correct)
+        place += side + GAP
+    tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
+    _text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
+
+
+def _mark(axes: Axes, correct: bool) -> None:
+    """A tick or a cross in the corner: the frame's message for those who see no green and red."""
+    axes.text(
+        0.9,
+        0.9,
+        "✓" if correct else "✗",
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        fontsize=6.5,
+        color="white",
+        weight="bold",
+        bbox={
+            "boxstyle": "circle,pad=0.22",
+            "fc": figures.RIGHT if correct else figures.WRONG,
+            "ec": "white",
+            "lw": 0.7,
+        },
+    )
+
+
+def _text(figure: Figure, x: float, y: float, text: str, **look: object) -> None:
+    """Text at inches from the upper left corner, centred on its line."""
+    width, height = figure.get_size_inches()
+    figure.text(x / width, 1 - y / height, text, va="center", **look)  # type: ignore[arg-type]

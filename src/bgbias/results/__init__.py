@@ -1,0 +1,1 @@
+"""Numbers: results by model, intervals, tests, published values, costs."""

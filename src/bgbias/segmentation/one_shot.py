@@ -1,0 +1,125 @@
+"""One-shot segmentation: the object of a test photo, found by what a model shares it by with photos of its class.
+
+Similarity attention of the test photo with regard to its supports, then GrabCut (Zheng et al. 2020, section 4.3). The model was
+never trained to segment, and no mask of a support is read. Of photos with one object each, the two-way tasks ask for the test
+photo's own class: its photos are the positives, those of the other class the negatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bgbias import progress
+from bgbias.attribution import similarity as attention
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.inference import for_inference
+from bgbias.models.model import EmbeddingModel
+from bgbias.segmentation import grabcut
+from bgbias.segmentation.episodes import SHOTS, TASKS, Episode
+from bgbias.segmentation.settings import Segmentation
+from bgbias.segmentation.truth import Truth
+
+CENTRE = "centre"  # no model at all
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The first task's pictures of some episodes: ids and supports' ids [K]; maps float16 and masks bool, both [K, S, S]."""
+
+    ids: np.ndarray
+    supports: np.ndarray
+    maps: np.ndarray
+    masks: np.ndarray
+
+
+def segment_photos(
+    model: EmbeddingModel,
+    pooled: bool,
+    photos: EvaluationPhotos,
+    truth: Truth,
+    episodes: Sequence[Episode],
+    area: float,
+    settings: Segmentation,
+    device: str = "cpu",
+    keep: int = 1,
+) -> tuple[pd.DataFrame, Segments]:
+    """IoU of every episode, and the pictures of the first ``keep``; there is one at least.
+
+    ``pooled``: the backbone is asked by its mean features, without an embedding layer; ``area``: the share of a photo that an
+    object takes. Table: image_id of the test photo, task, iou after GrabCut, map_iou of the map alone.
+    """
+    network = for_inference(model).to(device)
+    rows: list[dict[str, object]] = []
+    maps: list[np.ndarray] = []
+    masks: list[np.ndarray] = []
+    for episode in progress.track(episodes, len(episodes), "segmentation"):
+        views = np.stack([photos.clean(name) for name in episode.photos])
+        found = attention_maps(network, views, settings, pooled) | {CENTRE: centre_map(photos.size)}
+        for task, seen in found.items():
+            mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
+            rows.append(
+                {
+                    "image_id": episode.test,
+                    "task": task,
+                    "iou": truth.iou(episode.test, mask),
+                    "map_iou": truth.iou(episode.test, grabcut.brightest(seen, area)),
+                }
+            )
+            if task == TASKS[0] and len(maps) < keep:
+                maps.append(seen.astype(np.float16))
+                masks.append(mask)
+    shown = episodes[: len(maps)]
+    return pd.DataFrame(rows), Segments(
+        np.array([e.test for e in shown], dtype=str),
+        np.array([e.positives[0] for e in shown], dtype=str),
+        np.stack(maps),
+        np.stack(masks),
+    )
+
+
+def attention_maps(
+    model: EmbeddingModel, views: np.ndarray, settings: Segmentation, pooled: bool = False
+) -> dict[str, np.ndarray]:
+    """The test photo's map [S, S] in 0..1 for each task, from an episode's photos uint8 [1 + 2 SHOTS, S, S, 3] in their order.
+
+    Of several triplets each map is stretched to 0..1 before they are averaged: none outweighs the others.
+    """
+    weight = model.embedder.weight
+    x = torch.from_numpy(views).to(weight.device).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
+    test, positives, negatives = features.split((1, SHOTS, SHOTS))
+    asked = {
+        "one_way_1": (test, positives[:1]),
+        "two_way_1": (test, positives[:1], negatives[:1]),
+        "two_way_5": (test.expand(SHOTS, -1, -1, -1), positives, negatives),
+    }
+    head: Callable[[Tensor], Tensor] = _mean if pooled else model.projected
+    size = (views.shape[1], views.shape[2])
+    found = {}
+    for task in TASKS:
+        tuples = asked[task]
+        importance = attention.importances(head, tuples, score=settings.score)[0]
+        each = attention.stretched(attention.weighted_map(importance, tuples[0]))
+        large = attention.enlarged(each.mean(0, keepdim=True), size)
+        found[task] = attention.stretched(large)[0].cpu().numpy()
+    return found
+
+
+def centre_map(size: int) -> np.ndarray:
+    """The centre prior, a map [size, size] that never saw a photo: 1 in the middle, less with distance, 0 in the corners.
+
+    People who take photos put the object into the middle: what attention does not beat, nobody needs.
+    """
+    places = np.linspace(-1, 1, size)
+    return 1 - np.hypot(places[:, None], places) / np.sqrt(2)
+
+
+def _mean(features: Tensor) -> Tensor:
+    return features.mean(dim=(2, 3))

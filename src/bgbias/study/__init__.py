@@ -1,0 +1,1 @@
+"""What params.yaml means: its settings, its cells, and where everything lies."""

@@ -1,0 +1,109 @@
+"""A dataset of the study as a model sees it: photos, masks and backgrounds, prepared at its short side and crop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins
+from bgbias.backgrounds import pools
+from bgbias.evaluation.conditions.random_background import Corruption
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
+from bgbias.images.boxes import in_crop
+from bgbias.masks import policy as masking
+from bgbias.photos import prepared
+from bgbias.photos import table as image_table
+from bgbias.photos.prepared import Pictures
+from bgbias.photos.table import ImageTable
+from bgbias.segmentation.truth import TrueBoxes, TrueMasks, Truth
+from bgbias.study import plan
+from bgbias.study.params import Study, options
+from bgbias.study.sources import parts_of
+
+if TYPE_CHECKING:
+    from bgbias.training.batches import TrainingPhotos
+
+
+class Album:
+    """Opens what is asked for, and nothing else: a method that reads no masks runs without them."""
+
+    def __init__(self, study: Study, dataset: str, side: int, size: int, fold: int = 0) -> None:
+        """``side``: short side of the photos in pixels; ``size``: of the crop; ``fold``: which classes train and validate."""
+        self._study, self._dataset, self._side, self._size = study, dataset, side, size
+        self._fold = fold
+        self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
+
+    def table(self, split: str) -> ImageTable:
+        """The photos of a split."""
+        table = image_table.read(self._study.files.at("table", dataset=self._dataset))
+        return table.of_fold(self._fold).split(split)
+
+    def training(self, needed: Collection[str], device: str = "cpu") -> TrainingPhotos:
+        """The training split for this device, with masks and training backgrounds where they are ``needed``."""
+        from bgbias.training.batches import TrainingPhotos
+
+        masks, usable = self._masks() if "masks" in needed else (None, frozenset())
+        pool = self._pool("train") if "backgrounds" in needed else None
+        return TrainingPhotos(self.table("train"), self._photos, self._size, masks, usable, pool, device)
+
+    def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
+        """The photos of ``table``, with masks and the backgrounds of pool ``role`` where they are ``needed``."""
+        masks, usable = self._masks() if "masks" in needed else (None, frozenset())
+        corruption = self.corruption(role) if "backgrounds" in needed else None
+        return EvaluationPhotos(table, self._photos, self._size, masks, usable, corruption)
+
+    def truth(self) -> Pictures:
+        """The true masks of photos that have one."""
+        store = self._study.files.at("truth", dataset=self._dataset)
+        return self._prepared(store, self._dataset, mode="L")
+
+    def corruption(self, role: str) -> Corruption:
+        """What puts photos before the backgrounds of pool ``role``."""
+        return Corruption(self._pool(role), pools.sizes(self._pool_path(role)))
+
+    def _masks(self) -> tuple[Pictures, frozenset[str]]:
+        files, masker = self._study.files, self._study.datasets[self._dataset].masker
+        where = {"dataset": self._dataset, "masker": masker}
+        policy = self._study.mask_policy
+        usable = masking.usable(masking.read(files.at("mask_table", **where)), policy)
+        tag = f"-from{policy.threshold}" if policy.kind == "threshold" else ""
+        masks = self._prepared(
+            files.at("masks", **where),
+            f"{self._dataset}/{masker}",
+            mode="L",
+            change=lambda alpha: masking.as_used(alpha, policy),
+            tag=tag,
+        )
+        return masks, usable & frozenset(masks.ids)
+
+    def _pool(self, role: str) -> Pictures:
+        pool = self._study.datasets[self._dataset].backgrounds
+        return self._prepared(self._pool_path(role), f"backgrounds/{pool}")
+
+    def _pool_path(self, role: str) -> Path:
+        return self._study.files.at("pool", pool=self._study.datasets[self._dataset].backgrounds, role=role)
+
+    def _prepared(self, store: Path, owner: str, **how: Any) -> Pictures:
+        return prepared.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)
+
+
+def of_dataset(
+    study: Study, dataset: str, album: Album, photos: Collection[str], side: int, size: int
+) -> Truth:
+    """What a dataset knows of the objects of these ``photos``, at the short side and crop of a model."""
+    if plan.truth(study, dataset) == "masks":
+        return TrueMasks(album.truth(), photos, size)
+    described = study.datasets[dataset]
+    module = plugins.load("datasets", described.kind)
+    parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
+    boxes = module.boxes(options(study, "datasets", described.kind, described.options), parts)
+    store = ImageStore(study.files.at("photos", dataset=dataset))
+    found = {
+        name: in_crop(boxes[name], pixels.size(store.read(name), name), side, size)
+        for name in photos
+        if name in boxes
+    }
+    return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, size)

@@ -1,0 +1,61 @@
+"""One model of the study, by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from bgbias.photos import folds
+from bgbias.study import paths
+
+PRETRAINED = "pretrained"
+_SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One model of the study. The row of a backbone's own features has loss ``none`` and method ``pretrained``; the four folds'
+    models side by side have the method's name and behind it how long their embeddings are together, ``dcml_code+512d``.
+    """
+
+    dataset: str
+    backbone: str
+    loss: str
+    method: str
+    seed: int
+    fold: int = 0
+
+    def __repr__(self) -> str:
+        # Part of the digests: it must not change for the dataset's own split.
+        own = f"{self.dataset!r}, backbone={self.backbone!r}, loss={self.loss!r}, method={self.method!r}, seed={self.seed!r}"
+        return f"Cell(dataset={own}{f', fold={self.fold}' if self.fold else ''})"
+
+    @property
+    def run(self) -> int | str:
+        """Seed and fold: what the randomness of its training is keyed by."""
+        return folds.run(self.seed, self.fold)
+
+    @property
+    def wildcards(self) -> dict[str, Any]:
+        """The cell as the wildcards of its paths."""
+        return {
+            "dataset": self.dataset,
+            "backbone": self.backbone,
+            "loss": self.loss,
+            "method": self.method,
+            "seed": self.run,
+        }
+
+    @property
+    def name(self) -> str:
+        """The cell as one readable string, e.g. ``cub50/mobilenet_v2_tf/contrastive/plain/seed0``."""
+        return paths.CELL.format(**self.wildcards)
+
+
+def side_by_side(method_name: str) -> tuple[str, str]:
+    """A method's name without and with nothing but the length of embeddings of all folds: ``dcml_code+512d`` is that of
+    ``dcml_code`` and 512; no length for a model of its own.
+    """
+    found = _SIDE_BY_SIDE.search(method_name)
+    return (method_name[: found.start()], found[1]) if found else (method_name, "")

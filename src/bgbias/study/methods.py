@@ -1,0 +1,102 @@
+"""From a method's name in a grid to its file, its options, and the photos it sees.
+
+A name is an entry of params.yaml's section ``methods`` (``dcml_no_inv_emb: {kind: dcml_code, alpha: 0}``) or, with no options to
+set, a file in methods/. ``<name>+bgaugment`` is the same method on photos whose backgrounds were replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.settings import Strict, validated
+from bgbias.training.methods import REPLACING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.methods import BaseMethod, Task
+
+ON_REPLACED = "+bgaugment"
+NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
+Entries = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A method as a cell names it. ``replaces``: its photos get other backgrounds before it sees them."""
+
+    entry: str
+    kind: str
+    options: Mapping[str, Any]
+    replaces: bool
+
+    @property
+    def module(self) -> ModuleType:
+        """Its file; one that is not there is an error with the nearest match."""
+        return plugins.load("methods", self.kind)
+
+    def params(self) -> Strict:
+        """Its options, checked by its file; a file without ``Params`` has none."""
+        kind = getattr(self.module, "Params", Strict)
+        return validated(kind, dict(self.options), Path("params.yaml"), f"methods.{self.entry}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What its batches carry beside photos."""
+        return frozenset(self.module.NEEDS) | (REPLACING if self.replaces else frozenset())
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a model to train."""
+        return bool(self.module.TRAINS)
+
+    def build(self, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
+        """The method for a model and a loss."""
+        made: BaseMethod = self.module.Method(model, base_loss, self.params(), task)
+        made.replaces_backgrounds |= self.replaces
+        return made
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a training depends on beside the cell's own name: nothing for a file in its first version with the options it
+        comes with.
+        """
+        chosen = self.params().model_dump(exclude_defaults=True)
+        version = getattr(self.module, "VERSION", 1)
+        told = {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
+        return told if version == 1 else told | {"version": version}
+
+
+def find(entries: Entries, name: str) -> NamedMethod:
+    """The method that a grid calls ``name``; an entry that hides a file and a senseless combination are errors."""
+    entry = name.removesuffix(ON_REPLACED)
+    options = dict(entries.get(entry, {}))
+    found = NamedMethod(entry, str(options.pop("kind", entry)), options, replaces=entry != name)
+    if plugins.known("methods", entry) and found.kind != entry:
+        raise UserError(
+            f"params.yaml: methods.{entry} is of kind '{found.kind}', but '{entry}' is a method itself; give the entry"
+            " another name."
+        )
+    if found.replaces and (not found.trains or "backgrounds" in found.module.NEEDS):
+        raise UserError(
+            f"'{name}' makes no sense: {entry} {'has its own use of backgrounds' if found.trains else 'trains nothing'}."
+            f" Name it without '{ON_REPLACED}'."
+        )
+    return found
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of an entry in ``methods``."""
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"params.yaml: 'methods.{name}' cannot be a method's name: only letters, digits and _ - . can be in it."
+            f" '{ON_REPLACED}' is added where a grid names a method."
+        )

@@ -1,0 +1,216 @@
+"""params.yaml as frozen types: the whole study on one screen, with unknown keys refused and the nearest right one suggested."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from bgbias import plugins
+from bgbias.attribution.settings import Attribution
+from bgbias.backgrounds.settings import Backgrounds
+from bgbias.errors import UserError
+from bgbias.evaluation.settings import Evaluation
+from bgbias.masks.policy import MaskPolicy
+from bgbias.photos.folds import FOLDS
+from bgbias.segmentation.settings import Segmentation
+from bgbias.settings import Strict, read_yaml, validated
+from bgbias.study import methods as named_methods
+from bgbias.study.paths import Paths
+from bgbias.training.settings import Train
+
+
+class Roots(Strict):
+    """Where artefacts go; point them at a big disk."""
+
+    raw: str = "data/raw"
+    downloads: str = Field(
+        "data/downloads", description="where people put official files that they fetched by hand"
+    )
+    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
+    work: str = "data/work"
+    runs: str = "data/runs"
+    report: str = "data/report"
+
+
+class Dataset(Strict):
+    """A named dataset: a kind (a file in datasets/), that kind's options, its masker and its backgrounds."""
+
+    kind: str
+    masker: str
+    backgrounds: str
+    losses: str | None = Field(
+        None, description="which column of `losses` holds its settings; its kind by default"
+    )
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Masker(Strict):
+    """A named masker: a kind (a file in maskers/) and its options."""
+
+    kind: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Block(Strict):
+    """A product of choices; a grid is a list of blocks."""
+
+    datasets: tuple[str, ...]
+    backbones: tuple[str, ...]
+    losses: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
+        (0,),
+        description="which of four folds to train on; all four add a row for their embeddings side by side",
+    )
+    pretrained: bool = Field(
+        False, description="add the backbone's own features, without any training, as a row"
+    )
+
+
+class Grid(Strict):
+    """What a named grid changes: its cells, and any of the protocol's sections."""
+
+    cells: tuple[Block, ...] = Field(min_length=1)
+    train: dict[str, Any] = Field(default_factory=dict)
+    mask_policy: dict[str, Any] = Field(default_factory=dict)
+    evaluation: dict[str, Any] = Field(default_factory=dict)
+    attribution: dict[str, Any] = Field(default_factory=dict)
+    segmentation: dict[str, Any] = Field(default_factory=dict)
+
+
+class Shared(Strict):
+    """What all grids have in common."""
+
+    grid: str
+    paths: Roots = Roots()
+    datasets: dict[str, Dataset]
+    maskers: dict[str, Masker]
+    backgrounds: dict[str, Backgrounds]
+    backbones: dict[str, dict[str, Any]]
+    losses: dict[str, dict[str, dict[str, Any]]]
+    methods: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="named sets of a method's options: `kind` (a file in methods/) and those",
+    )
+    train: Train = Train()
+    mask_policy: MaskPolicy = MaskPolicy()
+    evaluation: Evaluation = Evaluation()
+    attribution: Attribution = Attribution()
+    segmentation: Segmentation = Segmentation()
+
+
+class File(Shared):
+    """params.yaml as it is written."""
+
+    grids: dict[str, Grid]
+
+
+class Study(Shared):
+    """params.yaml with one grid chosen and laid over the defaults."""
+
+    cells: tuple[Block, ...]
+
+    @property
+    def files(self) -> Paths:
+        """The patterns of this study's artefacts."""
+        return Paths(**self.paths.model_dump(), grid=self.grid)
+
+
+# What a grid may change, key by key.
+SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation")
+
+
+def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
+    """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
+    file: File = validated(File, read_yaml(path), path)
+    chosen = grid or file.grid
+    if chosen not in file.grids:
+        near = difflib.get_close_matches(chosen, list(file.grids), 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {', '.join(file.grids)}.{hint}")
+    # Every grid is checked, not only the chosen one: a typo should not wait for the day the grid is used.
+    study = {name: _overlaid(file, name, path) for name in file.grids}[chosen]
+    _check_options(study, path)
+    _check_names(study, path)
+    return study
+
+
+def _overlaid(file: File, name: str, path: Path) -> Study:
+    grid = file.grids[name]
+    merged = {field: getattr(file, field) for field in Shared.model_fields}
+    merged |= {"grid": name, "cells": grid.cells}
+    for section in SECTIONS:
+        default: Strict = getattr(file, section)
+        both = default.model_dump(exclude_unset=True) | getattr(grid, section)
+        merged[section] = validated(type(default), both, path, f"grids.{name}.{section}")
+    return Study(**merged)
+
+
+def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Strict:
+    """A plugin's options, checked by the plugin's own ``Params``."""
+    module = plugins.load(family, name)
+    return validated(module.Params, values, Path("params.yaml"), f"{family}.{name}")
+
+
+def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
+    """A loss's settings for a dataset: those of its ``losses`` column, else of its kind, else ``default``."""
+    known = study.losses.get(loss, {})
+    described = study.datasets[dataset]
+    for column in (described.losses, dataset, described.kind, "default"):
+        if column in known:
+            return known[column]
+    raise UserError(
+        f"params.yaml: losses.{loss} has no settings for {dataset}; add losses.{loss}.{described.kind} or losses.{loss}.default."
+    )
+
+
+def _check_options(study: Study, path: Path) -> None:
+    """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
+    found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
+    found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
+    found += [("backbones", n, f"backbones.{n}", values) for n, values in study.backbones.items()]
+    for loss, columns in study.losses.items():
+        found += [("losses", loss, f"losses.{loss}.{column}", values) for column, values in columns.items()]
+    for family, kind, key, values in found:
+        if plugins.known(family, kind):
+            validated(plugins.load(family, kind).Params, values, path, key)
+    for name in study.methods:
+        named_methods.check_name(name)
+        if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
+            described.params()
+
+
+def _check_names(study: Study, path: Path) -> None:
+    """Everything the grid's cells name must exist; all that does not is told at once."""
+    problems = []
+
+    def check(where: str, name: str, known: Collection[str]) -> None:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            problems.append(f"  {where}: '{name}'{hint}; there are: {', '.join(known)}")
+
+    for field in ("datasets", "backbones", "losses"):
+        for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
+            check(field, name, getattr(study, field))
+    known = (*plugins.names("methods"), *study.methods)
+    for name in dict.fromkeys(n for block in study.cells for n in block.methods):
+        check("methods", entry := name.removesuffix(named_methods.ON_REPLACED), known)
+        if entry in known:
+            named_methods.find(study.methods, name)
+    for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
+        check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
+        pools = study.datasets[name].backgrounds
+        check(f"datasets.{name}.backgrounds", pools, study.backgrounds)
+        proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None
+        if proposal:
+            check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
+    if problems:
+        raise UserError(
+            f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)
+        )

@@ -1,0 +1,182 @@
+"""The study as models to compare: which cells there are, what each one needs, and whether all they name exists.
+
+``digests.py`` says what a node reads and when it has to run again, ``reading.py`` in which files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bgbias import plugins
+from bgbias.backgrounds.settings import Backgrounds, PoolSource
+from bgbias.errors import UserError
+from bgbias.photos import folds
+from bgbias.study import compatibility, methods
+from bgbias.study.cell import PRETRAINED, Cell
+from bgbias.study.methods import NamedMethod
+from bgbias.study.params import Study, loss_options, options
+from bgbias.study.sources import parts_of
+
+SEGMENTATION_TABLE = "table4"
+
+
+def cells(study: Study) -> tuple[Cell, ...]:
+    """Every model of the study's grid, without repetition, in reading order of params.yaml."""
+    made: dict[Cell, None] = {}
+    for block in study.cells:
+        for dataset in block.datasets:
+            for backbone in block.backbones:
+                if block.pretrained:
+                    made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
+                for loss in block.losses:
+                    for method in block.methods:
+                        for seed in block.seeds:
+                            of_folds = [Cell(dataset, backbone, loss, method, seed, f) for f in block.folds]
+                            made |= dict.fromkeys(of_folds)
+                            if len(set(of_folds)) == folds.FOLDS:
+                                made[Cell(dataset, backbone, loss, method + _side_by_side(study), seed)] = (
+                                    None
+                                )
+    return tuple(made)
+
+
+def networks(study: Study) -> tuple[Cell, ...]:
+    """The cells that are one network each, trained or not, and can be asked where they look."""
+    return tuple(cell for cell in cells(study) if not folds_of(study, cell))
+
+
+def folds_of(study: Study, cell: Cell) -> tuple[Cell, ...]:
+    """The folds' models whose embeddings stand side by side in the cell's; none for a model of its own."""
+    method = cell.method.removesuffix(_side_by_side(study))
+    if method == cell.method:
+        return ()
+    return tuple(replace(cell, method=method, fold=fold) for fold in range(folds.FOLDS))
+
+
+def _side_by_side(study: Study) -> str:
+    return f"+{folds.FOLDS * study.train.embedding_dim}d"
+
+
+def checked_cells(study: Study) -> tuple[Cell, ...]:
+    """The grid's cells, each one's names and options checked before anything runs."""
+    chosen = cells(study)
+    for cell in chosen:
+        check_cell(study, cell)
+        parts_of(study, cell.dataset)
+        described = study.maskers[study.datasets[cell.dataset].masker]
+        options(study, "maskers", described.kind, described.options)
+    return chosen
+
+
+def tables(study: Study) -> tuple[str, ...]:
+    """The tables of the grid: the paper's two, methods against plain, and segmentation where it is asked for."""
+    return ("table1", "table2", "table3", *((SEGMENTATION_TABLE,) if segments(study) else ()))
+
+
+def segments(study: Study) -> bool:
+    """Whether the grid asks for one-shot segmentation."""
+    return study.segmentation.episodes is not None
+
+
+def truth(study: Study, dataset: str) -> str | None:
+    """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
+    described = study.datasets[dataset]
+    told = getattr(plugins.load("datasets", described.kind), "truth", None)
+    return told(options(study, "datasets", described.kind, described.options)) if told else None
+
+
+def figures(study: Study) -> tuple[str, ...]:
+    """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
+    toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
+    paired = ("retrieval", "attribution", *(("segmentation",) if segments(study) else ()))
+    paired = paired if pair(study) else ()
+    return ("photos", "masks", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
+
+
+def shown_dataset(study: Study) -> str:
+    """The dataset whose photos figures show: the last one of the grid's first block."""
+    return study.cells[0].datasets[-1]
+
+
+def pair(study: Study) -> tuple[Cell, Cell] | None:
+    """A plain and a bgaugment model of the shown dataset that differ in nothing else, if the grid has them."""
+    chosen = cells(study)
+    for plain in chosen:
+        cured = replace(plain, method="bgaugment")
+        if plain.dataset == shown_dataset(study) and plain.method == "plain" and cured in chosen:
+            return plain, cured
+    return None
+
+
+def check_cell(study: Study, cell: Cell) -> None:
+    """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
+    for part in folds_of(study, cell):
+        check_cell(study, part)
+    if cell.backbone not in study.backbones:
+        raise UserError(
+            f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
+        )
+    options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    if segments(study) and truth(study, cell.dataset) is None:
+        raise UserError(
+            f"{cell.dataset} does not say where its objects are, and segmentation cannot be judged without that. Give it"
+            " true masks (option `masks` of the kinds folder and table), or set"
+            f" grids.{study.grid}.segmentation.episodes to null."
+        )
+    if trains(study, cell):
+        plugins.load("losses", cell.loss)
+        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+        chosen = method(study, cell)
+        chosen.params()
+        compatibility.check(cell.name, chosen, cell.loss, study.train.batch_size)
+
+
+def method(study: Study, cell: Cell) -> NamedMethod:
+    """The cell's method: its file, its options, and whether it sees replaced backgrounds."""
+    return methods.find(study.methods, cell.method)
+
+
+def trains(study: Study, cell: Cell) -> bool:
+    """Whether the cell has a model of its own to train."""
+    return not folds_of(study, cell) and method(study, cell).trains
+
+
+def selection_condition(study: Study, cell: Cell) -> str:
+    """Which validation score stops and picks: ``clean`` or ``corrupted``.
+
+    ``published`` selects as the paper did: on clean photos for plain training, on corrupted ones for methods that replace
+    backgrounds (METHODS section 1).
+    """
+    if study.train.selection == "published":
+        return "corrupted" if "backgrounds" in method(study, cell).needs else "clean"
+    return study.train.selection
+
+
+def needs(study: Study, cell: Cell) -> frozenset[str]:
+    """What training the cell reads beside photos: masks, backgrounds, both or nothing."""
+    own = method(study, cell).needs
+    return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
+
+
+def gathers(study: Study, pool: str) -> bool:
+    """Whether the pools of a background set hold photos that a list names one by one."""
+    return bool(listed_pools(study, pool))
+
+
+def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:
+    """The pools of a background set whose photos a list names, by role."""
+    return {r: p for r, p in study.backgrounds[pool].pools.items() if p and p.listed}
+
+
+def pools(study: Study, pool: str) -> Backgrounds:
+    """A background set of params.yaml; an unknown one is an error."""
+    if pool not in study.backgrounds:
+        raise UserError(
+            f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}."
+        )
+    return study.backgrounds[pool]
+
+
+def datasets(study: Study) -> list[str]:
+    """The datasets of the grid's cells, in reading order."""
+    return list(dict.fromkeys(c.dataset for c in cells(study)))

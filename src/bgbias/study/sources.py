@@ -1,0 +1,43 @@
+"""The files that a dataset of params.yaml is made of, where each can come from, and what a digest sees of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files.fetch import Source
+from bgbias.files.fingerprint import listing
+from bgbias.study.params import Study, options
+
+
+def parts_of(study: Study, dataset: str) -> dict[str, tuple[Source, ...]]:
+    """The files a dataset is made of, each with the places it can come from, best first; none for one that is rendered."""
+    if dataset not in study.datasets:
+        raise UserError(f"params.yaml has no dataset '{dataset}'; there are: {', '.join(study.datasets)}.")
+    described = study.datasets[dataset]
+    module = plugins.load("datasets", described.kind)
+    return dict(module.parts(options(study, "datasets", described.kind, described.options)))
+
+
+def sources_of(study: Study, dataset: str, part: str) -> tuple[Source, ...]:
+    """The places of one of a dataset's files."""
+    parts = parts_of(study, dataset)
+    if not parts:
+        raise UserError(f"{dataset} has nothing to fetch: `python -m bgbias index {dataset}` renders it.")
+    if part not in parts:
+        raise UserError(f"{dataset} has no part '{part}'; it has: {', '.join(parts)}.")
+    return parts[part]
+
+
+def identity(sources: tuple[Source, ...]) -> list[dict[str, Any]]:
+    """What the digest sees of a file's sources: its checksum, so that a new mirror changes nothing; where none is known, the
+    place, and for a local file or folder what lies there.
+    """
+    found = []
+    for source in sources:
+        checksum = source.md5 or source.sha256
+        place = {"place": source.place, "file": source.file, "keep": source.keep}
+        seen = {"checksum": checksum} if checksum else place | {"listing": listing(source.place or "")}
+        found += [seen] if seen not in found else []
+    return found

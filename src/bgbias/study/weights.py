@@ -1,0 +1,104 @@
+"""The weights that a network starts from: random, a file of the user's, or one that the node ``weights`` fetches.
+
+A network that has weights is called by its family and its name in params.yaml: ``backbones/resnet18``, ``maskers/u2net``.
+Its file in the family's folder may offer ``PUBLISHED``, the sources of its weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files import places
+from bgbias.files.fetch import Source
+from bgbias.settings import Strict
+from bgbias.study.params import Study, options
+
+WORD = "published"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Weights to fetch: from ``sources``, or, where there are none, by the library that knows the network."""
+
+    owner: str
+    sources: tuple[Source, ...]
+    params: Strict
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names under which a copy that was got by other means is looked for."""
+        if self.sources:
+            return tuple(dict.fromkeys(s.called for s in self.sources))
+        variant = plugins.variant(self.owner)
+        return tuple(f"{variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The weights as a digest sees them: by name and checksum, wherever and whether the file lies."""
+        sums = sorted({s.sha256 or s.md5 or str(s.place) for s in self.sources})
+        return {"files": sorted(self.files), "sums": sums}
+
+
+def owner(family: str, name: str) -> str:
+    """How the weights of a network of params.yaml are called."""
+    return f"{family}/{name}"
+
+
+def fetched(study: Study, owner: str) -> bool:
+    """Whether the network starts from weights that the node ``weights`` fetches."""
+    wanted = _wanted(study, owner)
+    return wanted == WORD or "://" in wanted
+
+
+def published(study: Study, owner: str) -> Published:
+    """What to fetch for a network; one that has nothing to fetch is an error."""
+    module, params = described(study, owner)
+    wanted, key = _wanted(study, owner), owner.replace("/", ".")
+    if "://" in wanted:
+        source = Source(place=wanted, sha256=getattr(params, "sha256", None))
+        return Published(owner, (source,), params)
+    if wanted != WORD:
+        raise UserError(
+            f"{owner} has nothing to fetch: params.yaml gives it"
+            f" {f'the file {wanted}' if wanted else 'random weights'}; its weights may be `{WORD}` or a URL."
+        )
+    sources: tuple[Source, ...] = getattr(module, "PUBLISHED", ())
+    if not sources and not hasattr(module, "published"):
+        raise UserError(
+            f"params.yaml: {key}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
+        )
+    return Published(owner, sources, params)
+
+
+def file(study: Study, owner: str) -> Path | None:
+    """The file that holds the network's weights, whether it is there or not; None where they are random."""
+    if fetched(study, owner):
+        return study.files.at("weights", owner=owner)
+    wanted = _wanted(study, owner)
+    return places.source(wanted) if wanted else None
+
+
+def inputs(study: Study, owner: str) -> dict[str, Path]:
+    """The fetched weights, as a node reads them."""
+    return {"weights": study.files.at("weights", owner=owner)} if fetched(study, owner) else {}
+
+
+def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
+    """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
+    family, _, name = owner.partition("/")
+    if family == "backbones" and name in study.backbones:
+        return plugins.load(family, name), options(study, family, name, study.backbones[name])
+    if family == "maskers" and name in study.maskers:
+        masker = study.maskers[name]
+        return plugins.load(family, masker.kind), options(study, family, masker.kind, masker.options)
+    there = [*(f"backbones/{n}" for n in study.backbones), *(f"maskers/{n}" for n in study.maskers)]
+    raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
+
+
+def _wanted(study: Study, owner: str) -> str:
+    return str(getattr(described(study, owner)[1], "weights", None) or "")

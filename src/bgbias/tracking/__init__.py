@@ -1,0 +1,1 @@
+"""MLflow's mirror of the records; the only package that knows MLflow."""

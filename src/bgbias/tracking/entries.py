@@ -1,0 +1,212 @@
+"""What MLflow is to show of a node, made of its record. Values in, values out; MLflow itself is not here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bgbias.tracking.curves import Point, epochs, samples
+
+# What a person opens from a run's page. Embeddings and stores are named by checksum, never copied.
+PICTURES = frozenset({".png", ".svg", ".pdf", ".md", ".tex", ".html"})
+# The nodes whose CSV files are read by people; those of the others have a row a photo.
+REPORT = frozenset({"collect", "table", "figure"})
+PICTURE_BYTES = 5_000_000
+# MLflow's limits on the length of a value, and the characters it takes in a name.
+PARAM_LENGTH, TAG_LENGTH = 6000, 8000
+FORBIDDEN = re.compile(r"[^\w\-. /:]")
+DIGEST = re.compile(r"[0-9a-f]{16,}")
+STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
+CELL = ("dataset", "backbone", "loss", "method", "seed")
+MODEL = "model.safetensors"
+
+Stamp = tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Photos, masks or backgrounds that a node read: where they lie, where they came from, how many there are."""
+
+    name: str
+    digest: str
+    role: str
+    source: str
+    profile: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What MLflow is to show of one node; equal entries show the same. Times are milliseconds since 1970."""
+
+    key: str
+    node: str
+    digest: str
+    name: str
+    status: str
+    started: int
+    finished: int | None
+    params: dict[str, str]
+    tags: dict[str, str]
+    metrics: dict[str, float]
+    inputs: dict[str, str]
+    """SHA-256 of each file that was read."""
+    upstream: dict[str, str]
+    """Digests of the nodes that made them."""
+    pictures: tuple[Path, ...] = ()
+    model: tuple[Path, str] | None = None
+    """Trained weights, and their SHA-256."""
+    history: Path | None = None
+    vitals: str | Path | None = None
+    process: int | None = None
+    """Of a running node on this machine."""
+    datasets: tuple[Collection, ...] = ()
+    growth: tuple[Stamp, Stamp] = (None, None)
+    """Of the history's and the vitals' files."""
+
+    def epochs(self) -> tuple[Point, ...]:
+        """The training curve so far."""
+        return epochs(self.history, self.started)
+
+    def samples(self) -> tuple[Point, ...]:
+        """What its process took of the machine so far."""
+        return samples(self.vitals, self.started)
+
+    def fingerprint(self) -> str:
+        """Of all but what only grows."""
+        fixed = asdict(self) | {"growth": None, "process": None, "vitals": None}
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    def now(self, record: Stamp) -> Entry:
+        """The entry as of this moment: how far its files have grown, whether weights are here, and its process still lives."""
+        grown = (stamp(self.history), stamp(self.vitals) if isinstance(self.vitals, Path) else None)
+        here = self.model if self.model and self.model[0].exists() else None
+        if self.process and not _alive(self.process):
+            # It died without a word (killed, power lost); its last epoch is its last sign of life.
+            seen = grown[0] or record or (0, 0)
+            return replace(self, growth=grown, status="KILLED", finished=seen[0] // 1_000_000)
+        return replace(self, growth=grown, model=here)
+
+
+def entry_of(record: dict[str, Any]) -> Entry:
+    """A record as an entry; ``KeyError`` or ``ValueError`` if it lacks what every record has."""
+    node, subject, digest = record["node"], record.get("subject") or "", record["digest"]
+    cell = record.get("cell") or {}
+    flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "cell")})
+    upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
+    place = {"node": node} | {k: str(cell[k]) for k in CELL if k in cell}
+    params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
+    made, inputs = record.get("outputs") or {}, record.get("inputs") or {}
+    tags = {
+        "grid": record.get("grid"),
+        "subject": subject,
+        "version": record.get("version"),
+        "git_commit": record.get("git_commit"),
+        "mlflow.source.git.commit": record.get("git_commit"),
+        "mlflow.source.name": f"bgbias {node}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.note.content": _note(record),
+        "device": record.get("device"),
+        "host": record.get("host"),
+        "error": record.get("error"),
+        "upstream": _json(upstream),
+        "inputs": _json(inputs),
+        "outputs": _json(made),
+        "packages": _json(record.get("packages") or {}),
+        "notes": _json(record.get("notes") or {}),
+        **place,
+    }
+    measured = {**(record.get("metrics") or {}), **{k: record.get(k) for k in ("seconds", "peak_memory_mb")}}
+    finished, status = record.get("finished"), STATUS[record["status"]]
+    here = status == "RUNNING" and record.get("host") == platform.node()
+    return Entry(
+        key=f"{record.get('grid') or 'shared'}/{node}/{subject}",
+        node=node,
+        digest=digest,
+        name=_name(node, subject, cell),
+        status=status,
+        started=_milliseconds(record["started"]),
+        finished=_milliseconds(finished) if finished else None,
+        params={_word(k): v for k, v in params.items()},
+        tags={_word(k): str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")},
+        metrics={_word(k): float(v) for k, v in measured.items() if isinstance(v, int | float)},
+        inputs=inputs,
+        upstream=upstream,
+        pictures=tuple(path for path in map(Path, made) if _is_picture(path, node)),
+        model=next(((Path(p), s) for p, s in made.items() if node == "train" and p.endswith(MODEL)), None),
+        history=Path(record["history"]) if record.get("history") else None,
+        vitals=record.get("vitals") or (Path(record["vitals_file"]) if record.get("vitals_file") else None),
+        process=record.get("pid") if here else None,
+    )
+
+
+def stamp(path: Path | None) -> Stamp:
+    """Modification time (ns) and size of a file, which change as it is written; ``None`` if it is absent."""
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if found else None
+
+
+def _name(node: str, subject: str, cell: dict[str, Any]) -> str:
+    if not cell:
+        return f"{node} {subject.replace('/', ' ')}".strip()
+    # The backbone last: tables cut long names at the end, and most grids have one backbone a dataset.
+    loss = "" if cell["loss"] == "none" else f"{cell['loss']} "
+    return f"{node} {cell['dataset']} {loss}{cell['method']} seed{cell['seed']} ({cell['backbone']})"
+
+
+def _note(record: dict[str, Any]) -> str:
+    return f"Repeat with `{record['command']}`" if record.get("command") else ""
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Somebody else's process, but one that lives.
+        return True
+    return True
+
+
+def _is_picture(path: Path, node: str) -> bool:
+    if path.suffix not in PICTURES and not (path.suffix == ".csv" and node in REPORT):
+        return False
+    found = stamp(path)
+    return found is not None and found[1] <= PICTURE_BYTES
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    """Nested options as dotted names: ``{"train": {"lr": 1}}`` is ``{"train.lr": "1"}``."""
+    if isinstance(value, dict):
+        inner = [_flat(v, f"{prefix}.{k}" if prefix else str(k)) for k, v in value.items()]
+        return {k: v for part in inner for k, v in part.items()}
+    text = value if isinstance(value, str) else json.dumps(value)
+    return {prefix: text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - 1] + "…"}
+
+
+def _json(value: dict[str, Any]) -> str:
+    """A mapping as JSON; one too long for a tag as its size and checksum."""
+    if not value:
+        return ""
+    text = json.dumps(value, sort_keys=True)
+    if len(text) <= TAG_LENGTH:
+        return text
+    return f"{len(value)} items, sha256 {hashlib.sha256(text.encode()).hexdigest()}; the record has them"
+
+
+def _word(name: str) -> str:
+    return FORBIDDEN.sub("_", name)[:250]
+
+
+def _milliseconds(iso: str) -> int:
+    return round(1000 * datetime.fromisoformat(iso).timestamp())

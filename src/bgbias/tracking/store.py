@@ -1,0 +1,281 @@
+"""The one door to MLflow: a grid's experiment, prepared once and written by one process at a time.
+
+A run is found again by two tags, the node's key and its digest. Writing an entry twice changes nothing; one
+whose settings have changed gets a run of its own, and the old one is marked as superseded.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bgbias.errors import UserError
+from bgbias.tracking import faults, registry, views
+from bgbias.tracking import values as mlflow_values
+from bgbias.tracking.curves import Point, mark
+from bgbias.tracking.entries import Entry
+from bgbias.tracking.model_runs import NODE
+from bgbias.tracking.values import HISTORY, SAMPLES
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Run
+
+SQLITE = "sqlite:///"
+LOCK_SECONDS = 60.0
+# What MLflow takes in one call.
+PARAMS_A_CALL, METRICS_A_CALL, RUNS_A_PAGE = 100, 1000, 1000
+KEY, DIGEST, FINGERPRINT, SUPERSEDED = (
+    f"bgbias.{name}" for name in ("key", "digest", "fingerprint", "superseded")
+)
+# A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
+ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+}
+Outcome = Literal["created", "updated", "unchanged"]
+_databases: dict[str, list[int]] = {}
+
+
+class Experiment:
+    """The runs of one grid in one store."""
+
+    def __init__(self, client: MlflowClient, identity: str) -> None:
+        self.client = client
+        self.identity = identity
+        self._runs: dict[str, list[Run]] = {}
+        page: Any = None
+        while page is None or page.token:
+            page = client.search_runs(
+                [identity], max_results=RUNS_A_PAGE, page_token=page.token if page else None
+            )
+            for run in page:
+                self._runs.setdefault(run.data.tags.get(KEY, ""), []).append(run)
+
+    def write(self, entry: Entry) -> Outcome:
+        """Make the entry's run show what the entry says, and tell what that took."""
+        rows, samples = entry.epochs(), entry.samples()
+        run = self._current(entry)
+        outcome: Outcome = "updated" if run else "created"
+        if run and not _continues(run, entry, rows):
+            # MLflow takes back no parameter, no result and no point of a curve: what began anew gets a new run.
+            self.client.delete_run(run.info.run_id)
+            run = None
+        wanted = _state(entry, rows, samples, run)
+        if run and run.info.status == entry.status and wanted.items() <= run.data.tags.items():
+            return "unchanged"
+        if run is None:
+            tags = entry.tags | {KEY: entry.key, DIGEST: entry.digest}
+            run = self.client.create_run(self.identity, entry.started, tags, entry.name)
+            self._runs.setdefault(entry.key, []).append(run)
+        elif run.data.tags.get(SUPERSEDED) != "no":
+            self.client.update_run(run.info.run_id, name=entry.name)
+        self._fill(run, entry, mlflow_values.metrics(entry, run.data, rows, samples), wanted)
+        return outcome
+
+    def _current(self, entry: Entry) -> Run | None:
+        """The run with the entry's key and digest; runs of the key with another digest become superseded."""
+        current: Run | None = None
+        for run in self._runs.get(entry.key, []):
+            if run.data.tags.get(DIGEST) != entry.digest:
+                if run.data.tags.get(SUPERSEDED) == "no":
+                    self._supersede(run, entry)
+            elif current is None:
+                current = run
+            else:
+                # Two machines wrote to one server at the same moment.
+                self.client.delete_run(run.info.run_id)
+        return current
+
+    def _supersede(self, run: Run, entry: Entry) -> None:
+        self.client.set_tag(run.info.run_id, SUPERSEDED, f"by {entry.digest}")
+        self.client.update_run(run.info.run_id, name=f"(superseded) {run.info.run_name}")
+        if run.info.status == "RUNNING":
+            self.client.set_terminated(run.info.run_id, "KILLED", entry.started)
+
+    def _fill(self, run: Run, entry: Entry, metrics: list[Metric], wanted: dict[str, str]) -> None:
+        from mlflow.entities import Param, RunTag
+
+        identity = run.info.run_id
+        params = [Param(k, v) for k, v in entry.params.items() if k not in run.data.params]
+        for some_params, some_metrics in zip_longest(
+            _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL), fillvalue=()
+        ):
+            self.client.log_batch(identity, metrics=some_metrics, params=some_params)
+        if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
+            self._attach(run, entry)
+        if run.info.status != entry.status:
+            if entry.status == "RUNNING":
+                self.client.update_run(identity, status="RUNNING")
+            else:
+                self.client.set_terminated(identity, entry.status, entry.finished or entry.started)
+        # Last, since they say that all the rest is there.
+        tags = entry.tags | wanted
+        # People edit a run's description in the UI.
+        tags.pop("mlflow.note.content", None)
+        changed = [RunTag(k, v) for k, v in tags.items() if run.data.tags.get(k) != v]
+        if changed:
+            self.client.log_batch(identity, tags=changed)
+
+    def _attach(self, run: Run, entry: Entry) -> None:
+        """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
+        if entry.datasets:
+            use = "training" if entry.node == "train" else "evaluation"
+            self.client.log_inputs(
+                run.info.run_id, [mlflow_values.dataset(read, use) for read in entry.datasets]
+            )
+        for picture in filter(Path.exists, entry.pictures):
+            self.client.log_artifact(run.info.run_id, str(picture))
+        if entry.model:
+            registry.register(self.client, run, entry)
+        if "error" in run.data.tags and "error" not in entry.tags:
+            self.client.delete_tag(run.info.run_id, "error")
+
+
+@contextmanager
+def experiment(uri: str, grid: str) -> Iterator[Experiment]:
+    """The experiment ``bgbias-<grid>``, made if need be, for this process alone while the block lasts.
+
+    A store that cannot be reached, read or written is a ``UserError``; a ``Conflict`` where another machine was faster.
+    """
+    faults.check_uri(uri)
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    try:
+        import alembic.util
+        import sqlalchemy.exc
+        from mlflow.exceptions import MlflowException
+
+        _do_not_wait_for_the_disk()
+    except ImportError as error:
+        raise UserError(faults.told(uri, error)) from error
+    # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
+    for noisy in ("mlflow", "alembic", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    database = (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
+    try:
+        with _alone(uri):
+            client = _client(uri)
+            yield Experiment(client, _identity(client, uri, f"bgbias-{grid}"))
+    except (MlflowException, *database, OSError, ImportError) as error:
+        raise faults.fault(uri, error) from error
+
+
+@cache
+def _do_not_wait_for_the_disk() -> None:
+    """Leave to the system when SQLite's pages reach the disk, which is several times as fast.
+
+    At worst a power cut damages a database that the records can rebuild.
+    """
+    import sqlalchemy
+
+    def connected(connection: Any, _: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous = OFF")
+
+    sqlalchemy.event.listen(sqlalchemy.engine.Engine, "connect", connected)
+
+
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """One writer a store: two would both migrate a fresh database, or both make a node's run."""
+    if uri.startswith(SQLITE):
+        database = _database(uri)
+        database.parent.mkdir(parents=True, exist_ok=True)
+        path = database.with_name(f"{database.name}.lock")
+    else:
+        name = sha256(uri.encode()).hexdigest()[:16]
+        path = Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
+    give_up = time.monotonic() + LOCK_SECONDS
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise TimeoutError(f"another process has held {path} for {LOCK_SECONDS:.0f} s") from None
+                time.sleep(0.1)
+        yield
+
+
+def _client(uri: str) -> MlflowClient:
+    """A client of the store; a new SQLite database takes its name when its tables are made, not before."""
+    from mlflow import MlflowClient
+
+    if not uri.startswith(SQLITE):
+        return MlflowClient(tracking_uri=uri)
+    path = _database(uri)
+    if not path.exists():
+        fresh = path.with_name(f"{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            MlflowClient(tracking_uri=f"{SQLITE}{fresh}").get_experiment("0")
+            fresh.rename(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    # MLflow keeps its connection to a URI for the life of the process, also when the database was deleted and
+    # made anew. The same path spelled with one more `./` is another URI.
+    seen = _databases.setdefault(str(path), [path.stat().st_ino])
+    if path.stat().st_ino != seen[-1]:
+        seen.append(path.stat().st_ino)
+    return MlflowClient(tracking_uri=f"{SQLITE}{path.parent}/{'./' * (len(seen) - 1)}{path.name}")
+
+
+def _database(uri: str) -> Path:
+    return Path(uri.removeprefix(SQLITE)).absolute()
+
+
+def _identity(client: MlflowClient, uri: str, name: str) -> str:
+    """The experiment's id; one deleted in the UI comes back."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        # Beside a local database; a server knows its own place.
+        artifacts = str(_database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
+        identity = client.create_experiment(name, artifacts)
+        client.set_experiment_tag(identity, "mlflow.note.content", views.note(identity))
+        found = client.get_experiment(identity)
+    elif found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    for key, value in views.tags().items():
+        if found.tags.get(key) != value:
+            client.set_experiment_tag(found.experiment_id, key, value)
+    return str(found.experiment_id)
+
+
+def _state(entry: Entry, rows: Sequence[Point], samples: Sequence[Point], run: Run | None) -> dict[str, str]:
+    """The tags of a run that shows all of the entry."""
+    # A history that is not there at the moment (it moves when training ends) takes nothing back.
+    before = run.data.tags if run else {}
+    history = f"{len(rows)}:{mark(rows)}" if rows else before.get(HISTORY)
+    sampled = f"{len(samples)}:{entry.started}" if samples else before.get(SAMPLES)
+    state = {FINGERPRINT: entry.fingerprint(), SUPERSEDED: "no", HISTORY: history, SAMPLES: sampled}
+    return {name: value for name, value in state.items() if value}
+
+
+def _continues(run: Run, entry: Entry, rows: Sequence[Point]) -> bool:
+    """Whether the entry only adds to what its run already shows."""
+    number, _, before = run.data.tags.get(HISTORY, "0:").partition(":")
+    grown = not rows or not int(number) or mark(rows[: int(number)]) == before
+    params = all(run.data.params.get(k, v) == v for k, v in entry.params.items())
+    # A node at work has no results yet, and may have had some; a model's must be those of one training.
+    metrics = entry.node != NODE or {k for k in run.data.metrics if "/" not in k} <= entry.metrics.keys()
+    inputs = {i.dataset.name: i.dataset.digest for i in run.inputs.dataset_inputs} if run.inputs else {}
+    datasets = all(inputs.get(d.name, d.digest) == d.digest for d in entry.datasets)
+    return grown and params and metrics and datasets
+
+
+def _chunks(values: list[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

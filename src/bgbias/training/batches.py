@@ -1,0 +1,216 @@
+"""Training batches: which photos come together, and the crops, masks and backgrounds they come with.
+
+Every draw is keyed by (dataset, seed, epoch, step), not by the method: two methods with the same seed see the same photos in
+the same crops, and a run that was interrupted goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bgbias import seeds
+from bgbias.backgrounds.draws import Draw
+from bgbias.compute.overlap import sent
+from bgbias.errors import UserError
+from bgbias.images import pixels
+from bgbias.images.pixels import Box
+from bgbias.photos.crops import Crops, crops
+from bgbias.photos.prepared import Pictures
+from bgbias.photos.table import ImageTable
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Photos as a method gets them, on the model's device.
+
+    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1 and backgrounds: like
+    images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    masks: Tensor | None = None
+    backgrounds: Tensor | None = None
+
+    def to(self, device: str) -> Batch:
+        """The same batch on another device, which the copies may still be on their way to."""
+        extra = [None if t is None else sent(t, device) for t in (self.masks, self.backgrounds)]
+        return Batch(sent(self.images, device), sent(self.labels, device), sent(self.index, device), *extra)
+
+
+def sample(
+    labels: np.ndarray, batch_size: int, images_per_class: int, steps: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Rows of the photos of each batch, int64 [steps, batch_size]: distinct classes, ``images_per_class`` photos of each.
+
+    Within a class photos are drawn without replacement where it has enough, with replacement otherwise. With one
+    photo a class and fewer classes than the batch has places, every class comes in turn, so that classification
+    losses still get a full, balanced batch. Too few classes for several photos a class, and a batch that is no
+    multiple of ``images_per_class``, are errors.
+    """
+    if batch_size % images_per_class:
+        raise UserError(
+            f"train.batch_size is {batch_size}, but the loss wants {images_per_class} photos a class;"
+            f" set it to a multiple of {images_per_class} in params.yaml."
+        )
+    classes, codes = np.unique(labels, return_inverse=True)
+    wanted = batch_size // images_per_class
+    if len(classes) < wanted and images_per_class > 1:
+        raise UserError(
+            f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes;"
+            f" training has {len(classes)}. Set train.batch_size to at most {len(classes) * images_per_class}"
+            " in params.yaml."
+        )
+    members = [np.flatnonzero(codes == c) for c in range(len(classes))]
+    rows = np.empty((steps, batch_size), np.int64)
+    for step in range(steps):
+        rounds = -(-wanted // len(classes))
+        turns = np.concatenate([generator.permutation(len(classes)) for _ in range(rounds)])[:wanted]
+        counts = np.bincount(turns, minlength=len(classes)) * images_per_class
+        chosen = [
+            generator.choice(members[c], counts[c], replace=len(members[c]) < counts[c])
+            for c in dict.fromkeys(turns)
+        ]
+        rows[step] = np.concatenate(chosen)
+    return rows
+
+
+class TrainingPhotos:
+    """The training split's photos, with masks and background pool where the method needs them, ready to be cropped."""
+
+    def __init__(
+        self,
+        table: ImageTable,
+        photos: Pictures,
+        size: int,
+        masks: Pictures | None = None,
+        usable: frozenset[str] = frozenset(),
+        pool: Sequence[np.ndarray] | Pictures | None = None,
+        device: str = "cpu",
+    ) -> None:
+        """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
+        ``pool``: decoded backgrounds, uint8 [H, W, 3] each; ``device``: where crops are made, if it has the memory."""
+        self.table = table
+        self.labels = np.unique(table.labels, return_inverse=True)[1]
+        places = [photos.row(name) for name in table.ids]
+        shapes = [photos.shapes[place] for place in places]
+        self._sizes = [(h, w) for h, w, *_ in shapes]
+        self._photos = crops(lambda row: photos[places[row]], shapes, size, device)
+        self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
+        behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
+        self._pool_sizes = [(h, w) for h, w, *_ in behind]
+        self._pool = crops(pool.__getitem__, behind, size, device, few=True) if pool else None
+        self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
+        """Photos that the method takes as all object, though it needs to know what is."""
+
+    def batch(
+        self,
+        rows: np.ndarray,
+        generator: np.random.Generator,
+        background_generator: np.random.Generator,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Batch:
+        """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
+        sizes = [self._sizes[row] for row in rows.tolist()]
+        parts = [pixels.random_box(generator, height, width, scale, ratio) for height, width in sizes]
+        behind = []
+        for _ in rows if self._pool else ():
+            index = int(background_generator.integers(len(self._pool_sizes)))
+            height, width = self._pool_sizes[index]
+            box, flip = pixels.random_box(background_generator, height, width, scale, ratio)
+            behind.append(Draw(index, box, flip))
+        return self.cropped(rows, parts, behind)
+
+    def cropped(self, rows: np.ndarray, parts: Sequence[tuple[Box, bool]], behind: Sequence[Draw]) -> Batch:
+        """The same with these parts of the photos, mirrored or not, and these backgrounds."""
+        boxes, flips = zip(*parts, strict=True)
+        masks = self._masks.crops(rows, boxes, flips) if self._masks else None
+        backgrounds = None
+        if self._pool:
+            backgrounds = self._pool.crops(
+                [d.index for d in behind], [d.box for d in behind], [d.flip for d in behind]
+            )
+        return Batch(
+            images=self._photos.crops(rows, boxes, flips),
+            labels=torch.from_numpy(self.labels[rows]),
+            index=torch.from_numpy(rows),
+            masks=None if masks is None else _shares(masks),
+            backgrounds=backgrounds,
+        )
+
+    def epoch(
+        self,
+        key: tuple[object, ...],
+        batch_size: int,
+        images_per_class: int,
+        steps: int,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
+        """The batches of one epoch. ``key``: (dataset, seed, epoch)."""
+        rows = sample(
+            self.labels,
+            batch_size,
+            images_per_class,
+            steps,
+            seeds.generator("sampler", *key, images_per_class),
+        )
+        yield from self._batches(key, list(rows), scale, ratio)
+
+    def every(
+        self,
+        key: tuple[object, ...],
+        batch_size: int,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
+        """Every photo once in random order, cropped as in training; the last batch has what is left.
+
+        ``key``: (dataset, seed, epoch, what for).
+        """
+        order = seeds.generator("pass", *key).permutation(len(self.labels))
+        rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        yield from self._batches(("pass", *key), rows, scale, ratio)
+
+    def _batches(
+        self,
+        key: tuple[object, ...],
+        rows: Sequence[np.ndarray],
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+    ) -> Iterator[Batch]:
+        for step, chosen in enumerate(rows):
+            crops = seeds.generator("crop", *key, step)
+            backgrounds = seeds.generator("background", *key, step)
+            yield self.batch(chosen, crops, backgrounds, scale, ratio)
+
+    def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
+        """The photos' masks; where none is trusted all is foreground, so that the background stays."""
+        white = np.full((1, 1), 255, np.uint8)
+        places = [masks.row(name) if name in usable else None for name in self.table.ids]
+        shapes = [white.shape if place is None else masks.shapes[place] for place in places]
+        for name, place, shape, photo in zip(self.table.ids, places, shapes, self._sizes, strict=True):
+            if place is not None and shape != photo:
+                raise UserError(f"The mask of '{name}' is {shape}, its photo {photo}; remake the masks.")
+
+        def mask(row: int) -> np.ndarray:
+            place = places[row]
+            return white if place is None else masks[place]
+
+        return crops(mask, shapes, size, device)
+
+
+def _shares(levels: Tensor) -> Tensor:
+    """Grey levels as shares, float32 in 0..1."""
+    if levels.device.type != "cpu":
+        return levels.float() / 255
+    # By one thread, as it happens beside the network: torch would start threads of its own for this one, and all would wait for
+    # each other.
+    return torch.from_numpy(np.divide(levels.numpy(), np.float32(255), dtype=np.float32))

@@ -1,0 +1,259 @@
+"""The training loop: batches, early stopping on a validation score, and going on after an interruption.
+
+Nothing here can reach test photos: ``fit`` gets training batches and a function that scores a model on validation photos.
+After every epoch the whole state is saved outside the declared outputs; since all randomness is keyed by epoch and step, a run
+that was killed ends with the same weights, bit for bit on a CPU, as one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bgbias import progress
+from bgbias.compute import optimizers
+from bgbias.compute.device import autocast, full_precision
+from bgbias.compute.overlap import ahead
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing, write_text
+from bgbias.models.model import EmbeddingModel
+from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod
+from bgbias.training.settings import Train
+
+# Steps from one look at the losses to the next. On a CPU they are there anyway.
+LOOKS = {"cpu": 1, "cuda": 50}
+
+EpochPasses = Callable[[int, str, int], Iterator[Batch]]
+"""(epoch, what for, photos a batch) to batches that show every training photo once."""
+
+
+def _no_passes(epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
+    raise ValueError("this method needs passes over all training photos")
+
+
+@dataclass
+class State:
+    """Where a training stands after ``epoch`` epochs."""
+
+    epoch: int = 0
+    best_score: float = -math.inf
+    best_epoch: int = 0
+    best_weights: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def finished(self, settings: Train) -> bool:
+        """Whether the epochs are used up, or ``patience`` of them brought nothing better."""
+        return self.epoch >= settings.max_epochs or self.epoch - self.best_epoch >= settings.patience
+
+
+def fit(
+    method: BaseMethod,
+    epoch_batches: Callable[[int], Iterator[Batch]],
+    validate: Callable[[EmbeddingModel], dict[str, float]],
+    monitor: str,
+    settings: Train,
+    checkpoint: Path,
+    history: Path,
+    digest: str,
+    device: str = "cpu",
+    loss_lr: float | None = None,
+    passes: EpochPasses = _no_passes,
+) -> State:
+    """Train until nothing improves; the model is left with its best epoch's weights.
+
+    ``epoch_batches(epoch)`` yields that epoch's batches, ``passes(epoch, name, batch_size)`` every training photo once, for
+    methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one
+    that must strictly improve. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment) hold the unfinished
+    state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
+    """
+    model = method.model
+    place(method, device)
+    optimizer = make_optimizer(method, settings, loss_lr)
+    peaks = [float(group["lr"]) for group in optimizer.param_groups]
+    state = _restore(checkpoint, digest, method, optimizer) or State()
+    if state.epoch:
+        progress.say(f"goes on after epoch {state.epoch}")
+    _write_history(history, state.history)
+    while not state.finished(settings):
+        begun = time.perf_counter()
+        epoch = state.epoch + 1
+        set_rates(optimizer, peaks, settings, epoch)
+        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
+        trained = time.perf_counter()
+        model.eval()
+        scores = validate(model)
+        if not math.isfinite(scores[monitor]):
+            raise UserError(
+                f"{monitor} is {scores[monitor]} after epoch {epoch}."
+                f" Lower train.lr (now {settings.lr:g}) in params.yaml."
+            )
+        state.epoch = epoch
+        if scores[monitor] > state.best_score:
+            state.best_score, state.best_epoch = scores[monitor], epoch
+            state.best_weights = deepcopy(model.state_dict())
+        seconds = {
+            "train_seconds": round(trained - begun, 2),
+            "validate_seconds": round(time.perf_counter() - trained, 2),
+        }
+        state.history.append({"epoch": epoch, **losses, **scores, **seconds})
+        _save(checkpoint, digest, method, optimizer, state)
+        _write_history(history, state.history)
+        shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
+        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(seconds.values()):.1f} s")
+    model.load_state_dict(state.best_weights)
+    model.eval()
+    return state
+
+
+def place(method: BaseMethod, device: str) -> None:
+    """Bring all that training changes to the device, in the memory layout that convolutions are fastest in."""
+    for module in method.modules().values():
+        module.to(device)
+    method.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # unknown to torch's stubs
+
+
+def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Train, epoch: int) -> None:
+    """The learning rates of an epoch (from 1), from those at the peak: a function of its number, so that a resumed run agrees."""
+    done = (epoch - 1) / settings.max_epochs
+    share = 0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1.0
+    for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+        group["lr"] = peak * share
+
+
+def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
+    """RMSprop or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
+    groups: list[dict[str, Any]] = [
+        {"params": list(method.model.trunk.parameters()), "lr": settings.lr},
+        {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
+    ]
+    class_weights = list(method.base_loss.parameters())
+    if class_weights:
+        groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
+    groups += method.own_parameters(settings.lr)
+    if settings.optimizer == "adamw":
+        return optimizers.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
+    return optimizers.RMSprop(
+        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+    )
+
+
+def train_epoch(
+    method: BaseMethod,
+    batches: Iterator[Batch],
+    optimizer: torch.optim.Optimizer,
+    settings: Train,
+    device: str,
+    epoch: int,
+    passes: EpochPasses = _no_passes,
+) -> dict[str, float]:
+    """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
+    method.start_epoch(
+        epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device, Batch.to)
+    )
+    for module in method.modules().values():
+        module.train()
+    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"])
+    with full_precision() if method.full_precision else nullcontext():
+        for batch in progress.track(
+            ahead(batches, device, Batch.to), settings.iterations_per_epoch, f"epoch {epoch}"
+        ):
+            with autocast(device, settings.precision):
+                parts = method.loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            parts["loss"].backward()
+            optimizer.step()
+            losses.add(parts)
+    means = losses.means()
+    method.end_epoch()
+    return means
+
+
+class _Losses:
+    """The losses of an epoch's steps, which stay on the device and are read now and then: reading makes a GPU wait."""
+
+    def __init__(self, settings: Train, epoch: int, steps_between_looks: int) -> None:
+        self._settings, self._epoch, self._every = settings, epoch, steps_between_looks
+        self._sums: dict[str, Tensor] = {}
+        self._steps, self._unseen = 0, list[Tensor]()
+
+    def add(self, parts: dict[str, Tensor]) -> None:
+        """One more step; UserError if a loss is not finite, some steps late where looking costs something."""
+        self._steps += 1
+        for name, value in parts.items():
+            # In float64, as Python adds.
+            value = value.detach().double()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._unseen.append(parts["loss"].detach())
+        if len(self._unseen) >= self._every:
+            self._look()
+
+    def means(self) -> dict[str, float]:
+        """By the number of steps that an epoch has."""
+        self._look()
+        return {
+            name: float(total) / self._settings.iterations_per_epoch for name, total in self._sums.items()
+        }
+
+    def _look(self) -> None:
+        if not self._unseen:
+            return
+        first, finite = self._steps - len(self._unseen) + 1, torch.stack(self._unseen).isfinite().tolist()
+        self._unseen = []
+        if not all(finite):
+            raise UserError(
+                f"The loss is not finite in epoch {self._epoch}, step {first + finite.index(False)}. Lower train.lr (now"
+                f" {self._settings.lr:g}), or the loss's own settings, in params.yaml."
+            )
+
+
+def _save(
+    path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer, state: State
+) -> None:
+    saved = {
+        "modules": {name: module.state_dict() for name, module in method.modules().items()},
+        "optimizer": optimizer.state_dict(),
+        "state": vars(state),
+        "digest": digest,
+    }
+    # Through Python's own file, since torch's writer hides that the disk is full.
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        torch.save(saved, file)
+
+
+def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim.Optimizer) -> State | None:
+    if not path.exists():
+        return None
+    try:
+        saved = torch.load(path, weights_only=True, map_location="cpu")
+        known = saved["digest"]
+    except Exception as error:  # torch raises many kinds for a damaged file
+        progress.say(f"{path} is damaged ({error}); starting from the first epoch")
+        return None
+    if known != digest:
+        progress.say("the unfinished training found here had other settings; starting from the first epoch")
+        return None
+    for name, module in method.modules().items():
+        module.load_state_dict(saved["modules"][name])
+    optimizer.load_state_dict(saved["optimizer"])
+    return State(**saved["state"])
+
+
+def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    write_text(path, text.getvalue())

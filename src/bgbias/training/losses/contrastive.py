@@ -1,0 +1,42 @@
+"""Contrastive loss: positives within one margin, negatives beyond another (Hadsell et al., CVPR 2006)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+IMAGES_PER_CLASS = 4
+DISTANCE = "l2"
+
+
+class Params(Strict):
+    """Margins on Euclidean distances of unit vectors, which lie in 0..2."""
+
+    pos_margin: float = Field(ge=-2, le=2, description="below 0, every positive pair always counts")
+    neg_margin: float = Field(ge=0, le=2)
+
+
+def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Mean of non-zero [d - pos_margin]+ over positive pairs plus that of [neg_margin - d]+ over others."""
+    from pytorch_metric_learning.losses import ContrastiveLoss
+    from pytorch_metric_learning.reducers import AvgNonZeroReducer
+
+    from bgbias.training.losses._euclidean import EuclideanDistance
+    from bgbias.training.losses._full_precision import FullPrecision
+
+    return FullPrecision(
+        ContrastiveLoss(
+            pos_margin=params.pos_margin,
+            neg_margin=params.neg_margin,
+            distance=EuclideanDistance(),
+            reducer=AvgNonZeroReducer(),
+            embedding_regularizer=None,
+        )
+    )

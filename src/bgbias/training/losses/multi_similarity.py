@@ -1,0 +1,44 @@
+"""Multi-similarity loss (Wang et al., CVPR 2019), without its miner, as Kobs & Hotho 2022 use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+IMAGES_PER_CLASS = 4
+DISTANCE = "cosine"
+
+
+class Params(Strict):
+    """Sharpness for positives and negatives, and the cosine similarity at which both turn."""
+
+    alpha: float = Field(gt=0, description="of positives")
+    beta: float = Field(gt=0, description="of negatives")
+    base: float = Field(ge=-1, le=1, description="lambda in the paper")
+
+
+def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Mean of log(1 + sum_p e^(-alpha (s - base)))/alpha + log(1 + sum_n e^(beta (s - base)))/beta."""
+    from pytorch_metric_learning.distances import CosineSimilarity
+    from pytorch_metric_learning.losses import MultiSimilarityLoss
+    from pytorch_metric_learning.reducers import MeanReducer
+
+    from bgbias.training.losses._full_precision import FullPrecision
+
+    return FullPrecision(
+        MultiSimilarityLoss(
+            alpha=params.alpha,
+            beta=params.beta,
+            base=params.base,
+            distance=CosineSimilarity(),
+            reducer=MeanReducer(),
+            embedding_regularizer=None,
+        )
+    )

@@ -1,0 +1,102 @@
+"""How a batch becomes a training loss: the plain way, and the cures for background bias.
+
+A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
+``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
+other classes, ``VERSION`` (1 if it does not say), and ``class Method``. Planning reads the facts of every method, so these
+files import torch only for type checking or inside functions. ``named_methods.py`` says which names a grid may use.
+
+Who changes what a file computes, or a default in its ``Params``, raises its ``VERSION``. Digests leave defaults out: otherwise
+models trained before would pass for those of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bgbias.images.composite import replaced
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.settings import Strict
+    from bgbias.training.batches import Batch
+
+
+REPLACING = frozenset({"masks", "backgrounds"})
+
+
+Passes = Callable[[str, int], "Iterator[Batch]"]
+"""(what for, photos a batch) to batches that show every training photo once, in an order and crops of that purpose's own."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: the classes of all training photos, int64 [N] from 0, by ``Batch.index``; and what randomness of a
+    method's own is keyed by: (dataset, seed)."""
+
+    labels: Tensor
+    key: tuple[object, ...]
+
+
+class BaseMethod:
+    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last four, one that
+    passes photos through the trunk more than once a step says so for forecasts."""
+
+    replaces_backgrounds = False
+    """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
+
+    images_per_class: int | None
+    """Photos of each class in a batch, if the method's options have another number than its loss."""
+
+    full_precision = False
+    """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        base_loss: nn.Module,
+        params: Strict | None = None,
+        task: Task | None = None,
+    ) -> None:
+        self.model, self.base_loss = model, base_loss
+        self.images_per_class = getattr(params, "images_per_class", None)
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts."""
+        return batch_size, batch_size
+
+    @classmethod
+    def photos_between_epochs(cls, params: Strict, photos: int, epochs: int) -> int:
+        """Photos that go forward through the trunk beside all steps of so many epochs, of ``photos`` training photos."""
+        return 0
+
+    def photos(self, batch: Batch) -> Tensor:
+        """What the model is to see, float [B, 3, S, S]: the batch's photos, normalised, and with their backgrounds replaced if
+        the method is combined with that."""
+        if not self.replaces_backgrounds:
+            return self.model.preprocess(batch.images)
+        if batch.masks is None or batch.backgrounds is None:
+            raise ValueError("replacing backgrounds needs batches with masks and backgrounds")
+        return self.model.preprocess(replaced(batch.images, batch.masks, batch.backgrounds))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The scalar to minimise under ``loss``; further entries are logged beside it."""
+        raise NotImplementedError(type(self))
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything that training changes, by name: trained, checkpointed and restored."""
+        return {"model": self.model, "loss": self.base_loss}
+
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """Optimiser groups beyond the model's and the loss's; ``lr`` is the trunk's learning rate, theirs if they name none."""
+        return []
+
+    def start_epoch(self, epoch: int, passes: Passes) -> None:
+        """Called before each epoch (from 1), for methods that alternate between training and something else."""
+
+    def end_epoch(self) -> None:
+        """Called after each epoch's steps, before the model is validated: what it embeds with must be in ``model`` by then."""

@@ -1,0 +1,116 @@
+"""What the attribution regularisers share: a penalty on gradients that fall beside the object (METHODS section 4).
+
+Modelled on "right for the right reasons" (Ross et al., IJCAI 2017). The gradient with respect to the photos is part of what is
+minimised, so that training differentiates twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+
+TINY = 1e-12  # keeps a fraction of nothing finite
+
+
+class PenaltyParams(Strict):
+    """Options of a method with a penalty that lies in 0..1."""
+
+    weight: float = Field(1.0, ge=0, description="lambda")
+    photos: int | None = Field(
+        None,
+        ge=1,
+        description="penalise so many photos of each batch, evenly spread over its classes; all if null",
+    )
+
+
+class AttributionPenalty(BaseMethod):
+    """The base loss plus ``weight`` times a penalty on the photos' gradients; masks tell where the object is.
+
+    The penalty has a pass of its own, in float32 whatever the training's precision, with batch norm as in evaluation: a photo's
+    gradient must not depend on its neighbours' pixels. The base loss is that of ``plain``, so that a weight of 0 trains the
+    same model bit for bit. A photo without a trusted mask is all object and has no penalty.
+
+    It costs many times what the loss does. Of fewer ``photos`` it is an estimate: each one's gradient stays what it is in the
+    whole batch, but the others' embeddings count as constants. These come from a pass like the penalty's own, without gradients.
+    """
+
+    alone = False
+    """Whether ``explained`` compares no photos of a batch with each other, so that the others need no pass."""
+
+    def __init__(
+        self, model: EmbeddingModel, base_loss: nn.Module, params: PenaltyParams, task: Task | None = None
+    ) -> None:
+        super().__init__(model, base_loss)
+        self.weight, self.penalised = params.weight, params.photos
+        # The second derivative is taken in training's backward pass. With no weight, the model is to be plain's.
+        self.full_precision = params.weight > 0
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The batch, and once more: the penalised photos with, the others without gradients."""
+        assert isinstance(params, PenaltyParams)
+        penalised = min(params.photos or batch_size, batch_size)
+        return batch_size + (penalised if cls.alone else batch_size), batch_size + penalised
+
+    def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The scalar whose gradient with respect to the photos counts."""
+        return self.base_loss(embeddings, labels)
+
+    def penalty(self, gradients: Tensor, masks: Tensor) -> Tensor:
+        """The scalar to add, of gradients [B, 3, S, S] and masks [B, 1, S, S]."""
+        raise NotImplementedError(type(self))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Scalar ``loss``, and its parts ``base_loss`` and ``penalty``; a batch without masks is a programming error."""
+        if batch.masks is None:
+            raise ValueError("a penalty beside the object needs batches with masks")
+        photos = self.photos(batch)
+        embeddings = self.model(photos)
+        base = self.base_loss(embeddings, batch.labels)
+        rows = spread(len(photos), self.penalised)
+        penalty = self.penalty(self.gradients(photos, batch.labels, rows), batch.masks[rows])
+        return {"loss": base + self.weight * penalty, "base_loss": base, "penalty": penalty}
+
+    def gradients(self, photos: Tensor, labels: Tensor, rows: Sequence[int]) -> Tensor:
+        """Of ``explained`` with respect to these rows of the normalised photos [B, 3, S, S], like them.
+
+        They can be differentiated again; the other photos' embeddings are constants.
+        """
+        import torch
+
+        from bgbias.models.derivatives import differentiable_twice
+
+        others = [] if self.alone else [row for row in range(len(photos)) if row not in set(rows)]
+        with differentiable_twice(self.model):
+            seen = photos[rows].detach().requires_grad_()
+            embeddings = self.model(seen)
+            if others:
+                with torch.no_grad():
+                    constant = self.model(photos[others])
+                embeddings = torch.cat((embeddings, constant))
+            explained = self.explained(embeddings, labels[[*rows, *others]])
+            return torch.autograd.grad(explained, seen, create_graph=True)[0]
+
+
+def spread(photos: int, wanted: int | None) -> list[int]:
+    """Rows of so many photos of a batch (all if None), evenly: photos of a class stand side by side in it."""
+    count = min(wanted or photos, photos)
+    return [n * photos // count for n in range(count)]
+
+
+def fraction_outside(gradients: Tensor, masks: Tensor) -> Tensor:
+    """Mean over photos of sum (1 - M) g^2 / sum g^2, in 0..1: it does not change with the gradients' scale."""
+    squares = gradients.square()
+    outside = ((1 - masks) * squares).sum((1, 2, 3))
+    return (outside / (squares.sum((1, 2, 3)) + TINY)).mean()

@@ -1,0 +1,95 @@
+"""What DCML penalises in an environment, and what its environments are sought by (Deng & Zhang, ICML 2022; METHODS section 5).
+
+An environment is a weight for every photo of a batch; ``weights`` [B] add up to 1 here. Logits [B, C] are what a classification
+loss hands to its cross-entropy, with scale and margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bgbias.models.necks._attention_net import AttentionNet, mean_weights
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """The environment's loss, a scalar: the photos' cross-entropies, weighted."""
+    return weights @ F.cross_entropy(logits, labels, reduction="none")
+
+
+def proxy_gradients(logits: Tensor, labels: Tensor) -> Tensor:
+    """Each photo's gradient [B, C] of the cross-entropy of ``logits * u`` by ``u``, at ones: (p - [y = c]) * logit, p = softmax.
+
+    In closed form, so that no second backward pass is needed.
+    """
+    return (logits.softmax(1) - F.one_hot(labels, logits.shape[1])) * logits
+
+
+def irm_penalty(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """How far the class weights are from the environment's best, a scalar: the squared norm of its gradient by dummy ones.
+
+    The dummy is a vector over classes, as in the released code; invariant risk minimisation in general takes one number
+    (Arjovsky et al. 2019).
+    """
+    return (weights @ proxy_gradients(logits, labels)).square().sum()
+
+
+def attention_gradients(attended: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+    """Each photo's gradients of its loss by dummy ones over channels [B, c] and over positions [B, h * w].
+
+    ``losses`` [B]: computed from the attended maps [B, c, h, w], which require a gradient, photo by photo. The dummies are
+    multiplied onto the map, so that their gradient is that of the map times the map.
+    """
+    (gradients,) = torch.autograd.grad(losses.sum(), attended)
+    products = (gradients * attended).detach()
+    return products.sum((2, 3)), products.sum(1).flatten(1)
+
+
+def spread_around_class_means(embeddings: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """The released code's task term, a scalar: weighted squared distances of embeddings [B, d] to their class's mean.
+
+    The means are those of the batch, without weights, and take no gradient.
+    """
+    means, _ = _own_class_means(embeddings, labels)
+    return weights @ (embeddings - means.detach()).square().sum(1)
+
+
+def spread_between_pairs(features: Tensor, labels: Tensor) -> Tensor:
+    """The paper's task term, a scalar: squared distances of attended maps [B, ...], summed over all pairs of a class.
+
+    Each pair counts once. Per class of n photos that is n times the sum of squared distances to the class's mean.
+    """
+    flat = features.flatten(1)
+    means, sizes = _own_class_means(flat, labels)
+    return sizes @ (flat - means).square().sum(1)
+
+
+def distance(nets: Sequence[AttentionNet]) -> Tensor:
+    """The paper's attention penalty, a scalar: squared distance of each net's weights to the nets' mean, summed over nets."""
+    return torch.stack([(own - mean).square().sum() for own, mean in _beside_their_mean(nets)]).sum()
+
+
+def relative_distance(nets: Sequence[AttentionNet]) -> Tensor:
+    """The released code's, a scalar: mean over nets and matrices of (|W - mean|_2 / sum of |entries of W|)^2.
+
+    About 1.4e-4 for two nets with random weights, where the paper's is about 545: practically off.
+    """
+    ratios = [
+        (own - mean).square().sum() / own.abs().sum().square() for own, mean in _beside_their_mean(nets)
+    ]
+    return torch.stack(ratios).mean()
+
+
+def _beside_their_mean(nets: Sequence[AttentionNet]) -> list[tuple[Tensor, Tensor]]:
+    means = mean_weights(nets)
+    return [(weights, means[name]) for net in nets for name, weights in net.named_parameters()]
+
+
+def _own_class_means(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row [B, d] the mean of its class's rows, and how many those are [B]."""
+    same = (labels[:, None] == labels[None, :]).to(rows.dtype)
+    sizes = same.sum(1)
+    return same @ rows / sizes[:, None], sizes

@@ -1,0 +1,157 @@
+"""What the three forms of SAM share: the base loss, and a mining loss on photos whose attended places were wiped out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias import seeds
+from bgbias.attribution.settings import SimilarityScore
+from bgbias.errors import UserError
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Task
+
+
+class PairParams(Strict):
+    """Weight and shape of similarity mining (METHODS section 7); the margins are the base loss's own."""
+
+    gamma: float = Field(0.25, ge=0, description="weight of the mining loss; 0 is the base loss alone")
+    a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
+    b: float = Field(0.5, ge=0, le=1, description="attention from which a place is wiped out")
+    score: SimilarityScore = Field(
+        "published", description="what is asked of a photo; see similarity_attention.py"
+    )
+    w_detach: bool = Field(
+        True, description="a dimension's weight is a constant, not to be differentiated through"
+    )
+    first_order: bool = Field(
+        False, description="a channel's importance is a constant too: no second derivative of the head"
+    )
+    anchors: int | None = Field(
+        None, ge=1, description="mine so many random tuples of a batch; one for each photo if null"
+    )
+
+
+class TupleParams(PairParams):
+    """Those of tuples with negatives."""
+
+    only_satisfied: bool = Field(
+        False, description="mine only where the positive already is closer than the negatives"
+    )
+
+
+class SimilarityMining(BaseMethod):
+    """The base loss plus ``gamma`` times the mining loss of tuples with so many negatives.
+
+    The trunk is passed twice: once for the batch, once for its masked photos, one for each role of each tuple.
+    """
+
+    NEGATIVES: int
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        base_loss: nn.Module,
+        params: Strict | None = None,
+        task: Task | None = None,
+    ) -> None:
+        super().__init__(model, base_loss, params, task)
+        assert isinstance(params, PairParams)
+        self.params = params
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The batch, and the masked photos of its tuples."""
+        assert isinstance(params, PairParams)
+        tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
+        seen = batch_size + tuples * (2 + cls.NEGATIVES)
+        return seen, seen
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """``loss``, and beside it its parts ``base_loss`` and ``mining``. A batch that has no tuple is an error."""
+        photos = self.photos(batch)
+        features = self.model.features(photos)
+        embeddings = self.model.embed_features(features)
+        base = self.base_loss(embeddings, batch.labels)
+        if self.params.gamma == 0:
+            return {"loss": base}
+        # The photos of a batch are drawn by seed, epoch and step; they in turn say which tuples are.
+        generator = seeds.torch_generator("similarity mining", *batch.index.tolist())
+        tuples = self._tuples(embeddings, batch.labels, generator)
+        mining = self._mining(photos, features, tuples) if len(tuples) else base.new_zeros(())
+        return {"loss": base + self.params.gamma * mining, "base_loss": base, "mining": mining}
+
+    def _tuples(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        import torch
+
+        from bgbias.training import mining
+
+        chosen = mining.pairs(labels, generator)
+        for _ in range(self.NEGATIVES):
+            chosen = mining.with_negatives(chosen, embeddings, labels, generator)
+        if not len(chosen):
+            raise UserError(
+                f"Similarity mining needs two photos of a class and {self.NEGATIVES} other classes in a batch; this one"
+                f" has {len(labels)} photos of {len(labels.unique())} classes. Take a loss with several photos a class"
+                " (contrastive, triplet, quadruplet, multi_similarity), or raise train.batch_size, in params.yaml."
+            )
+        if isinstance(self.params, TupleParams) and self.params.only_satisfied:
+            chosen = mining.satisfied(chosen, embeddings)
+        order = torch.randperm(len(chosen), generator=generator)[: self.params.anchors]
+        return chosen[order.to(chosen.device)]
+
+    def _mining(self, photos: Tensor, features: Tensor, tuples: Tensor) -> Tensor:
+        import torch
+
+        from bgbias.attribution import similarity as attention
+        from bgbias.training.mining import mining_loss
+
+        settings, kind = self.params, self.model.embedder.weight.dtype
+        # Maps and importances are small; mixed precision would only blur them.
+        with torch.autocast(photos.device.type, enabled=False):
+            maps = [features[rows].to(kind) for rows in tuples.T]
+            importances = attention.importances(
+                self.model.projected,
+                maps,
+                score=settings.score,
+                w_detach=settings.w_detach,
+                create_graph=not settings.first_order,
+            )
+            masked = []
+            for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
+                found = attention.stretched(attention.weighted_map(importance, map_))
+                whole = attention.enlarged(found, (photos.shape[2], photos.shape[3]))
+                masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
+        with same_statistics(self.model):
+            embeddings = self.model(torch.cat(masked))
+        return mining_loss(embeddings.chunk(len(masked)))
+
+
+@contextmanager
+def same_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch norms that learn their statistics learn none from passes inside: photos with holes are not what they will see.
+
+    They normalise as in training all the same, each pass by its own photos.
+    """
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    learning = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.training]
+    tracked = [m.track_running_stats for m in learning]
+    try:
+        for module in learning:
+            module.track_running_stats = False
+        yield
+    finally:
+        for module, track in zip(learning, tracked, strict=True):
+            module.track_running_stats = track

@@ -1,0 +1,14 @@
+"""BGAugment: every training photo's object stands before a random background (Kobs & Hotho 2022; METHODS section 2)."""
+
+from __future__ import annotations
+
+from bgbias.training.methods import REPLACING, plain
+
+NEEDS = REPLACING
+TRAINS = True
+
+
+class Method(plain.Method):
+    """The base loss on photos whose backgrounds were replaced, afresh at every step."""
+
+    replaces_backgrounds = True

@@ -1,0 +1,32 @@
+"""Training as usual: photos as they are (the baseline of Kobs & Hotho 2022)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bgbias.training.batches import Batch
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+
+
+class Params(Strict):
+    """How batches are drawn; a method with batches of its own is to be compared with plain training on such."""
+
+    images_per_class: int | None = Field(None, ge=1, description="in a batch; the loss's own number if null")
+
+
+class Method(BaseMethod):
+    """The base loss on the photos' embeddings."""
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Scalar ``loss`` of the batch."""
+        return {"loss": self.base_loss(self.model(self.photos(batch)), batch.labels)}

@@ -1,0 +1,19 @@
+"""SAM on quadruplets: two triplets that share anchor and positive (Zheng et al. 2020; METHODS section 7)."""
+
+from __future__ import annotations
+
+from bgbias.training.methods._sam import SimilarityMining, TupleParams
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+NEGATIVES = 2
+
+
+class Params(TupleParams):
+    """As published, where the paper says."""
+
+
+class Method(SimilarityMining):
+    """Every photo with a random one of its class and semi-hard negatives of two other classes."""
+
+    NEGATIVES = NEGATIVES

@@ -1,0 +1,19 @@
+"""SAM on pairs: photos of one class shall differ once what they share is wiped out (Zheng et al. 2020; METHODS section 7)."""
+
+from __future__ import annotations
+
+from bgbias.training.methods._sam import PairParams, SimilarityMining
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+NEGATIVES = 0
+
+
+class Params(PairParams):
+    """As published, where the paper says."""
+
+
+class Method(SimilarityMining):
+    """Every photo with a random one of its class."""
+
+    NEGATIVES = NEGATIVES

@@ -1,0 +1,19 @@
+"""SAM on triplets: wiped out, positive and negative shall be equally far (Zheng et al. 2020; METHODS section 7)."""
+
+from __future__ import annotations
+
+from bgbias.training.methods._sam import SimilarityMining, TupleParams
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+NEGATIVES = 1
+
+
+class Params(TupleParams):
+    """As published, where the paper says."""
+
+
+class Method(SimilarityMining):
+    """Every photo with a random one of its class and a semi-hard negative."""
+
+    NEGATIVES = NEGATIVES

@@ -1,0 +1,219 @@
+"""Explanations: maps over the photos as the model saw them, a figure of them, and mistakes in plain words."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bgbias import plugins, seeds
+from bgbias.attribution import explanation
+from bgbias.attribution.explanation import explain
+from bgbias.errors import UserError
+from bgbias.models.model import EmbeddingModel, build_model, save
+from bgbias.report.figures.explanation import figure_explanation
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
+
+
+def photo(number: int, height: int = 50, width: int = 40) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def model() -> EmbeddingModel:
+    backbone = plugins.load("backbones", "pixels").Params()
+    return build_model("pixels", backbone, 4, seeds.torch_generator("model")).eval()
+
+
+def brightness() -> EmbeddingModel:
+    """Embeds how red and how green a photo is, place by place, and sees nothing else; differences have both signs."""
+    made = model()
+    with torch.no_grad():
+        convolution, norm = made.trunk[0], made.trunk[1]  # type: ignore[index]
+        convolution.weight.zero_()
+        convolution.bias.fill_(1.0)  # normalised black is -1
+        convolution.weight[0, 0], convolution.weight[1, 1] = 1 / 25, 1 / 25
+        convolution.bias[2:] = 0
+        norm.reset_running_stats()
+        made.embedder.weight.zero_()
+        made.embedder.bias.zero_()
+        made.embedder.weight[0, 0], made.embedder.weight[1, 1] = 1, -1
+    return made
+
+
+def spot(channel: int, row: int, column: int) -> np.ndarray:
+    """A black photo of the size that the model sees, with a spot of one colour."""
+    made = np.zeros((36, 36, 3), dtype=np.uint8)
+    made[row : row + 8, column : column + 8, channel] = 255
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five photos and a model."""
+    for number, name in enumerate(NAMES):
+        Image.fromarray(photo(number)).save(tmp_path / name)
+    save(model(), tmp_path / "model.safetensors")
+    return tmp_path
+
+
+@pytest.fixture
+def typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Type ``explain`` in the folder; its exit status comes back."""
+    from bgbias import cli
+
+    handler = signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(folder)
+
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["bgbias", "explain", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_map_a_photo_in_the_size_the_model_saw(count: int) -> None:
+    found = explain(model(), [photo(i, 60 + i, 50) for i in range(count)])
+    assert len(found.photos) == len(found.maps) == len(found.roles) == count
+    assert len(found.distances) == count - 1
+    for view, attention in zip(found.photos, found.maps, strict=True):
+        assert view.shape == (32, 32, 3)
+        assert view.dtype == np.uint8
+        assert attention.shape == (32, 32)
+        assert attention.min() >= 0
+        assert attention.max() <= 1
+
+
+def test_distances_are_those_of_the_models_embeddings() -> None:
+    made, photos = model(), [photo(i, 36, 36) for i in range(3)]
+    found = explain(made, photos)
+    views = torch.from_numpy(np.stack(found.photos)).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        z = made(made.preprocess(views))
+    expected = [float((z[i] - z[0]).norm()) for i in (1, 2)]
+    assert found.distances == pytest.approx(expected, abs=1e-5)
+
+
+def test_shared_object_is_found_wherever_it_stands() -> None:
+    """Two photos have a red spot in different corners; the rest is black."""
+    found = explain(brightness(), [spot(0, 2, 2), spot(0, 26, 26)])
+    for attention, (top, left) in zip(found.maps, ((0, 0), (16, 16)), strict=True):
+        quarter = attention[top : top + 16, left : left + 16].sum()
+        assert quarter > 0.9 * attention.sum()
+
+
+def test_what_sets_two_photos_apart_is_found() -> None:
+    """Both are half red; the second has a green spot too."""
+    first, second = spot(0, 2, 2), spot(0, 2, 2) + spot(1, 26, 26)
+    second[2:10, 2:10, 0] //= 2
+    found = explain(brightness(), [first, second], same=False)
+    lower = found.maps[1][16:, 16:]
+    assert lower.max() > 0.9
+
+
+def test_nothing_counts_where_nothing_is_seen() -> None:
+    """Two black photos: the figure says so instead of showing noise."""
+    black = np.zeros((36, 36, 3), dtype=np.uint8)
+    found = explain(brightness(), [black, black])
+    assert not any(m.any() for m in found.maps)
+    words = [t.get_text() for axes in figure_explanation(found).axes for t in axes.texts]
+    assert words.count("no place counts") == 2
+
+
+def test_explanation_does_not_depend_on_what_ran_before() -> None:
+    made, photos = model(), [photo(0), photo(1)]
+    before = {k: v.clone() for k, v in made.state_dict().items()}
+    first, again = (explain(made, photos) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first.maps, again.maps, strict=True))
+    assert all(p.grad is None for p in made.parameters())
+    assert all(torch.equal(v, before[k]) for k, v in made.state_dict().items())
+
+
+@pytest.mark.parametrize(("count", "name"), [(2, "pair.png"), (3, "three.pdf"), (4, "four.PNG")])
+def test_command_writes_a_figure(
+    typed: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], count: int, name: str
+) -> None:
+    assert typed("model.safetensors", *NAMES[:count], "--out", f"made/{name}", "--device", "cpu") == 0
+    assert capsys.readouterr().out == f"made/{name}\n"
+    written = (folder / "made" / name).read_bytes()
+    if name.endswith("pdf"):
+        assert written.startswith(b"%PDF")
+    else:
+        with Image.open(folder / "made" / name) as figure:
+            assert figure.format == "PNG"
+            assert figure.width > 400
+    assert typed("model.safetensors", *NAMES[:count], "--out", f"made/{name}", "--device", "cpu") == 0
+    assert (folder / "made" / name).read_bytes() == written
+
+
+def test_figure_names_the_roles_and_how_far_apart_they_are() -> None:
+    found = explain(model(), [photo(i) for i in range(4)])
+    titles = [t for axes in figure_explanation(found).axes if (t := axes.get_title())]
+    assert titles[0] == "Anchor"
+    assert titles[1:] == [
+        f"{role}, {d:.2f} away"
+        for role, d in zip(("Positive", "Negative", "Negative"), found.distances, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["model.safetensors", "a.png"], "of two, three or four photos, not 1"),
+        (["model.safetensors", *NAMES], "of two, three or four photos, not 5"),
+        (["model.safetensors", "a.png", "z.png"], "The photo z.png is missing"),
+        (["model.safetensors", "a.png", "model.safetensors"], "'model.safetensors' cannot be decoded"),
+        (["model.safetensors", "a.png", "b.png", "c.png", "--different"], "give two, not 3"),
+        (["none.safetensors", "a.png", "b.png"], "The model none.safetensors is missing"),
+        (["a.png", "a.png", "b.png"], "a.png is damaged"),
+        (
+            ["model.safetensors", "a.png", "b.png", "--out", "figure.jpg"],
+            "a .png or a .pdf, not 'figure.jpg'",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_plain_words(
+    typed: Callable[..., int],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    told: str,
+) -> None:
+    assert typed(*words) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "Traceback" not in said
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*NAMES, "model.safetensors"])
+
+
+def test_missing_photo_is_told_before_anything_is_decoded(tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match="missing"):
+        explanation.read([tmp_path / "broken.png", tmp_path / "absent.png"])
+
+
+def test_neck_is_part_of_what_is_explained() -> None:
+    """A net between trunk and pooling that lets the left half through: no place on the right counts."""
+
+    class LeftHalf(torch.nn.Module):
+        def forward(self, features: Any) -> Any:
+            return features * (torch.arange(7) < 3)
+
+    made = brightness()
+    made.neck = LeftHalf()
+    both = spot(0, 2, 2) + spot(0, 2, 26)
+    found = explain(made, [both, both])
+    assert found.maps[0][:, :12].max() > 0.9
+    assert found.maps[0][:, 20:].max() == 0

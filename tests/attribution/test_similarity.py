@@ -1,0 +1,225 @@
+"""Similarity attention: golden values (METHODS section 11, G9), a naive twin, and what must hold for any backbone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bgbias import seeds
+from bgbias.attribution import similarity as attention
+from bgbias.attribution.settings import SimilarityScore
+
+ANCHOR, POSITIVE, NEGATIVE, SECOND = (
+    torch.tensor([values], dtype=torch.float64)
+    for values in ([0.6, 0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.8, 0.6], [0.0, 0.0, 1.0])
+)
+MAP = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]], [[0.0, 3.0], [1.0, 0.0]]]], dtype=torch.float64)
+GOLDEN = 5e-7
+
+
+class Head(nn.Module):
+    """Mean over places and a linear layer."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.tensor(rows, dtype=torch.float64))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.mean((2, 3)) @ self.rows.T
+
+
+def unit(vectors: Tensor) -> Tensor:
+    return nn.functional.normalize(vectors, dim=1)
+
+
+def random_head(seed: int, channels: int = 4, dim: int = 3) -> Head:
+    generator = seeds.torch_generator("test head", seed)
+    return Head(torch.randn(dim, channels, generator=generator, dtype=torch.float64).tolist())
+
+
+def random_maps(seed: int, roles: int, count: int = 3) -> list[Tensor]:
+    generator = seeds.torch_generator("test maps", seed)
+    return [torch.rand(count, 4, 3, 2, generator=generator, dtype=torch.float64) for _ in range(roles)]
+
+
+# Golden values G9.
+
+
+def test_golden_weights_of_a_triplet() -> None:
+    weights = attention.dimension_weights((ANCHOR, POSITIVE, NEGATIVE))
+    assert weights[0].tolist() == pytest.approx([0.48, 0, 0.6])
+    scores = [float((weights * f).sum()) for f in (ANCHOR, POSITIVE, NEGATIVE)]
+    assert scores == pytest.approx([0.288, 0.384, 0.36])
+
+
+def test_golden_weights_of_pairs() -> None:
+    same, other = (attention.dimension_weights(p) for p in ((ANCHOR, POSITIVE), (ANCHOR, NEGATIVE)))
+    assert same[0].tolist() == pytest.approx([0.8, 0.8, 1.0])
+    assert [float((same * f).sum()) for f in (ANCHOR, POSITIVE)] == pytest.approx([1.12, 1.12])
+    different = attention.dimension_weights((ANCHOR, NEGATIVE), same=False)
+    assert different[0].tolist() == pytest.approx([0.6, 0, 0.6])
+    assert [float((different * f).sum()) for f in (ANCHOR, NEGATIVE)] == pytest.approx([0.36, 0.36])
+    assert other[0].tolist() == pytest.approx([0.4, 1.0, 0.4])
+
+
+def test_golden_weights_of_a_quadruplet() -> None:
+    weights = attention.dimension_weights((ANCHOR, POSITIVE, NEGATIVE, SECOND))
+    assert weights[0].tolist() == pytest.approx([0.288, 0, 0.6])
+
+
+def test_golden_map() -> None:
+    importance = torch.tensor([[0.4, -0.2]], dtype=torch.float64)
+    found = attention.weighted_map(importance, MAP)
+    assert found[0].flatten().tolist() == pytest.approx([0.4, 0, 0.6, 0.4])
+    between = attention.stretched(found)
+    # The divisor's 1e-6 shows in the sixth digit.
+    assert between[0].flatten().tolist() == pytest.approx([0.666667, 0, 1, 0.666667], abs=3e-6)
+    left = attention.kept(between, a=10, b=0.5)
+    assert left[0].flatten().tolist() == pytest.approx([0.158869, 0.993307, 0.006693, 0.158869], abs=3e-6)
+
+
+def test_golden_importance_behind_a_head() -> None:
+    head = Head([[1, 2], [0, 1], [1, 0]])
+    features = torch.tensor([[[[1.0, 2.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 2.0]]]], dtype=torch.float64)
+    features.requires_grad_()
+    scores = unit(head(features)) @ torch.tensor([0.5, 0.2, 0.1], dtype=torch.float64)
+    found = attention.importance(scores, features)
+    assert found[0].tolist() == pytest.approx([-0.004112, 0.004112], abs=GOLDEN)
+
+
+# Naive twins.
+
+
+def naive_importances(
+    head: Head, maps: list[Tensor], same: bool = True, magnitude: bool = False
+) -> list[list[float]]:
+    """1/hw W^T (I - f f^T) w / |g| of one tuple, in loops over Python numbers (METHODS section 7); of magnitudes,
+    1/hw W^T (w sign g) / |g|.
+    """
+    rows = head.rows.tolist()
+    means = [[float(channel.mean()) for channel in m[0]] for m in maps]
+    raw = [[sum(r * v for r, v in zip(row, mean, strict=True)) for row in rows] for mean in means]
+    lengths = [math.sqrt(sum(v * v for v in g)) for g in raw]
+    unit = [[v / n for v in g] for g, n in zip(raw, lengths, strict=True)]
+    weights = []
+    for t, anchor in enumerate(unit[0]):
+        if len(maps) == 2 and not same:
+            weights.append(abs(anchor - unit[1][t]))
+            continue
+        weight = 1 - abs(anchor - unit[1][t])
+        for negative in unit[2:]:
+            weight *= abs(anchor - negative[t])
+        weights.append(weight)
+    found = []
+    for f, length, m in zip(unit, lengths, maps, strict=True):
+        score = sum(w * v for w, v in zip(weights, f, strict=True))
+        toward = [(w - score * v) / length for w, v in zip(weights, f, strict=True)]
+        if magnitude:
+            toward = [w * math.copysign(1, v) / length for w, v in zip(weights, f, strict=True)]
+        places = m.shape[2] * m.shape[3]
+        found.append(
+            [sum(row[k] * t for row, t in zip(rows, toward, strict=True)) / places for k in range(m.shape[1])]
+        )
+    return found
+
+
+@pytest.mark.parametrize(("roles", "same"), [(2, True), (2, False), (3, True), (4, True)])
+@pytest.mark.parametrize("score", ["published", "magnitude"])
+@pytest.mark.parametrize("seed", range(3))
+def test_agrees_with_the_closed_form(roles: int, same: bool, score: SimilarityScore, seed: int) -> None:
+    head, maps = random_head(seed), random_maps(seed, roles)
+    found = attention.importances(head, maps, same, score)
+    for t in range(3):
+        expected = naive_importances(head, [m[t : t + 1] for m in maps], same, score == "magnitude")
+        for importance, twin in zip(found, expected, strict=True):
+            assert importance[t].tolist() == pytest.approx(twin, rel=1e-9)
+
+
+@pytest.mark.parametrize("roles", [2, 3, 4])
+def test_through_the_weights_it_is_the_slope_of_the_photos_own_score(roles: int) -> None:
+    """Central differences of each score when one channel of one photo grows everywhere."""
+    head, maps, step = random_head(5), random_maps(5, roles, count=1), 1e-6
+    found = attention.importances(head, maps, w_detach=False)
+    constant = attention.importances(head, maps)
+    places = maps[0].shape[2] * maps[0].shape[3]
+
+    def score(role: int, changed: Tensor) -> float:
+        embeddings = [unit(head(changed if i == role else m)) for i, m in enumerate(maps)]
+        return float((attention.dimension_weights(embeddings) * embeddings[role]).sum().detach())
+
+    for role in range(roles):
+        for channel in range(4):
+            direction = torch.zeros_like(maps[role])
+            direction[:, channel] = step
+            slope = (score(role, maps[role] + direction) - score(role, maps[role] - direction)) / (2 * step)
+            # A step everywhere moves the score by the sum over places; the importance is the mean.
+            assert float(found[role][0, channel]) == pytest.approx(slope / places, rel=1e-5, abs=1e-9)
+        assert not torch.allclose(found[role], constant[role])
+
+
+# What must hold.
+
+
+def test_unit_vectors_of_a_head_are_as_good_as_the_vectors() -> None:
+    """The published score knows the embedding alone."""
+    head, maps = random_head(3), random_maps(3, 3)
+    raw, brought = (attention.importances(h, maps) for h in (head, lambda a: unit(head(a))))
+    assert all(torch.allclose(a, b, rtol=1e-9) for a, b in zip(raw, brought, strict=True))
+
+
+def test_places_that_make_most_of_both_embeddings_are_found_by_magnitude_alone() -> None:
+    """Two photos whose embedding is one and the same, with both signs, made in one corner: the published score has no slope."""
+    head = Head([[1, 0], [-1, 0]])
+    features = torch.zeros(1, 2, 3, 3, dtype=torch.float64)
+    features[0, 0, 0, 2] = 1.0
+    published, magnitude = (
+        attention.weighted_map(attention.importances(head, (features, features), score=score)[0], features)
+        for score in ("published", "magnitude")
+    )
+    assert published.abs().max() < 1e-12
+    assert attention.stretched(magnitude)[0, 0, 2] > 0.99
+    assert magnitude.count_nonzero() == 1
+
+
+def test_a_tuple_is_explained_alike_alone_and_among_others() -> None:
+    head, maps = random_head(1), random_maps(1, 3)
+    together = attention.importances(head, maps)
+    for t in range(3):
+        alone = attention.importances(head, [m[t : t + 1] for m in maps])
+        for whole, one in zip(together, alone, strict=True):
+            assert torch.allclose(whole[t], one[0], rtol=1e-12)
+
+
+def test_can_be_trained_through_only_when_asked() -> None:
+    head, maps = random_head(2), random_maps(2, 2)
+    kept, dropped = (attention.importances(head, maps, create_graph=g)[0] for g in (True, False))
+    assert torch.equal(kept.detach(), dropped)
+    kept.sum().backward()  # type: ignore[no-untyped-call]
+    assert head.rows.grad is not None
+    assert head.rows.grad.abs().sum() > 0
+    assert not dropped.requires_grad
+
+
+def test_a_constant_map_wipes_out_nearly_nothing() -> None:
+    """Where no place counts, none is wiped out: sigmoid(-5) is 0.7 percent."""
+    left = attention.kept(attention.stretched(torch.full((1, 2, 2), 0.3)), a=10, b=0.5)
+    assert left.flatten().tolist() == pytest.approx([1 - 0.006693] * 4, abs=1e-6)
+
+
+def test_enlarged_maps_lie_over_the_photo() -> None:
+    """The corner that counts is the corner that is found, whatever the sides."""
+    small = torch.zeros(1, 2, 3)
+    small[0, 0, 2] = 1.0
+    large = attention.enlarged(small, (20, 30))[0]
+    assert large.shape == (20, 30)
+    assert large[:5, 25:].min() == 1
+    assert large[10:, :10].max() == 0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_other_numbers_of_photos_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match=f"2, 3 or 4 photos, not {count}"):
+        attention.dimension_weights([ANCHOR] * count)

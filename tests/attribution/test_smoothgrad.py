@@ -1,0 +1,296 @@
+"""Attribution score: golden values (METHODS section 11, G3), a naive twin, what must not change it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from in_memory import Pictures, table
+from torch import Tensor, nn
+
+from bgbias import plugins, seeds
+from bgbias.attribution import smoothgrad
+from bgbias.attribution.score import NoScoreError, _quantile, normalise, score
+from bgbias.attribution.settings import Attribution
+from bgbias.attribution.smoothgrad import gradient_maps, noisy_views
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.model import build_model
+
+CORNER = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+QUICK = Attribution(samples=5)
+
+
+def unit(x: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(x, dim=-1)
+
+
+class SmoothNet(nn.Module):
+    """A small differentiable embedding of [B, 3, H, W]; any function of the photo would do."""
+
+    def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        generator = seeds.torch_generator("smooth net", seed)
+        self.conv = nn.Conv2d(3, 8, 3, padding=1).to(dtype)
+        self.head = nn.Linear(8, 4).to(dtype)
+        for parameter in self.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=generator, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return unit(self.head(torch.tanh(self.conv(x)).mean((2, 3))))
+
+
+class Looking(nn.Module):
+    """An embedding that turns with the brightness of a region and sees nothing else."""
+
+    def __init__(self, region: Tensor) -> None:
+        super().__init__()
+        self.region = region
+
+    def forward(self, x: Tensor) -> Tensor:
+        brightness = (x * self.region).sum((1, 2, 3)) / self.region.sum()
+        return unit(torch.stack((brightness, torch.ones_like(brightness)), 1))
+
+
+def photos(count: int, size: int = 8, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.rand(count, 3, size, size, generator=seeds.torch_generator("photos"), dtype=dtype)
+
+
+def keys(count: int) -> list[str]:
+    return [f"toy|test|{i}" for i in range(count)]
+
+
+# Golden values G3 of METHODS section 11.
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[0.7, 0.1], [0.1, 0.1]], 0.6),
+        ([[1.0, 1.0], [1.0, 1.0]], 0.0),
+        ([[0.0, 1.0], [1.0, 1.0]], -0.333333),
+        ([[5.0, 0.0], [0.0, 0.0]], 1.0),
+    ],
+)
+def test_golden_scores(values: list[list[float]], expected: float) -> None:
+    assert score(torch.tensor(values), CORNER) == pytest.approx(expected, abs=5e-7)
+
+
+def test_golden_score_of_a_soft_mask() -> None:
+    mask = torch.tensor([[1.0, 0.5], [0.5, 0.0]])
+    assert score(torch.tensor([[0.4, 0.3], [0.2, 0.1]]), mask) == pytest.approx(0.3, abs=5e-7)
+
+
+def test_golden_quantile_normalisation() -> None:
+    # v_max is 4.96: (5 - 1) of it and more is 1.
+    made = normalise(torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]]))
+    assert made.tolist()[0] == pytest.approx([0.0, 0.252525, 0.505051, 0.757576, 1.0], abs=5e-7)
+
+
+@pytest.mark.parametrize("count", [2, 3, 100, 101, 51_529])
+@pytest.mark.parametrize("q", [0.5, 0.99])
+def test_the_quantile_is_numpys(count: int, q: float) -> None:
+    values = torch.rand(count, generator=seeds.torch_generator("test", count), dtype=torch.float64)
+    for made in (values, values.round(decimals=1)):  # also with ties
+        assert _quantile(made, q).item() == pytest.approx(np.quantile(made.numpy(), q), rel=1e-14)
+
+
+def test_golden_pixel() -> None:
+    """One pixel, two noise samples, three channels: signed channels cancel, absolute ones do not."""
+    gradients = [torch.tensor([1.0, -1.0, 0.0]), torch.tensor([0.5, 0.5, 0.5])]
+    signed = absolute = 0.0
+    for gradient in gradients:
+        # An embedding whose cosine similarity with (1, 0) has exactly this gradient at its own argument.
+        def embed(x: Tensor, gradient: Tensor = gradient) -> Tensor:
+            along = ((x - x.detach()) * gradient.view(1, 3, 1, 1)).sum((1, 2, 3))
+            return torch.stack((along, torch.ones_like(along)), 1)
+
+        made = gradient_maps(
+            embed, torch.rand(1, 3, 1, 1), ["k"], torch.tensor([1.0, 0.0]), "cosine", Attribution(samples=1)
+        )
+        signed += made.ref.item()
+        absolute += made.robust.item()
+    assert signed == pytest.approx(0.5, abs=5e-7)
+    assert absolute == pytest.approx(1.166667, abs=5e-7)
+
+
+def test_golden_noise_level() -> None:
+    """A photo that spans 255 grey levels gets noise of standard deviation 0.15 * 255 = 38.25."""
+    x = torch.linspace(-128, 127, 3 * 40 * 40, dtype=torch.float64).view(3, 40, 40)
+    noise = noisy_views(x, "key", samples=50, noise=0.15) - x
+    assert noise.std().item() == pytest.approx(38.25, rel=0.01)
+    assert noise.mean().item() == pytest.approx(0, abs=0.3)
+
+
+def test_constant_gradient_is_no_nan() -> None:
+    with pytest.raises(NoScoreError, match="constant map"):
+        normalise(torch.full((4, 4), 3.0))
+
+
+# The whole map against METHODS section 3 written as loops, with the true distance in place of the shared
+# gradient.
+
+
+def naive_maps(
+    net: nn.Module, x: Tensor, key: str, reference: Tensor, distance: str, samples: int
+) -> list[np.ndarray]:
+    generator = seeds.torch_generator("attribution", key)
+    draws = torch.randn(samples, *x.shape, generator=generator).to(x.dtype)
+    sigma = 0.15 * (x.max() - x.min())
+    made = [np.zeros(x.shape[1:]), np.zeros(x.shape[1:])]
+    for draw in draws:
+        for number, measure in enumerate((distance, "cosine")):
+            view = (x + sigma * draw).requires_grad_()
+            f = net(view[None])[0]
+            d = (
+                torch.sqrt(((f - reference) ** 2).sum())
+                if measure == "l2"
+                else torch.cosine_similarity(f, reference, 0)
+            )
+            (d / samples).backward()
+            assert view.grad is not None
+            g = view.grad.numpy()
+            made[number] += np.abs(g.mean(0)) if number == 0 else np.abs(g).mean(0)
+    return made
+
+
+@pytest.mark.parametrize("distance", ["l2", "cosine"])
+def test_one_backward_pass_serves_both_distances(distance: str) -> None:
+    net, x = SmoothNet(), photos(3)
+    reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
+    made = gradient_maps(net, x, keys(3), reference, distance, QUICK)
+    for i, key in enumerate(keys(3)):
+        ref, robust = naive_maps(net, x[i], key, reference, distance, QUICK.samples)
+        np.testing.assert_allclose(made.ref[i], ref, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(made.robust[i], robust, rtol=1e-5, atol=1e-9)
+
+
+def test_distances_differ_where_noise_moves_the_embedding() -> None:
+    net, x = SmoothNet(), photos(1)
+    reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
+    l2, cosine = (gradient_maps(net, x, keys(1), reference, d, QUICK) for d in ("l2", "cosine"))
+    assert not torch.allclose(normalise(l2.ref[0]), normalise(cosine.ref[0]), atol=1e-3)
+    assert torch.equal(l2.robust, cosine.robust)
+
+
+def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
+    reference = torch.tensor([0.6, 0.8])
+    made = gradient_maps(
+        lambda x: reference + 0 * x.sum((1, 2, 3))[:, None], photos(1).float(), ["k"], reference, "l2", QUICK
+    )
+    assert made.ref.isfinite().all()
+
+
+# What must not change a score.
+
+
+@pytest.mark.parametrize("passes", [1, 4, 5, 12, 100])
+def test_batching_changes_nothing(passes: int) -> None:
+    net, x = SmoothNet(), photos(4)
+    reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
+    alone = [gradient_maps(net, x[i : i + 1], keys(4)[i : i + 1], reference, "l2", QUICK) for i in range(4)]
+    together = gradient_maps(net, x, keys(4), reference, "l2", QUICK, passes=passes)
+    torch.testing.assert_close(together.ref, torch.cat([m.ref for m in alone]), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(together.robust, torch.cat([m.robust for m in alone]), rtol=1e-6, atol=1e-9)
+
+
+def test_noise_belongs_to_the_photo() -> None:
+    x = photos(1)[0]
+    assert torch.equal(noisy_views(x, "a", 3, 0.15), noisy_views(x, "a", 3, 0.15))
+    assert not torch.equal(noisy_views(x, "a", 3, 0.15), noisy_views(x, "b", 3, 0.15))
+
+
+def test_global_random_state_and_weights_stay_untouched() -> None:
+    net, x = SmoothNet(), photos(1)
+    before = torch.get_rng_state()
+    gradient_maps(net, x, ["k"], unit(torch.ones(4, dtype=torch.float64)), "l2", QUICK)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_scale_of_the_gradient_cancels() -> None:
+    strengths = photos(1)[0, 0]
+    torch.testing.assert_close(normalise(strengths), normalise(1e-6 * strengths + 5))
+
+
+# What the score means.
+
+
+@pytest.mark.parametrize("variant", smoothgrad.VARIANTS)
+@pytest.mark.parametrize("distance", ["l2", "cosine"])
+def test_a_model_that_looks_at_the_object_scores_high_and_one_that_does_not_scores_low(
+    variant: str, distance: str
+) -> None:
+    mask = torch.zeros(16, 16, dtype=torch.float64)
+    mask[4:12, 5:11] = 1
+    fraction = mask.mean().item()
+    found = {}
+    for name, region in (("object", mask), ("background", 1 - mask), ("everything", mask + 0.5)):
+        net = Looking(region)
+        reference = net(torch.zeros(1, 3, 16, 16, dtype=torch.float64))[0]
+        made = gradient_maps(net, photos(1, 16), ["k"], reference, distance, QUICK)
+        found[name] = score(normalise(getattr(made, variant)[0]), mask)
+    assert found["object"] == pytest.approx(1)
+    assert found["background"] == pytest.approx(-fraction / (1 - fraction))
+    # "everything" weighs the object three times as much; the background's constant share is the map's zero.
+    assert found["everything"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "mask", "reason"),
+    [
+        (torch.ones(2, 2), torch.ones(2, 2), "full mask"),
+        (torch.ones(2, 2), torch.zeros(2, 2), "empty mask"),
+        (torch.zeros(2, 2), CORNER, "empty map"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_not_nan(values: Tensor, mask: Tensor, reason: str) -> None:
+    with pytest.raises(NoScoreError, match=reason):
+        score(values, mask)
+
+
+def test_map_with_a_single_bright_pixel_among_a_thousand_is_constant() -> None:
+    # Its 0.99-quantile is its minimum: the published formula divides by zero here.
+    strengths = torch.zeros(40, 40)
+    strengths[3, 3] = 1
+    with pytest.raises(NoScoreError, match="constant map"):
+        normalise(strengths)
+
+
+def test_diverged_model_is_named() -> None:
+    with pytest.raises(NoScoreError, match="not finite"):
+        normalise(torch.tensor([[1.0, math.nan]]))
+
+
+def test_sizes_must_match() -> None:
+    with pytest.raises(ValueError, match="differ in size"):
+        score(torch.ones(2, 2), torch.ones(4, 4))
+
+
+# From photos to the table.
+
+
+def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() -> None:
+    backbone = plugins.load("backbones", "tiny")
+    model = build_model("tiny", backbone.Params(), 8, seeds.torch_generator("test"))
+    generator = np.random.default_rng(0)
+    ids = ["a", "b", "c", "d"]
+    pictures = Pictures({i: generator.integers(0, 256, (64, 64, 3), dtype=np.uint8) for i in ids})
+    mask = np.zeros((64, 64), np.uint8)
+    mask[20:44, 20:44] = 255
+    masks = Pictures({"a": mask, "b": np.zeros_like(mask), "c": mask})
+    photos = EvaluationPhotos(
+        table(dict.fromkeys(ids, 0)), pictures, backbone.FACTS.input_size, masks, frozenset({"a", "b"})
+    )  # type: ignore[arg-type]
+    frame, maps = smoothgrad.attribute_photos(model, photos, "l2", QUICK, keep=8)
+    assert frame["image_id"].tolist() == [i for i in ids for _ in range(2)]
+    assert frame["variant"].tolist() == ["ref", "robust"] * 4
+    assert frame["skipped"].tolist()[::2] == ["", "empty mask", "untrusted mask", "no mask"]
+    assert frame["score"].notna().tolist() == [True, True] + [False] * 6
+    assert frame["mask_fraction"][0] == pytest.approx(24 * 24 / 56**2)
+    assert np.isnan(frame["mask_fraction"].to_numpy()[-1])
+    assert maps["ids"].tolist() == ["a", "b"]
+    assert maps["ref"].shape == (2, 56, 56)
+    assert maps["ref"].dtype == np.float16
+    assert (maps["ref"].min(), maps["ref"].max()) == (0, 1)

@@ -1,0 +1,157 @@
+"""Pools are proposed from photos without an obvious foreground; a person has the last word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from small_study import described, load
+
+from bgbias.backgrounds.foregrounds import look
+from bgbias.backgrounds.pools import shared_out
+from bgbias.backgrounds.settings import Proposal
+from bgbias.datasets import toy
+from bgbias.errors import UserError
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
+from bgbias.masks.policy import Mask
+from bgbias.nodes import backgrounds, propose
+from bgbias.toy.pool import pool
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+ROOT = Path(__file__).resolve().parents[2]
+OBJECTS = [f"object{n:02d}.png" for n in range(12)]
+SCENES = [f"scene{n:02d}.png" for n in range(12)]
+
+
+def soft(salient: np.ndarray, confidence: float = 1.0) -> Mask:
+    return Mask((salient * 255).astype(np.uint8), confidence)
+
+
+def test_foreground_is_what_a_hand_counts() -> None:
+    salient = np.zeros((10, 10), np.float32)
+    salient[2:6, 0:5] = 1.0  # 20 pixels, 4 of the border's 36
+    salient[8, 2:7] = 0.3  # 5 possible ones
+    found = look(soft(salient))
+    assert found.area == pytest.approx(0.20)
+    assert found.sharpness == pytest.approx(20 / 25)
+    assert found.border == pytest.approx(4 / 36)
+    assert found.obvious
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        soft(np.zeros((10, 10)), 0.0),
+        soft(np.ones((10, 10))),  # all of it: a wall
+        soft(np.pad(np.ones((5, 5)), 5), 0.4),  # something, but nobody is sure
+        soft(np.vstack([np.ones((10, 20)), np.zeros((10, 20))])),  # the upper half: a horizon
+        soft(np.hstack([np.ones((1, 1)), np.zeros((1, 399))]).reshape(20, 20)),  # a speck
+    ],
+)
+def test_no_foreground_is_seen_where_there_is_none(mask: Mask) -> None:
+    assert not look(mask).obvious
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """A folder with toys before scenes and with scenes alone, looked at by the demo's U²-Net-p."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    items = list(toy.items(toy.Params(train_classes=12, val_classes=1, test_classes=1, photos_per_class=1)))
+    for name, item in zip(OBJECTS, items, strict=False):
+        (folder / name).write_bytes(item.data)
+    for name, (_, scene) in zip(SCENES, pool("test", len(SCENES), 64), strict=True):
+        (folder / name).write_bytes(pixels.encode_png(scene))
+    made = described(tmp_path)
+    weights = str(ROOT / "data/weights/u2netp_toy.safetensors")
+    made["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": weights, "input_size": 96}}
+    made["backgrounds"]["noise"] = {"propose": {"source": str(folder), "masker": "net", "licence": "CC0"}}
+    return made
+
+
+def test_objects_are_rejected_and_scenes_shared_out(tmp_path: Path, raw: dict[str, Any]) -> None:
+    (tmp_path / "photos" / "broken.png").write_bytes(b"x")
+    study = load(tmp_path, raw)
+    propose.propose(study, "noise")
+    table = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")
+    assert len(table) == 24
+    assert table.loc[OBJECTS, "kept"].sum() <= 2
+    assert table.loc[SCENES, "kept"].sum() >= 10
+    with Image.open(study.files.at("proposal_sheet", pool="noise")) as sheet:
+        assert sheet.width > 1000
+    backgrounds.backgrounds(study, "noise")
+    pools = {
+        r: ImageStore(study.files.at("pool", pool="noise", role=r)).ids for r in ("train", "val", "test")
+    }
+    kept = table.index[table["kept"]]
+    assert sorted(n for names in pools.values() for n in names) == sorted(kept)
+    assert len(pools["train"]) == round(0.4 * len(kept))
+    assert len(pools["test"]) == len(kept) - round(0.5 * len(kept))
+
+
+def test_a_person_overrules_the_masker(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["backgrounds"]["noise"]["propose"] |= {"keep": OBJECTS[:3], "drop": SCENES[:2]}
+    study = load(tmp_path, raw)
+    propose.propose(study, "noise")
+    kept = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")["kept"]
+    assert kept[OBJECTS[:3]].all()
+    assert not kept[SCENES[:2]].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"keep": ["nobody.png"]}, r"names 'nobody\.png', which .*photos does not hold"),
+        ({"masker": "ground_truth"}, "predicts nothing and cannot look for foregrounds"),
+    ],
+)
+def test_proposal_that_cannot_be_meant_is_refused(
+    tmp_path: Path, raw: dict[str, Any], change: dict[str, Any], words: str
+) -> None:
+    raw["backgrounds"]["noise"]["propose"] |= change
+    with pytest.raises(UserError, match=words):
+        propose.propose(load(tmp_path, raw), "noise")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"masker": "nte"}, r"backgrounds\.noise\.propose\.masker: 'nte' \(did you mean 'net'\?\)"),
+        ({"shares": [0.5, 0.1, 0.5]}, "add up to 1"),
+        ({"keep": ["a.png"], "drop": ["a.png"]}, r"'a\.png' is both kept and dropped"),
+    ],
+)
+def test_mistaken_proposal_is_refused_before_anything_runs(
+    tmp_path: Path, raw: dict[str, Any], change: dict[str, Any], words: str
+) -> None:
+    raw["backgrounds"]["noise"]["propose"] |= change
+    with pytest.raises(UserError, match=words):
+        load(tmp_path, raw)
+
+
+def test_two_photos_of_one_name_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+    (tmp_path / "photos" / "more").mkdir()
+    (tmp_path / "photos" / "more" / SCENES[0]).write_bytes(b"another")
+    with pytest.raises(UserError, match=f"two photos called '{SCENES[0]}'"):
+        propose.propose(load(tmp_path, raw), "noise")
+
+
+def test_three_photos_make_three_pools() -> None:
+    proposal = Proposal(source="walls", masker="net", shares=(0.4, 0.1, 0.5))
+    for count in (3, 4, 5, 9):
+        pools = shared_out([f"{n}.png" for n in range(count)], proposal)
+        assert sorted(n for names in pools.values() for n in names) == [f"{n}.png" for n in range(count)]
+        assert all(pools.values())
+
+
+def test_too_few_photos_for_three_pools_are_told(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["backgrounds"]["noise"]["propose"] |= {"drop": [*OBJECTS, *SCENES[1:]]}
+    study = load(tmp_path, raw)
+    propose.propose(study, "noise")
+    with pytest.raises(UserError, match="too few for three pools"):
+        backgrounds.backgrounds(study, "noise")

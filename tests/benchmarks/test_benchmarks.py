@@ -1,0 +1,307 @@
+"""Comparisons of speed measure what they say; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import miniatures
+import numpy as np
+import pytest
+import torch
+from project import ROOT
+
+from benchmarks import Contender, Figure, Measured, _album, _bench, _growth, _process, _report, _rounds, peer
+from bgbias import plugins
+from bgbias.backgrounds import drawn as procedural
+from bgbias.errors import UserError
+from bgbias.images import pixels
+
+MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16": "avx512_bf16", "python": "3.11",
+           "torch": "2"}  # fmt: skip
+
+
+# They load large libraries of others, start many processes, or run the workflow.
+SLOW = (
+    *("evaluation_views", "growth", "many_cells", "node_start", "paper_grid", "planning", "retrieval"),
+    *("training_batches", "training_step"),
+)
+
+
+class Clock:
+    """A clock that goes only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.worked: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def worker(self, name: str, *seconds: float) -> Callable[[], int]:
+        """Work that takes these seconds, one after the other, and returns how often it was done."""
+
+        def run() -> int:
+            self.worked.append(name)
+            times = self.worked.count(name)
+            self.now += seconds[(times - 1) % len(seconds)]
+            return times
+
+        return run
+
+
+def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_change_of_the_allocator() -> (
+    None
+):
+    clock = Clock()
+    contenders = [
+        Contender("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
+        Contender("b", "peer", clock.worker("b", 100.0, 100.0, 100.0, 4.0, 100.0, 5.0, 100.0, 6.0)),
+        Contender("absent", "peer", None, "not installed"),
+        Contender("c", "limit", clock.worker("c", 0.5)),
+    ]
+    seconds, results = _rounds.take_turns(contenders, 3, clock=clock)
+    assert "".join(clock.worked) == "cbbaaabbcccbbaaabbcc"
+    assert seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0], "c": [0.5, 0.5, 0.5]}
+    assert results == {"a": 6, "b": 8, "c": 6}
+
+
+def test_a_device_is_waited_for_before_and_after_the_work() -> None:
+    clock = Clock()
+    clock_work = clock.worker("a", 1.0)
+    seconds, _ = _rounds.take_turns(
+        [Contender("a", "ours", clock_work)], 1, clock.worker("device", 10.0), clock
+    )
+    assert clock.worked[-3:] == ["device", "a", "device"]
+    assert seconds == {"a": [11.0]}
+
+
+def test_ratios_are_those_of_each_round() -> None:
+    measured = Measured("cpu", True, {"ours": [1.0, 2.0, 5.0], "theirs": [3.0, 2.0, 20.0]}, {})
+    figure = measured.ratio("times as fast", "theirs", "ours", at_least=2.5)
+    assert figure.values == [3.0, 1.0, 4.0]
+    assert measured.rate("photos", "ours", 10, "a second").values == [10.0, 5.0, 2.0]
+
+
+def test_a_peer_that_is_absent_is_a_row_that_says_how_to_install_it() -> None:
+    absent = peer("theirs", "a_package_that_nobody_wrote", lambda: pytest.fail("prepared"))
+    assert absent.run is None
+    measured = Measured("cpu", True, {"ours": [1.0]}, {}, {"theirs": absent.missing})
+    record = a_record([measured.ratio("times as fast", "theirs", "ours", at_least=2)])
+    assert (
+        "| times as fast | not measured: a_package_that_nobody_wrote is not installed; `make bench` installs it"
+        " | at least 2 |  |" in _report.table([record])
+    )
+
+
+def a_record(figures: list[Figure]) -> dict[str, Any]:
+    return {
+        "comparison": "sums",
+        "title": "Sums of many numbers",
+        "device": "cpu",
+        "rounds": 3,
+        "begun": "2026-11-21T08:00:00+00:00",
+        "load": [0.5, 1.25],
+        "machine": MACHINE,
+        "contenders": [
+            {"name": "a", "role": "ours", "seconds": [1.0, 2.0, 4.0], "megabytes": 12.3, "missing": ""}
+        ],
+        "figures": [vars(figure) for figure in figures],
+    }
+
+
+@pytest.mark.parametrize(
+    ("figure", "row"),
+    [
+        (Figure("faster", [3.0, 1.0, 4.0], at_least=2.5, unit="x"), "| faster | 3 [1 - 4] | at least 2.5 | yes |"),
+        (Figure("faster", [3.0, 1.0, 1.5], at_least=2.5), "| faster | 1.5 [1 - 3] | at least 2.5 | no |"),
+        (Figure("slope", [2.04], 1.9, 2.1), "| slope | 2.04 | at least 1.9, at most 2.1 | yes |"),
+        (Figure("seconds", [0.25], at_most=0.2, unit="s"), "| seconds | 0.25 s | at most 0.2 | no |"),
+        (Figure("wrong", [float("nan")], at_most=1), "| wrong | nan | at most 1 | no |"),
+        (Figure("share", [0.5]), "| share | 0.5 |  |  |"),
+    ],
+)  # fmt: skip
+def test_report_compares_the_median_with_the_bar(figure: Figure, row: str) -> None:
+    assert row in _report.table([a_record([figure])]).splitlines()
+
+
+def test_figures_go_between_their_markers_and_nothing_else_changes(tmp_path: Path) -> None:
+    page = tmp_path / "speed.md"
+    page.write_text("Before.\n<!-- bench cpu -->\nold\n<!-- end of bench cpu -->\nAfter \\1.\n")
+    for _ in range(2):
+        _report.write(page, "cpu", [a_record([Figure("faster", [3.0], 2.5)])], "python -m benchmarks")
+        text = page.read_text()
+        assert text.startswith(
+            "Before.\n<!-- bench cpu -->\n`python -m benchmarks` on A processor, 2 cores, 8 GB"
+        )
+        assert text.endswith("| faster | 3 | at least 2.5 | yes |\n<!-- end of bench cpu -->\nAfter \\1.\n")
+        assert "old" not in text
+        assert "2026-11-21; load 0.5 to 1.2" in text
+    with pytest.raises(UserError, match="no place for the figures: it needs the lines '<!-- bench cuda -->'"):
+        _report.write(page, "cuda", [a_record([])], "python -m benchmarks")
+
+
+def test_unknown_comparisons_are_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UserError, match=r"There is no 'retreival' in benchmarks.*Did you mean 'retrieval'"):
+        _bench.comparisons(["retreival"], "cpu")
+
+
+def test_a_comparison_is_refused_where_it_cannot_be_made() -> None:
+    with pytest.raises(UserError, match="'growth' cannot be measured on cuda, only on: cpu"):
+        _bench.comparisons(["retrieval", "growth"], "cuda")
+    assert "retrieval" in _bench.comparisons([], "cuda")
+    assert "growth" not in _bench.comparisons([], "cuda")
+
+
+def test_tiny_sizes_are_not_written_into_the_page(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--tiny measures nothing that .*speed\.md could show"):
+        _bench.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_an_absent_gpu_is_told_with_what_waits_for_it() -> None:
+    with pytest.raises(UserError, match=r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu"):
+        _bench.bench([], "cuda", None, None, tiny=True)
+
+
+def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    _bench.bench(["retrieval"], "cpu", 2, None, tiny=True)
+    record = json.loads((tmp_path / "data/work/bench/tiny/retrieval.json").read_text())
+    assert [len(c["seconds"]) for c in record["contenders"]] == [2, 2, 2]
+    assert all(c["megabytes"] >= 1 for c in record["contenders"] if c["role"] != "limit")
+    difference, agreement = (f for f in record["figures"] if f["what"].startswith(("largest", "share of 4")))
+    assert difference["values"][0] <= 1e-6
+    assert agreement["values"] == [1.0]
+    assert "retrieval: MAP@R, P@1 and RP at SOP's size" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in plugins.names("benchmarks")],
+)
+def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, at sizes that say nothing; those of a GPU too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    record = json.loads(json.dumps(_process.measure(name, "cpu", 1, tiny=True)))
+    assert record["figures"]
+    for figure in record["figures"]:
+        assert bool(figure["values"]) != bool(figure["missing"]), figure
+    for contender in record["contenders"]:
+        assert bool(contender["seconds"]) != bool(contender["missing"]), contender
+    told = _report.told(record)
+    assert all(figure["what"] in told for figure in record["figures"])
+
+
+def test_the_page_has_no_figures_of_other_machines_or_of_comparisons_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BGBIAS_TRACK", "0")
+    folder = tmp_path / "data/work/bench/cpu"
+    folder.mkdir(parents=True)
+
+    def write(name: str, **changed: Any) -> None:
+        record = a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"}
+        record |= {"source": _bench.source(name) if name != "foreign" else ""}
+        (folder / f"{name}.json").write_text(json.dumps(record | changed))
+
+    def measured(name: str, *_: object) -> bool:
+        write(name)
+        return True
+
+    monkeypatch.setattr(_bench, "_measured", measured)
+    write("masks", machine=MACHINE | {"threads": 1})
+    write("attribution", machine=MACHINE | {"cpu": "Another processor"})
+    write("heldout", source="before")
+    write("foreign")
+    page = tmp_path / "speed.md"
+    page.write_text("<!-- bench cpu -->\n<!-- end of bench cpu -->\n")
+    _bench.bench(["retrieval"], "cpu", None, page, tiny=False)
+    text = page.read_text()
+    assert [name for name in ("retrieval", "masks", "attribution", "heldout", "foreign") if f"All of {name}" in text] == [
+        "retrieval", "masks",
+    ]  # fmt: skip
+    said = capsys.readouterr().err
+    assert "attribution was measured on another machine or with other versions, and is left out" in said
+    assert "heldout was measured before it was changed, and is left out: python -m benchmarks heldout" in said
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_album_has_as_many_pictures_as_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
+    # Walls take long to draw.
+    monkeypatch.setitem(procedural._KINDS, "textures", procedural._KINDS["colours"])
+    if here:
+        drawn = {f"{n}.png": pixels.encode_png(np.full((8, 8, 3), n, np.uint8)) for n in range(3)}
+        miniatures.as_zip(tmp_path / "backgrounds_val.zip", drawn)
+        with pytest.raises(UserError, match=r"backgrounds_val\.zip has 3 pictures, and 4 are measured"):
+            list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", 4))
+    count = 3 if here else 203
+    assert len(list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", count))) == count
+
+
+def test_every_comparison_declares_what_the_command_needs() -> None:
+    for name in plugins.names("benchmarks"):
+        module = plugins.load("benchmarks", name)
+        assert module.TITLE
+        assert set(module.DEVICES) <= {"cpu", "cuda"}
+        assert module.DEVICES
+        assert module.THREADS is None or module.THREADS >= 1
+        assert callable(module.contenders)
+        assert callable(module.judge)
+
+
+def test_the_package_does_not_import_comparisons() -> None:
+    source = ROOT / "src/bgbias"
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = getattr(node, "module", None) or ""
+            assert not any("benchmarks" in f"{module}.{name}" for name in names), path
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_exponents_are_those_of_the_times(power: float) -> None:
+    sizes = np.array([10, 20, 40, 80])
+    rounds = [3.0 * sizes**power, 5.0 * sizes**power]
+    assert _growth.exponents(sizes, rounds) == pytest.approx([power, power])
+    # A constant cost is part of every time, and is no growth.
+    assert _growth.exponents(sizes, [7.0 + rounds[0]]) == pytest.approx([power], abs=0.02)
+
+
+def test_extra_memory_counts_what_was_freed_before() -> None:
+    """In a process of its own: 200 MB that were freed are taken again."""
+    script = """
+from types import SimpleNamespace
+import numpy as np
+from bgbias import plugins
+from bgbias.compute.device import keep_freed_memory
+from benchmarks import Contender, _memory
+
+def contenders(device, tiny):
+    keep_freed_memory()
+    np.ones(25_000_000)
+    yield Contender("a", "ours", lambda: np.ones(1_000 if tiny else 12_500_000))
+
+plugins.load = lambda family, name: SimpleNamespace(contenders=contenders)
+print(_memory.extra_megabytes("any", "a", "cpu", False))
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"})  # fmt: skip
+    assert float(done.stdout) == pytest.approx(100e6 / 2**20, rel=0.05)

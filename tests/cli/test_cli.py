@@ -1,0 +1,85 @@
+"""Commands do what nodes do, and tell mistakes in plain words."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_study import data_nodes, described, load, record
+
+from bgbias import cli
+from bgbias.engine import digests
+from bgbias.study import params
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Type a command; its exit status comes back."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["bgbias", *words, "--params", str(tmp_path / "params.yaml")])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_command_runs_a_node_and_names_itself(
+    tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = load(tmp_path, raw)
+    assert typed("index", "squares") == 0
+    assert capsys.readouterr().err.startswith("$ python -m bgbias index squares --params ")
+    assert record(study, "index_record", dataset="squares")["command"].startswith(
+        "python -m bgbias index squares"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["index", "squarez"], "no dataset 'squarez'; there are: squares"),
+        (["masks", "squares", "u2ned"], "no masker 'u2ned'; there are: ground_truth, other"),
+        (["backgrounds", "noisy"], "no backgrounds 'noisy'"),
+        (["train", "squares", "pixel", "arcface", "plain"], "no backbone 'pixel'"),
+        (["train", "squares", "pixels", "arcfac", "plain"], "no 'arcfac' in losses"),
+        (["train", "squares", "pixels", "arcface", "plain", "--device", "cuda:7"], "cuda:7"),
+        (["index", "squares", "--expect", "0123"], "was edited since this was planned (0123, now "),
+        (["index", "squares", "--grid", "smal"], "no grid 'smal'"),
+        (["fetch", "squares"], "squares has nothing to fetch"),
+        (["weights", "pixels"], "backbones/pixels has nothing to fetch"),
+        (["fetch", "squares", "photos"], "squares has nothing to fetch"),
+    ],
+)
+def test_mistakes_are_told_in_plain_words(
+    tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int], capsys: pytest.CaptureFixture[str],
+    words: list[str], told: str,
+) -> None:  # fmt: skip
+    study = load(tmp_path, raw)
+    if "--device" in words:
+        data_nodes(study)
+    assert typed(*words) == 2
+    error = capsys.readouterr().err
+    assert "\nbgbias: " in error
+    assert told in error
+    assert "Traceback" not in error
+
+
+def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int]) -> None:
+    study = load(tmp_path, raw)
+    assert typed("index", "squares", "--expect", digests.digest(study, "index", dataset="squares")) == 0
+    assert params.load(tmp_path / "params.yaml") == study

@@ -1,0 +1,165 @@
+"""Processes on a machine with several GPUs, each on one of its own: real processes, real locks, a stand-in for nvidia-smi."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pretended_gpus import H200, environment
+from project import ROOT, wait_for
+
+from bgbias.compute import device, gpu_slots
+from bgbias.errors import UserError
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from bgbias.compute import gpu_slots
+gpu_slots.take(Path("data/work/gpu-slots"), sys.argv[1])
+print("torch" in sys.modules, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
+time.sleep(120)
+"""
+CELL = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
+Start = Callable[..., "Holder"]
+
+
+class Holder:
+    """A process that asks for a GPU and then lives until it is killed."""
+
+    def __init__(self, folder: Path, number: int, wanted: str, environment: dict[str, str]) -> None:
+        self.out, self.err = folder / f"{number}.out", folder / f"{number}.err"
+        with self.out.open("w") as out, self.err.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", HOLDER, wanted], cwd=folder, env=environment, stdout=out, stderr=err
+            )
+
+    def said(self) -> str:
+        """What it said once it had its GPU, or none; empty while it waits."""
+        return self.out.read_text(encoding="utf-8").strip()
+
+    def gpu(self) -> str:
+        """What it shows CUDA."""
+        wait_for(lambda: self.said() or self.process.poll() is not None, 60, "a process to get its GPU")
+        torch_was_there, gpu = self.said().split()
+        assert torch_was_there == "False"
+        return gpu
+
+    def waits(self) -> None:
+        """It has said that it waits, and goes on waiting."""
+        wait_for(lambda: "waits: all" in self.err.read_text(encoding="utf-8"), 60, "a process to wait")
+        assert not self.said()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start processes in a folder with a study; all are killed in the end."""
+    (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    numbers = iter(range(100))
+    with ExitStack() as stack:
+
+        def begin(gpus: str, wanted: str = "auto", **changed: str) -> Holder:
+            holder = Holder(tmp_path, next(numbers), wanted, environment(tmp_path, gpus) | changed)
+            stack.callback(holder.kill)
+            return holder
+
+        yield begin
+
+
+def test_two_processes_take_two_gpus_and_the_third_waits_until_one_is_killed(start: Start) -> None:
+    gpus = "\n".join(H200.format(n=n) for n in range(2))
+    first, second = start(gpus), start(gpus)
+    assert {first.gpu(), second.gpu()} == {"GPU-0000-aa", "GPU-1111-aa"}
+    third = start(gpus)
+    third.waits()
+    freed = second.gpu()
+    second.kill()
+    assert third.gpu() == freed
+    assert first.process.poll() is None
+
+
+def test_small_cells_share_a_gpu_once_every_gpu_has_one(start: Start) -> None:
+    gpus = "\n".join(H200.format(n=n) for n in range(2))
+    first = [start(gpus, BGBIAS_CELLS_PER_GPU="2").gpu() for _ in range(4)]
+    assert set(first[:2]) == set(first[2:]) == {"GPU-0000-aa", "GPU-1111-aa"}
+    start(gpus, BGBIAS_CELLS_PER_GPU="2").waits()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_number_of_cells_on_a_gpu_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("BGBIAS_CELLS_PER_GPU", text)
+    with pytest.raises(UserError, match=f"BGBIAS_CELLS_PER_GPU is '{text}'; set it to how many"):
+        device.shares()
+
+
+def test_who_chose_a_gpu_or_the_cpu_neither_waits_nor_takes_one(start: Start) -> None:
+    gpus = H200.format(n=0)
+    assert start(gpus, CUDA_VISIBLE_DEVICES="5").gpu() == "5"
+    assert start(gpus, "cpu").gpu() == "None"
+    assert start(gpus, "cuda:0").gpu() == "None"
+    assert start(gpus, "cuda").gpu() == "GPU-0000-aa"
+
+
+@pytest.mark.parametrize(
+    ("listed", "status", "found"),
+    [
+        (None, 0, []),
+        ("No devices were found", 6, []),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9, []),
+        (H200.format(n=0), 0, ["GPU-0000-aa"]),
+        # A GPU that was split is used by its parts only.
+        (
+            f"{H200.format(n=0)}\n  MIG 1g.18gb     Device  0: (UUID: MIG-1-b)\n"
+            f"  MIG 1g.18gb     Device  1: (UUID: MIG-2-b)\n{H200.format(n=1)}",
+            0,
+            ["MIG-1-b", "MIG-2-b", "GPU-1111-aa"],
+        ),
+    ],
+)
+def test_gpus_are_those_that_nvidia_smi_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, status: int, found: list[str]
+) -> None:
+    monkeypatch.setenv("PATH", environment(tmp_path, listed, status)["PATH"])
+    assert gpu_slots.installed() == found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("masks", "toy_smoke"),
+        ("propose", "mine"),
+        ("train", *CELL),
+        ("embed", *CELL),
+        ("attribute", *CELL),
+        ("train-masker", "mine"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path, words: tuple[str, ...]) -> None:
+    study = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    pool = "  mine: {propose: {source: photos, masker: u2netp_toy, licence: mine}}\n"
+    (tmp_path / "params.yaml").write_text(
+        study.replace("\nbackgrounds:", f"\nbackgrounds:\n{pool}#", 1), encoding="utf-8"
+    )
+    grid = () if words[0] == "train-masker" else ("--grid", "smoke")
+    # The device that is asked for, and whether torch was there, as the exit status.
+    probe = "import sys; from bgbias import cli; from bgbias.compute import gpu_slots;" + (
+        "gpu_slots.take = lambda study, wanted: sys.exit(40 + 2 * (wanted != 'cuda') + ('torch' in sys.modules));"
+        "cli.main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", probe, *words, *grid, "--device", "cuda"],
+        cwd=tmp_path,
+        env=environment(tmp_path, None),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 40, run.stderr

@@ -1,0 +1,88 @@
+"""The next batch is made while the last one is used, in order and with the same numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from bgbias.compute.overlap import ahead, fetched, sent
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Something that holds tensors, one of them absent."""
+
+    left: Tensor
+    right: Tensor | None = None
+
+    def to(self, device: str) -> Pair:
+        return Pair(sent(self.left, device))
+
+
+def test_things_come_in_order_and_on_the_device() -> None:
+    assert [int(t) for t in ahead((torch.tensor(n) for n in range(5)), "cpu", sent)] == [0, 1, 2, 3, 4]
+    assert [int(p.left) for p in ahead([Pair(torch.tensor(7))], "cpu", Pair.to)] == [7]
+    assert list(ahead([], "cpu", sent)) == []
+
+
+def test_one_thing_is_made_while_another_is_used_and_no_more() -> None:
+    made = [threading.Event() for _ in range(4)]
+    main = threading.get_ident()
+    threads = set()
+
+    def things() -> Iterator[Tensor]:
+        for n, event in enumerate(made):
+            event.set()
+            threads.add(threading.get_ident())
+            yield torch.tensor(n)
+
+    coming = ahead(things(), "cpu", sent)
+    next(coming)
+    assert made[1].wait(10)
+    assert not made[2].wait(0.05)
+    next(coming)
+    assert made[2].wait(10)
+    assert not made[3].is_set()
+    assert main not in threads
+
+
+def test_an_error_of_the_source_reaches_who_takes_the_things() -> None:
+    def things() -> Iterator[Tensor]:
+        yield torch.tensor(0)
+        raise KeyError("photo 1")
+
+    coming = ahead(things(), "cpu", sent)
+    assert int(next(coming)) == 0
+    with pytest.raises(KeyError, match="photo 1"):
+        next(coming)
+
+
+def test_who_stops_early_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    coming = ahead((torch.tensor(n) for n in range(50)), "cpu", sent)
+    next(coming)
+    (own,) = set(threading.enumerate()) - before
+    coming.close()  # type: ignore[attr-defined]  # a generator
+    assert not own.is_alive()
+
+
+def test_what_is_fetched_comes_in_order() -> None:
+    assert [int(t) for t in fetched(torch.tensor(n) for n in range(3))] == [0, 1, 2]
+
+
+@needs_gpu
+def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
+    things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
+    found = fetched(x * 2 for x in ahead(things, "cuda", sent))
+    assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
+    reserved = torch.cuda.memory_reserved()
+    assert [len(list(ahead(things, "cuda", sent))) for _ in range(4)] == [20] * 4
+    # Not once more for every time.
+    assert torch.cuda.memory_reserved() == reserved

@@ -1,0 +1,109 @@
+"""A folder of one's own photos as a dataset: its classes, its splits, its masks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from miniatures import as_folder, as_tar, as_zip
+
+from bgbias.datasets import folder
+from bgbias.errors import UserError
+from bgbias.files.fetch import fetch
+from bgbias.images import pixels
+from bgbias.images.drawn_masks import white
+from bgbias.photos.table import Item
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """A user's folder: twelve classes, one of them with a single photo."""
+    for c in range(12):
+        for n in range(1 if c == 4 else 3):
+            path = tmp_path / "photos" / f"class {c:02d}" / f"{n}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(f"{c} {n}".encode())
+    (tmp_path / "photos" / "read me.txt").touch()
+    return tmp_path / "photos"
+
+
+def folder_items(source: Path, **options: Any) -> list[Item]:
+    params = folder.Params.model_validate({"source": str(source), **options})
+    parts = {part: source.parent / f"fetched {part}" for part in folder.parts(params)}
+    for part, sources in folder.parts(params).items():
+        fetch(sources, parts[part], "mine", part=part)
+    return list(folder.items(params, parts, "mine"))
+
+
+def test_folder_takes_masks_that_are_called_like_the_photos(classes: Path, tmp_path: Path) -> None:
+    drawn = {"class 00/0.png": b"first", "class 07/2.png": b"second"}
+    for pack in (as_folder, as_zip, as_tar):
+        masks = pack(tmp_path / f"masks {pack.__name__}", drawn)
+        found = {i.image_id: i.truth for i in folder_items(classes, masks=str(masks))}
+        assert {n: t for n, t in found.items() if t} == {
+            "class 00/0.jpg": b"first",
+            "class 07/2.jpg": b"second",
+        }
+        assert len(found) == 34
+
+
+def test_masks_of_zeros_and_ones_mean_black_and_white() -> None:
+    ones = np.array([[0, 1], [1, 0]], np.uint8)
+    assert pixels.decode(white(pixels.encode_png(ones), "m"), "m", "L").tolist() == [[0, 255], [255, 0]]
+    for levels in ([[0, 0], [0, 0]], [[0, 2], [1, 0]], [[0, 255], [1, 0]]):
+        data = pixels.encode_png(np.array(levels, np.uint8))
+        assert white(data, "m") == data
+    assert white(b"broken", "m") == b"broken"
+
+
+def test_folder_mask_of_no_photo_is_refused(classes: Path, tmp_path: Path) -> None:
+    masks = as_folder(tmp_path / "masks", {"class 00/0.png": b"", "class 0/0.png": b"", "class 1/0.png": b""})
+    with pytest.raises(UserError, match=r"the mask 'class 0/0\.png' fits no photo \(2 in all\)"):
+        folder_items(classes, masks=str(masks))
+
+
+def test_folder_gives_a_class_for_each_folder(classes: Path) -> None:
+    found = folder_items(classes)
+    assert len(found) == 11 * 3 + 1
+    names = sorted({i.class_name for i in found})
+    assert names == [f"class {c:02d}" for c in range(12)]
+    for item in found:
+        assert item.label == names.index(item.class_name)
+        assert item.image_id.startswith(f"{item.class_name}/")
+        assert (item.key_set, item.key_item) == (f"mine|{item.split}", item.image_id)
+    assert [i.class_name for i in found].count("class 04") == 1
+
+
+def test_folder_splits_by_class_and_by_seed(classes: Path) -> None:
+    def split(**options: Any) -> dict[int, str]:
+        found = {(i.label, i.split) for i in folder_items(classes, **options)}
+        assert len(found) == 12  # no class lies in two splits
+        return dict(found)
+
+    assert Counter(split().values()) == {"train": 6, "val": 1, "test": 5}
+    assert split() == split()
+    assert split() != split(shuffle=1)
+    fixed = split(shuffle=None, train_classes=3, val_classes=2)
+    assert [fixed[c] for c in range(12)] == ["train"] * 3 + ["val"] * 2 + ["test"] * 7
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"train_classes": 11}, "12 classes, too few for 11 to train, 1 to validate"),
+        ({"train_classes": 6, "val_classes": 6}, "too few"),
+    ],
+)
+def test_folder_with_too_few_classes_is_refused(classes: Path, options: dict[str, int], words: str) -> None:
+    with pytest.raises(UserError, match=words) as told:
+        folder_items(classes, **options)
+    assert "datasets.mine.options.train_classes" in str(told.value)
+
+
+def test_folder_with_pictures_beside_the_classes_is_refused(classes: Path) -> None:
+    (classes / "loose.jpg").touch()
+    with pytest.raises(UserError, match=r"mine: 'loose\.jpg' lies in no folder"):
+        folder_items(classes)

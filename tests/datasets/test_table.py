@@ -1,0 +1,220 @@
+"""Photos by a table: every mistake is told with its row and column, and groups stay together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from miniatures import as_zip
+
+from bgbias.datasets import table
+from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.errors import UserError
+from bgbias.files.fetch import fetch
+from bgbias.images import pixels
+from bgbias.photos.table import Item
+
+LABELS = [f"shoe {c:02d}" for c in range(10)]
+SPLITS = ["train"] * 5 + ["val"] * 2 + ["test"] * 3
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> pd.DataFrame:
+    """Ten labels of three pictures each, which lie below ``tmp_path``; the first picture of a label has a mask."""
+    made = []
+    for c, label in enumerate(LABELS):
+        for n in range(3):
+            image, mask = f"photos/{c}_{n}.jpg", f"masks/{c}.png" if n == 0 else ""
+            for file in filter(None, (image, mask)):
+                (tmp_path / file).parent.mkdir(exist_ok=True)
+                (tmp_path / file).write_bytes(pixels.encode_png(np.full((4, 4), 10 * c + n, np.uint8)))
+            made.append({"image": image, "label": label, "split": SPLITS[c], "mask": mask, "group": f"{c}"})
+    return pd.DataFrame(made)
+
+
+def items(folder: Path, frame: pd.DataFrame, parquet: bool = False, **options: Any) -> list[Item]:
+    path = folder / ("table.parquet" if parquet else "table.csv")
+    frame.to_parquet(path) if parquet else frame.to_csv(path, index=False)
+    params = table.Params.model_validate({"source": str(path), **options})
+    parts = {part: folder / f"fetched {part}" for part in table.parts(params)}
+    for part, sources in table.parts(params).items():
+        fetch(sources, parts[part], "shop", part=part)
+    return list(table.items(params, parts, "shop"))
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_table_says_label_split_and_mask(tmp_path: Path, rows: pd.DataFrame, parquet: bool) -> None:
+    found = {i.image_id: i for i in items(tmp_path, rows, parquet)}
+    assert len(found) == 30
+    for row in rows.itertuples():
+        item = found[row.image]
+        assert (item.class_name, item.label, item.split) == (row.label, LABELS.index(row.label), row.split)
+        assert (item.key_set, item.key_item) == (f"shop|{row.split}", row.image)
+        assert item.data == (tmp_path / row.image).read_bytes()
+        assert item.truth == ((tmp_path / row.mask).read_bytes() if row.mask else None)
+
+
+def test_pictures_may_lie_elsewhere(tmp_path: Path, rows: pd.DataFrame) -> None:
+    pictures = {f.relative_to(tmp_path).as_posix(): f.read_bytes() for f in tmp_path.rglob("*.*g")}
+    (tmp_path / "tables").mkdir()
+    packed = as_zip(tmp_path / "pictures.zip", pictures)
+    for root in (tmp_path, packed):
+        assert len(items(tmp_path / "tables", rows, root=str(root))) == 30
+
+
+def test_pictures_lie_beside_the_table_unless_their_root_is_named() -> None:
+    def root(source: str, root: str | None = None) -> str | None:
+        return table.parts(table.Params(source=source, root=root))["photos"][0].place
+
+    assert root("/photos/shop/list.csv") == "/photos/shop"
+    assert root("shared:shop/list.csv") == "shared:shop"
+    assert root("https://example.org/list.csv", "/photos") == "/photos"
+    with pytest.raises(ValueError, match="needs `root`"):
+        root("https://example.org/list.csv")
+
+
+def test_numbers_and_missing_values_of_parquet_are_read_as_text(tmp_path: Path, rows: pd.DataFrame) -> None:
+    frame = rows.assign(label=rows["label"].str[-2:].astype(int), mask=rows["mask"].replace("", None))
+    found = items(tmp_path, frame, parquet=True)
+    assert {i.class_name for i in found} == {str(n) for n in range(10)}
+    assert sum(i.truth is not None for i in found) == 10
+
+
+def test_splits_are_class_disjoint_and_seeded_where_the_table_has_none(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    def split(**options: Any) -> dict[str, str]:
+        pairs = {
+            (i.class_name, i.split) for i in items(tmp_path, rows.drop(columns=["split", "group"]), **options)
+        }
+        assert len(pairs) == 10
+        return dict(pairs)
+
+    assert sorted(split().values()) == ["test"] * 4 + ["train"] * 5 + ["val"]
+    assert split() == split()
+    assert split() != split(shuffle=1)
+    assert split(shuffle=None, train_classes=2, val_classes=2)["shoe 03"] == "val"
+
+
+def test_labels_that_share_a_group_get_one_split(tmp_path: Path, rows: pd.DataFrame) -> None:
+    # shoe 00 - 03 - 06 - 09 hang together by a chain of shoots, 01 - 04 by one.
+    group = rows["group"].replace({"3": "chain", "4": "pair", "1": "pair"})
+    group[rows["image"].isin(["photos/0_1.jpg", "photos/3_1.jpg"])] = "a"
+    group[rows["image"].isin(["photos/3_2.jpg", "photos/6_1.jpg"])] = "b"
+    group[rows["image"].isin(["photos/6_2.jpg", "photos/9_1.jpg"])] = "c"
+    for seed in range(8):
+        frame = rows.drop(columns="split").assign(group=group)
+        found = {
+            i.class_name: i.split
+            for i in items(tmp_path, frame, shuffle=seed, train_classes=3, val_classes=2)
+        }
+        for joined in (("shoe 00", "shoe 03", "shoe 06", "shoe 09"), ("shoe 01", "shoe 04")):
+            assert len({found[label] for label in joined}) == 1
+        assert set(found.values()) == {"train", "val", "test"}
+
+
+def test_bundles_that_leave_no_class_for_a_split_are_refused() -> None:
+    with pytest.raises(UserError, match="mine has 4 classes, too few"):
+        assign("abcd", ClassSplit(train_classes=2), "mine", [("a", "b"), ("b", "c"), ("c", "d")])
+
+
+MISTAKES = [
+    (2, "image", "photos/gone.jpg", "row 4, image: there is no file 'photos/gone.jpg'"),
+    (2, "image", "", "row 4, image: empty"),
+    (2, "image", "../secret.jpg", "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
+    (2, "image", "/etc/x.jpg", "row 4, image: '/etc/x.jpg' leads out"),
+    (2, "image", "photos/0_2.txt", "row 4, image: 'photos/0_2.txt' is no picture"),
+    (2, "image", "photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
+    (2, "image", "./photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
+    (2, "label", " ", "row 4, label: empty"),
+    (2, "split", "dev", "row 4, split: 'dev' is none of train, val, test, unused"),
+    (2, "split", "", "row 4, split: '' is none of"),
+    (
+        2,
+        "split",
+        "test",
+        "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows it",
+    ),
+    (2, "mask", "masks/gone.png", "row 4, mask: there is no file 'masks/gone.png'"),
+    (29, "group", "0", "row 31, group: '0' is test here and train in row 2"),
+]
+
+
+@pytest.mark.parametrize(("row", "column", "value", "words"), MISTAKES)
+def test_mistake_is_told_with_row_and_column(
+    tmp_path: Path, rows: pd.DataFrame, row: int, column: str, value: str, words: str
+) -> None:
+    rows.loc[row, column] = value
+    with pytest.raises(UserError) as told:
+        items(tmp_path, rows)
+    assert f"shop: {tmp_path}/table.csv cannot be used:\n  {words}" in str(told.value)
+
+
+def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows["label"] = ""
+    rows.loc[0, "image"] = "gone.jpg"
+    with pytest.raises(UserError) as told:
+        items(tmp_path, rows)
+    assert str(told.value).count("row ") == 10
+    assert "row 2, image: there is no file 'gone.jpg'\n  row 2, label: empty" in str(told.value)
+    assert str(told.value).endswith("and 21 more")
+
+
+def test_rows_of_parquet_are_counted_from_one(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows.loc[2, "label"] = None
+    with pytest.raises(UserError, match="row 3, label: empty"):
+        items(tmp_path, rows, parquet=True)
+
+
+def test_label_in_two_splits_may_be_asked_for(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows = rows.drop(columns="group")
+    rows.loc[2, "split"] = "test"
+    found = {i.image_id: i for i in items(tmp_path, rows, closed_set=True)}
+    assert (found["photos/0_1.jpg"].split, found["photos/0_2.jpg"].split) == ("train", "test")
+    with pytest.raises(UserError, match="closed_set is asked for, but there is no column 'split'"):
+        items(tmp_path, rows.drop(columns="split"), closed_set=True)
+
+
+def test_unused_photos_may_be_of_any_label_and_group(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows.loc[2, "split"] = "unused"
+    assert {i.image_id for i in items(tmp_path, rows) if i.split == "unused"} == {"photos/0_2.jpg"}
+
+
+def test_split_that_no_row_has_is_an_error(tmp_path: Path, rows: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="no row has the split 'val'"):
+        items(tmp_path, rows[rows["split"] != "val"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.drop(columns="label"), "has no column 'label'; it needs image and label"),
+        (lambda f: f.assign(Split="train"), "has a column 'Split', which says nothing here"),
+        (lambda f: f[:0], "it has no rows"),
+    ],
+)
+def test_table_of_another_form_is_refused(
+    tmp_path: Path, rows: pd.DataFrame, change: Any, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        items(tmp_path, change(rows))
+
+
+def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) -> None:
+    for content in (b"", b"PAR1 but no more", b'image,label\n"a.jpg', b"\xff\xfe\x00"):
+        (tmp_path / "table").write_bytes(content)
+        with pytest.raises(UserError, match=r"shop\.csv (cannot be read as CSV or Parquet|has no column)"):
+            table.read_rows(tmp_path / "table", "shop.csv")
+
+
+def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    assert table.truth(table.Params(source="list.csv", root="photos")) is None
+    assert table.truth(table.Params(source="list.csv", root="photos", masks=True)) == "masks"
+    assert len(items(tmp_path, rows, masks=True)) == 30
+    with pytest.raises(UserError, match="masks are asked for, but there is no column 'mask'"):
+        items(tmp_path, rows.drop(columns="mask"), masks=True)

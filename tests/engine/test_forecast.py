@@ -1,0 +1,91 @@
+"""The forecast counts what the study fixes, and says what it cannot know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import ROOT
+from small_study import described, load, options
+
+from bgbias.engine import forecast
+from bgbias.engine.forecast import Cost
+from bgbias.nodes import backgrounds, index
+from bgbias.study import params
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The project's params.yaml and its list of backgrounds in an otherwise empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("params.yaml", "data/backgrounds/sources.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    return tmp_path / "params.yaml"
+
+
+def costs(study: params.Study) -> dict[str, Cost]:
+    return {c.step: c for c in forecast.forecast(study)}
+
+
+def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
+    found = costs(params.load(own, "paper"))
+    photos = 11_788 + 16_185 + 120_053
+    test = 5_924 + 8_131 + 60_502  # CUB's is estimated by its classes: 5,894
+    assert (found["index"].images, found["masks"].forward) == (photos, (photos, photos))
+    assert found["train"].nodes == 150
+    # 100 batches of 32 an epoch, 16 epochs at least and 1,000 at most.
+    assert found["train"].backward == (150 * 16 * 3_200, 150 * 1_000 * 3_200)
+    assert found["embed"].forward[0] == pytest.approx(50 * test * 6, rel=1e-3)
+    assert found["attribute"].backward[0] == pytest.approx(50 * test * 25, rel=1e-3)
+    assert found["embed"].disk == pytest.approx(50 * test * 6 * 128 * 4, rel=1e-3)
+    # Photos of 341 x 256 pixels in colour, masks of the same size in grey; 80, 20 and 100 backgrounds in colour.
+    assert found["prepared"].images == photos + 80 + 20 + 100
+    assert found["prepared"].disk == pytest.approx(341.3 * 256 * (photos * 4 + 200 * 3), rel=1e-4)
+    assert not any(c.unknown for c in found.values())
+
+
+def test_trainings_of_a_fixed_length_are_no_range(own: Path) -> None:
+    train = costs(params.load(own, "demo"))["train"]
+    assert train.backward == (8 * 20 * 3_200, 8 * 20 * 3_200)
+    assert train.forward[0] == train.backward[0] + 8 * 20 * 240  # 8 validation classes of 30 photos
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: Path) -> None:
+    raw: dict[str, Any] = options(described(tmp_path))
+    study = load(tmp_path, raw)
+    assert costs(study)["embed"].unknown
+    assert "+?" in forecast.told(study)
+    index.index(study, "squares")
+    assert "+?" in forecast.told(study)  # the backgrounds, which lie in folders
+    backgrounds.backgrounds(study, "noise")
+    counted = costs(study)["embed"]
+    assert not counted.unknown
+    test = forecast.photos(study, "squares")
+    assert test is not None
+    assert counted.images == 4 * test["test"]
+    assert "+?" not in forecast.told(study)
+
+
+def test_the_table_adds_up(own: Path) -> None:
+    study = params.load(own, "paper")
+    lines = forecast.told(study).splitlines()
+    nodes = [int(line.split()[1]) for line in lines[2:]]
+    assert nodes[-1] == sum(nodes[:-1]) > 600
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
+    own.write_text(
+        own.read_text().replace(
+            "toy_scenes: {train: {toy_scenes: 1500}", "toy_scenes: {train: {source: walls.zip}"
+        )
+    )
+    prepared = costs(params.load(own, "demo"))["prepared"]
+    assert prepared.unknown
+    own.write_text(own.read_text().replace("{source: walls.zip}", "{textures: 7}"))
+    counted = costs(params.load(own, "demo"))["prepared"]
+    assert not counted.unknown
+    assert counted.images == prepared.images + 7 + 100 + 100

@@ -1,0 +1,274 @@
+"""What is up to date is told by records, and outlives checkouts and new modification times."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pretended
+import pytest
+import yaml
+from project import ROOT
+
+from bgbias.engine import freshness, graph, reading, records, status
+from bgbias.errors import UserError
+from bgbias.files import checksums
+from bgbias.nodes import table
+from bgbias.study import params
+from bgbias.study.params import Study
+
+Link = Callable[[Path, Path], None]
+STALE, MARKER = freshness.STALE, freshness.MARKER
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
+    """The grid `demo` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(
+        (ROOT / "params.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    return params.load(Path("params.yaml"), "demo")
+
+
+def edited(*keys: str, value: object) -> Study:
+    """The study after an edit of params.yaml."""
+    path = Path("params.yaml")
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    inner = raw
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+    return params.load(path, "demo")
+
+
+def out_of_date(study: Study) -> list[str]:
+    """The labels of nodes whose outputs look older than the marker."""
+    freshness.settle(study)
+    nodes = graph.in_order(study)
+    return [n.label for n in nodes if n.record(study).exists() and _time(n.record(study)) < MARKER]
+
+
+def delete(study: Study, node: graph.Node) -> None:
+    """As Snakemake does before it makes a node anew."""
+    for path in (*pretended.outputs(study, node), node.record(study)):
+        path.unlink()
+
+
+def test_every_node_comes_after_those_it_reads_from(study: Study) -> None:
+    nodes = graph.in_order(study)
+    for place, node in enumerate(nodes):
+        assert set(graph.reads_from(study, node)) <= set(nodes[:place])
+
+
+@pytest.mark.parametrize("grid", ["smoke", "demo", "cub50"])
+def test_every_input_is_made_by_a_node_that_is_read_from(study: Study, grid: str) -> None:
+    study = params.load(Path("params.yaml"), grid)
+    for node in graph.in_order(study):
+        upstream = graph.reads_from(study, node)
+        made = {p for n in upstream for p in (*pretended.outputs(study, n), n.record(study))}
+        read = set(reading.inputs(study, node.name, **node.keywords).values())
+        assert read <= made, node.label
+
+
+def test_a_finished_run_is_left_alone(study: Study) -> None:
+    pretended.run(study)
+    before = {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
+    settled = freshness.settle(study)
+    assert str(settled) == ""
+    assert settled.ordered == 0
+    assert before == {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
+
+
+def test_an_edited_margin_makes_that_loss_alone_old_and_says_why(study: Study) -> None:
+    pretended.run(study)
+    changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
+    settled = freshness.settle(changed)
+    assert settled.stale == {
+        f"train toy_090/tiny/arcface/{m}/seed0": "loss.margin: 20 -> 21" for m in ("plain", "bgaugment")
+    }
+    old = out_of_date(changed)
+    assert len(old) == len(settled.stale) + settled.followers
+    assert not [label for label in old if "contrastive" in label]
+    assert {label.split()[0] for label in old} >= {"embed", "score", "attribute", "collect", "table"}
+
+
+def test_an_edit_taken_back_costs_nothing(study: Study) -> None:
+    pretended.run(study)
+    original = study.losses["arcface"]["default"]
+    assert out_of_date(edited("losses", "arcface", "default", value={**original, "margin": 21}))
+    assert out_of_date(edited("losses", "arcface", "default", value=original)) == []
+    _assert_in_order(study)
+
+
+def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> None:
+    """`git checkout` of params.yaml alone, or `dvc checkout` of files alone."""
+    pretended.run(study)
+    other = edited("train", "weight_decay", value=0.01)
+    pretended.run(other)
+    assert out_of_date(other) == []
+    old = out_of_date(study)
+    assert [label.split()[0] for label in old].count("train") == 8
+
+
+@pytest.mark.parametrize("first", [0, 1_500_000_000])
+def test_right_files_with_any_modification_times_stay(study: Study, first: int) -> None:
+    """A fresh clone after `dvc pull`: everything is there, in an arbitrary order of time."""
+    pretended.run(study)
+    files = [p for p in Path("data").rglob("*") if p.is_file()]
+    random.Random(0).shuffle(files)
+    for second, path in enumerate(files, first):
+        os.utime(path, (second, second))
+    assert out_of_date(study) == []
+    _assert_in_order(study)
+
+
+def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(study: Study) -> None:
+    """A run that makes a dataset anew deletes it first; killed then, it leaves nothing to compare the rest with."""
+    pretended.run(study)
+    index = graph.node("index", dataset="toy_050")
+    photos = study.files.at("photos", dataset="toy_050")
+    photos.write_text("other photos")
+    old = out_of_date(study)
+    delete(study, index)
+    assert out_of_date(study) == [label for label in old if label != index.label]
+    pretended.run(study)
+    assert out_of_date(study) == []
+
+
+def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: Study) -> None:
+    pretended.run(study)
+    delete(study, graph.node("index", dataset="toy_050"))
+    assert out_of_date(study) == []
+
+
+def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
+    pretended.run(study)
+    masks = study.files.at("mask_table", dataset="toy_000", masker="u2netp_toy")
+    masks.write_text("drawn anew")
+    old = out_of_date(study)
+    assert "train toy_000/tiny/contrastive/bgaugment/seed0" in old
+    assert "train toy_000/tiny/contrastive/plain/seed0" not in old
+    assert "embed toy_000/tiny/contrastive/plain/seed0" in old
+    assert "train toy_050/tiny/contrastive/bgaugment/seed0" not in old
+
+
+def test_a_damaged_output_is_made_again(study: Study) -> None:
+    pretended.run(study)
+    study.files.at("photos", dataset="toy_050").write_text("damaged")
+    settled = freshness.settle(study)
+    assert settled.stale == {"index toy_050": "data/work/datasets/toy_050/photos.zip has changed"}
+    # And is so until it is made again, however often somebody looks.
+    assert freshness.settle(study).stale == settled.stale
+
+
+def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
+    nodes = pretended.run(study)
+    first = next(n for n in nodes if n.name == "train")
+    first.record(study).write_text("{")
+    settled = freshness.settle(study)
+    assert settled.stale == {first.label: "its record is damaged"}
+    assert _time(first.record(study)) < MARKER
+
+
+def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Study) -> None:
+    """A GPU need not train the same model twice; a checkout of one folder brings the other one, however old it looks."""
+    nodes = pretended.run(study)
+    trained = next(n for n in nodes if n.name == "train" and "arcface/plain" in n.label)
+    pretended.make(study, trained, "on another machine")
+    for path in (*pretended.outputs(study, trained), trained.record(study)):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    settled = freshness.settle(study)
+    model = study.files.at("model", **trained.keywords["cell"].wildcards)
+    why = f"{model} is another one than it was made from"
+    assert settled.stale == {trained.label.replace("train", node): why for node in ("embed", "attribute")}
+    assert why in status.told(study)
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
+    study: Study, link: Link, tmp_path: Path
+) -> None:
+    """With ``cache.type`` hardlink or symlink products are the cache's own read-only files, perhaps somebody else's."""
+    pretended.run(study)
+    cached = _put_into_a_cache(tmp_path / "cache", link)
+    before = {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
+    assert out_of_date(study) == []
+    _assert_in_order(study)
+    changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
+    old = out_of_date(changed)
+    assert "train toy_090/tiny/arcface/plain/seed0" in old
+    for node in graph.in_order(changed):
+        if node.label in old:
+            # Snakemake refuses to replace files that it must not write.
+            assert all(p.stat().st_mode & 0o200 for p in pretended.outputs(changed, node)), node.label
+    assert before == {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
+
+
+def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended.run(study)
+    for path in [p for p in Path("data").rglob("*") if p.is_file()]:
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+    read: list[Path] = []
+    whole = checksums.sha256
+    monkeypatch.setattr(records, "sha256", lambda path: read.append(path) or whole(path))
+    assert out_of_date(study) == []
+    assert read
+    read.clear()
+    assert out_of_date(study) == []
+    assert read == []
+
+
+def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: Study) -> None:
+    """`make record` asks: DVC would take whatever lies there for what params.yaml says."""
+    assert not status.complete(study)
+    nodes = pretended.run(study)
+    assert status.complete(study)
+    assert not status.complete(edited("attribution", "samples", value=7))
+    edited("attribution", "samples", value=25)
+    nodes[-1].record(study).unlink()
+    assert not status.complete(study)
+
+
+def test_a_table_refuses_scores_of_other_settings(study: Study) -> None:
+    pretended.run(study)
+    with pytest.raises(
+        UserError, match=r"table table1 would read from collect, which was not made with the settings"
+    ):
+        table.table(edited("evaluation", "draws", value=3), "table1")
+
+
+def test_a_table_refuses_scores_that_are_not_those_of_their_record(study: Study) -> None:
+    pretended.run(study)
+    study.files.at("results").write_text("dataset,value\n")
+    with pytest.raises(
+        UserError, match=r"would read data/report/demo/results.csv, which is not the file that"
+    ):
+        table.table(study, "table1")
+
+
+def _put_into_a_cache(cache: Path, link: Link) -> list[Path]:
+    cache.mkdir()
+    for number, path in enumerate(p for p in sorted(Path("data").rglob("*")) if p.is_file()):
+        path.chmod(0o444)
+        os.utime(path, (1_400_000_000 - number, 1_400_000_000 - number))
+        path.rename(cache / str(number))
+        link(cache / str(number), path)
+    return sorted(cache.iterdir())
+
+
+def _assert_in_order(study: Study) -> None:
+    """As Snakemake sees it: products after the records of what they were made from."""
+    for node in graph.in_order(study):
+        oldest = min(_time(p) for p in (*pretended.outputs(study, node), node.record(study)))
+        read = [n.record(study) for n in graph.reads_from(study, node)]
+        assert all(MARKER <= _time(p) <= oldest for p in read), node.label
+
+
+def _time(path: Path) -> int:
+    return path.stat().st_mtime_ns

@@ -1,0 +1,187 @@
+"""A record says what was read, made, and by what; it is written last, and while a node works only it may."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pretended
+import pytest
+from small_study import described, load
+
+from bgbias.engine import digests, graph, reading, records
+from bgbias.errors import UserError
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return load(tmp_path, described(tmp_path))
+
+
+def pools(study: Study) -> dict[str, Path]:
+    return {"pool": study.files.at("pool", pool="noise", role="train")}
+
+
+def certificate(study: Study) -> Path:
+    return study.files.at("backgrounds_record", pool="noise")
+
+
+def running(study: Study) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text()) for p in Path(study.paths.work, "running").glob("*.json")]
+
+
+def make(study: Study, content: bytes = b"made") -> None:
+    """A node at work, in place of the one that makes backgrounds."""
+    with records.node(study, "backgrounds", pools(study), certificate(study), pool="noise") as made:
+        made.metrics["photos"] = 3
+        made.notes["why"] = "a test"
+        for path in pools(study).values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def test_record_says_what_was_made_and_how(study: Study) -> None:
+    make(study)
+    found = records.read(certificate(study))
+    assert (found["node"], found["subject"], found["grid"], found["cell"]) == (
+        "backgrounds",
+        "noise",
+        "small",
+        None,
+    )
+    assert (found["status"], found["device"]) == ("done", "cpu")
+    assert found["digest"] == digests.digest(study, "backgrounds", pool="noise")
+    assert found["version"] == digests.VERSIONS["backgrounds"]
+    assert found["spec"]["pools"]["train"]["source"].endswith("/train")
+    assert found["outputs"] == {str(p): hashlib.sha256(b"made").hexdigest() for p in pools(study).values()}
+    assert (found["metrics"], found["notes"]) == ({"photos": 3}, {"why": "a test"})
+    assert found["command"].startswith("python -m bgbias")
+    assert found["started"] <= found["finished"]
+    assert found["seconds"] >= 0
+    assert found["peak_memory_mb"] > 1
+    assert set(found["packages"]) >= {"numpy", "pandas", "torch"}
+    assert running(study) == []
+
+
+def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    inputs = reading.inputs(study, "train", cell=cell)
+    pretended.make(study, graph.node("index", dataset="squares"))
+    made = study.files.at("train_record", **cell.wildcards)
+    outputs = {name: study.files.at(name, **cell.wildcards) for name in ("model", "history")}
+    with records.node(study, "train", outputs, made, cell=cell):
+        (working,) = running(study)
+        assert (working["status"], working["pid"]) == ("running", os.getpid())
+        # Where to read the curve while the training runs, and where it is at the end.
+        assert working["history"] == str(study.files.at("partial_history", grid="small", **cell.wildcards))
+        for path in outputs.values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+    found = records.read(made)
+    assert found["cell"] == cell.wildcards
+    assert found["subject"] == "squares/pixels/contrastive/plain/seed0"
+    assert found["inputs"] == {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in inputs.values()}
+    assert found["history"] == str(outputs["history"])
+
+
+def test_failed_node_leaves_no_record_and_says_so_among_the_running(study: Study) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        records.node(study, "backgrounds", pools(study), certificate(study), pool="noise"),
+    ):
+        _ = 1 / 0
+    assert not certificate(study).exists()
+    (left,) = running(study)
+    assert left["status"] == "failed"
+    assert left["error"].startswith("ZeroDivisionError")
+    make(study)
+    assert running(study) == []
+
+
+def test_node_that_forgets_an_output_is_no_success(study: Study) -> None:
+    with (
+        pytest.raises(RuntimeError, match=r"ended without making .*train\.zip"),
+        records.node(study, "backgrounds", pools(study), certificate(study), pool="noise"),
+    ):
+        pass
+    assert not certificate(study).exists()
+
+
+def test_missing_input_is_named_before_anything_starts(study: Study) -> None:
+    with (
+        pytest.raises(UserError, match=r"masks squares needs .*images\.csv \(table\), which is missing"),
+        records.node(study, "masks", {}, Path("x"), dataset="squares", masker="ground_truth"),
+    ):
+        pytest.fail("it must not start")
+    assert not Path(study.paths.work).exists()
+
+
+def test_leftovers_of_a_killed_node_are_cleared_away(study: Study) -> None:
+    (path,) = pools(study).values()
+    path.parent.mkdir(parents=True)
+    path.with_name(f".{path.name}.1234.partial").write_bytes(b"half")
+    make(study)
+    assert sorted(p.name for p in path.parent.iterdir()) == ["backgrounds.json", "train.zip"]
+
+
+def test_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"node": ')
+    for name in ("run.json", "absent.json"):
+        with pytest.raises(UserError, match=rf"{name} cannot be read .*; run `snakemake --cores all`"):
+            records.read(tmp_path / name)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from bgbias.engine import records
+with records.lock(Path(sys.argv[1]), "the cell"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_lock_is_for_one_process_and_ends_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "cell.lock"
+    environment = {"PYTHONPATH": str(Path(records.__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with (
+            pytest.raises(UserError, match=f"the cell is being made by process {holder.pid} at this moment"),
+            records.lock(path, "the cell"),
+        ):
+            pytest.fail("it must not be given")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    begun = time.monotonic()
+    with records.lock(path, "the cell"):
+        assert path.read_text() == str(os.getpid())
+    assert time.monotonic() - begun < 1
+    with records.lock(path, "the cell"):
+        pass
+
+
+def test_full_disk_at_the_record_keeps_what_was_made(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(study)
+    before = certificate(study).read_bytes()
+    record = certificate(study)
+    monkeypatch.setattr(records, "remove_leftovers", lambda path: None)
+    record.with_name(f".{record.name}.{os.getpid()}.partial").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        make(study)
+    assert record.read_bytes() == before
+    assert pools(study)["pool"].read_bytes() == b"made"

@@ -1,0 +1,181 @@
+"""The corrupted picture of (dataset, split, draw, image) depends on these names alone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bgbias import seeds
+from bgbias.backgrounds import draws, pools
+from bgbias.evaluation import embedding, embeddings
+from bgbias.evaluation.conditions import random_background
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.models.preprocess import Preprocess
+from bgbias.photos import prepared
+from bgbias.photos.table import COLUMNS, ImageTable
+
+HUNDRED = [(320, 427)] * 100
+
+
+@pytest.mark.parametrize(
+    ("key_set", "repeat", "item", "index"),
+    # Golden G2c: the photo behind, in a pool of 100.
+    [
+        ("cub200|test", 0, "0", 74),
+        ("cub200|test", 0, "1", 95),
+        ("cub200|test", 4, "5923", 44),
+        ("sop|test", 2, "60501", 76),
+    ],
+)
+def test_index_is_the_manifests(key_set: str, repeat: int, item: str, index: int) -> None:
+    assert draws.draw(key_set, repeat, item, HUNDRED).index == index
+
+
+def test_index_is_taken_modulo_the_pool() -> None:
+    u = int.from_bytes(hashlib.sha256(b"cub200|test|bg|1|7").digest()[:8], "big")
+    for pool in (1, 3, 80):
+        assert draws.draw("cub200|test", 1, "7", HUNDRED[:pool]).index == u % pool
+
+
+def test_crop_is_drawn_from_the_same_number() -> None:
+    u = seeds.number("cub200|test|bg|1|7")
+    drawn = draws.draw("cub200|test", 1, "7", HUNDRED)
+    assert (drawn.box, drawn.flip) == pixels.random_box(np.random.default_rng(u), 320, 427)
+
+
+def test_draws_and_photos_differ() -> None:
+    drawn = [draws.draw("cub200|test", r, str(i), HUNDRED) for r in range(5) for i in range(40)]
+    assert len({d.box for d in drawn}) == 200
+    assert len({d.index for d in drawn}) > 70
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Four backgrounds of different shape, as the node `backgrounds` stores them."""
+    with writing(tmp_path / "test.zip") as store:
+        for n, (height, width) in enumerate([(90, 131), (140, 77), (64, 64), (71, 200)]):
+            noise = seeds.generator("pool", n).integers(0, 256, (height, width, 3), dtype=np.uint8)
+            store.add(f"{n}.png", pixels.encode_png(noise))
+    return tmp_path / "test.zip"
+
+
+def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
+    """A short side of 36 rounds a picture's shape otherwise than one of 640; the draw must not notice."""
+    y, x = np.mgrid[0:90, 0:137]
+    waves = np.stack([np.sin(x / 40 + k) + np.cos(y / 30 - k) for k in range(3)], axis=2)
+    with writing(tmp_path / "pool.zip") as store:
+        store.add("waves.png", pixels.encode_png(np.rint(127.5 + 63 * waves).astype(np.uint8)))
+    sizes = pools.sizes(tmp_path / "pool.zip")
+    assert sizes == [(90, 137)]
+    small, large = (
+        random_background.Corruption(
+            prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes
+        )
+        for side in (36, 640)
+    )
+    view, mask = np.zeros((32, 32, 3), np.uint8), np.zeros((32, 32), np.uint8)
+    for item in range(100):
+        key = ("own|test", str(item))
+        difference = small(view, mask, key, 0).astype(int) - large(view, mask, key, 0).astype(int)
+        assert np.abs(difference).max() <= 6
+
+
+class Pictures(nn.Module):
+    """In a model's place: a photo's embedding is the photo, 4 x 4 pixels of it."""
+
+    preprocess = Preprocess(1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.adaptive_avg_pool2d(x, 4).flatten(1)
+
+
+def photos(folder: Path, pool: Path, order: np.ndarray) -> EvaluationPhotos:
+    """Ten photos in some order, all but the first two with a mask that is trusted."""
+    with writing(folder / "photos.zip") as store, writing(folder / "masks.zip") as masks:
+        for n in range(10):
+            rng = seeds.generator("photo", n)
+            store.add(f"{n}.png", pixels.encode_png(rng.integers(0, 256, (36, 50, 3), dtype=np.uint8)))
+            if n:
+                masks.add(f"{n}.png", pixels.encode_png(rng.integers(0, 256, (36, 50), dtype=np.uint8)))
+    rows = [[f"{n}.png", n // 2, "class", "test", "own|test", f"{n}.png"] for n in order]
+    return EvaluationPhotos(
+        ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
+        prepared.pictures(folder / "photos.zip", 36, folder / "prepared"),
+        32,
+        prepared.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
+        frozenset(f"{n}.png" for n in range(2, 10)),
+        random_background.Corruption(prepared.pictures(pool, 36, folder / "prepared"), pools.sizes(pool)),
+    )
+
+
+def by_id(found: embeddings.Embeddings) -> dict[str, np.ndarray]:
+    return {name: found.corrupted[:, n] for n, name in enumerate(found.ids)}
+
+
+def test_same_pictures_for_every_batch_size_order_and_subset(tmp_path: Path, pool: Path) -> None:
+    model = Pictures()
+    reference = by_id(embedding.embed(model, photos(tmp_path, pool, np.arange(10)), 3))  # type: ignore[arg-type]
+    for order, batch_size in ((np.arange(10), 1), (np.arange(10)[::-1], 7), (np.array([4, 9, 2]), 64)):
+        found = by_id(embedding.embed(model, photos(tmp_path, pool, order), 3, batch_size=batch_size))  # type: ignore[arg-type]
+        for name, seen in found.items():
+            assert np.allclose(seen, reference[name], rtol=0, atol=1e-3)
+    fewer = embedding.embed(model, photos(tmp_path, pool, np.arange(10)), 2)  # type: ignore[arg-type]
+    assert np.array_equal(fewer.corrupted[1], np.stack(list(reference.values()))[:, 1])
+
+
+def test_views_are_clean_then_one_a_draw(tmp_path: Path, pool: Path) -> None:
+    shown = photos(tmp_path, pool, np.arange(10))
+    views = list(shown.views(range(3)))
+    assert len(views) == 10 * 4
+    assert all(v.shape == (32, 32, 3) and v.dtype == np.uint8 for v in views)
+    for n, name in enumerate(shown.table.ids):
+        clean, *corrupted = views[4 * n : 4 * n + 4]
+        assert (clean == pixels.centre_crop(shown.photos.get(name), 32)).all()
+        for repeat, view in enumerate(corrupted):
+            if name in shown.usable:
+                assert shown.corruption is not None
+                expected = shown.corruption(clean, shown.mask(name), ("own|test", name), repeat)
+                assert (view == expected).all()
+                assert (view != clean).any()
+            else:  # without a trusted mask a photo keeps its own background
+                assert (view == clean).all()
+    for one, many in zip(views, shown.views(range(3), workers=3), strict=True):
+        assert (one == many).all()
+    assert [len(list(shown.views(range(1), clean=False))), len(list(shown.views(range(0))))] == [10, 10]
+
+
+def test_usable_photos_are_marked_and_embeddings_survive_the_disk(tmp_path: Path, pool: Path) -> None:
+    found = embedding.embed(Pictures(), photos(tmp_path, pool, np.arange(10)), 2)  # type: ignore[arg-type]
+    assert found.usable.tolist() == [False] * 2 + [True] * 8
+    assert (found.clean.shape, found.corrupted.shape) == ((10, 48), (2, 10, 48))
+    found.write(tmp_path / "embeddings.npz")
+    again = embeddings.read(tmp_path / "embeddings.npz")
+    assert again.ids == found.ids
+    for name in ("labels", "usable", "clean", "corrupted"):
+        assert np.array_equal(getattr(again, name), getattr(found, name))
+
+
+def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
+    shown = photos(tmp_path, pool, np.arange(10))
+    with writing(tmp_path / "masks.zip") as masks:
+        masks.add("5.png", pixels.encode_png(np.zeros((50, 36), np.uint8)))
+    other = prepared.pictures(tmp_path / "masks.zip", 36, tmp_path / "prepared", "L")
+    wrong = EvaluationPhotos(shown.table, shown.photos, 32, other, frozenset({"5.png"}), shown.corruption)
+    with pytest.raises(
+        Exception, match=r"mask of '5\.png' is \(50, 36\), its photo \(36, 50\); remake the masks"
+    ):
+        list(wrong.views(range(1)))
+
+
+def test_embedding_without_photos_is_an_error() -> None:
+    with pytest.raises(Exception, match="no photos to embed"):
+        embedding.embed_views(Pictures(), iter(()))  # type: ignore[arg-type]
+    assert torch.is_grad_enabled()

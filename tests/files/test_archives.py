@@ -1,0 +1,105 @@
+"""Archives are read without unpacking, and what is wrong with one is told."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bgbias import seeds
+from bgbias.errors import UserError
+from bgbias.files.archives import members
+
+FILES = {"a/1.jpg": seeds.generator("one").bytes(30_000), "a/2.txt": b"two", "b/ü.jpg": b""}
+
+
+def make_zip(path: Path, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("empty folder.jpg")
+        for name, data in files.items():
+            archive.writestr(name, data)
+
+
+def make_tar(mode: str) -> Callable[[Path, dict[str, bytes]], None]:
+    def make(path: Path, files: dict[str, bytes]) -> None:
+        with tarfile.open(path, f"w{mode}") as archive:
+            for name, data in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+
+    return make
+
+
+KINDS = {"zip": make_zip, "tar": make_tar(""), "tgz": make_tar(":gz"), "txz": make_tar(":xz")}
+every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+
+
+@every_kind
+def test_wanted_files_come_in_the_archives_order(tmp_path: Path, make: Callable[..., None]) -> None:
+    make(tmp_path / "archive", FILES)  # the content tells the kind, not the name
+    assert list(members(tmp_path / "archive", lambda name: True)) == list(FILES.items())
+    assert [n for n, _ in members(tmp_path / "archive", lambda n: n.endswith(".jpg"))] == [
+        "a/1.jpg",
+        "b/ü.jpg",
+    ]
+
+
+@every_kind
+@pytest.mark.parametrize("name", ["../evil.jpg", "a/../../evil.jpg", "/etc/evil.jpg", "a\\..\\..\\evil.jpg"])
+def test_member_that_leads_out_is_refused_even_if_not_wanted(
+    tmp_path: Path, make: Callable[..., None], name: str
+) -> None:
+    make(tmp_path / "archive", {"a/1.jpg": b"1", name: b"evil"})
+    with pytest.raises(UserError) as told:
+        list(members(tmp_path / "archive", lambda n: n == "a/1.jpg"))
+    assert f"{tmp_path}/archive has a member '{name}' that leads out of it" in str(told.value)
+
+
+@every_kind
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+def test_truncated_archive_is_an_error(tmp_path: Path, make: Callable[..., None], kept: float) -> None:
+    path = tmp_path / "archive"
+    make(path, {f"{n}.jpg": seeds.generator("file", n).bytes(20_000) for n in range(10)})
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data))])
+    with pytest.raises(
+        UserError, match=r"archive .*(cannot be read|is neither a zip nor a tar).*fetch it again"
+    ):
+        list(members(path, lambda name: True))
+
+
+@every_kind
+def test_scrambled_archive_is_an_error_of_ours_or_none(tmp_path: Path, make: Callable[..., None]) -> None:
+    path = tmp_path / "archive"
+    make(path, {f"{n}.txt": b"some text to compress " * 50 for n in range(10)})
+    data = path.read_bytes()
+    generator = seeds.generator("scramble")
+    for _ in range(100):
+        spoilt = bytearray(data)
+        for place in generator.integers(0, len(data), 3):
+            spoilt[place] = int(generator.integers(0, 256))
+        path.write_bytes(spoilt)
+        with contextlib.suppress(UserError):
+            list(members(path, lambda name: True))
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>404</html>" * 100])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "page.zip"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"page\.zip is neither a zip nor a tar archive; delete it and fetch"):
+        list(members(path, lambda name: True))
+
+
+def test_links_are_no_files(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "links.tar", "w") as archive:
+        link = tarfile.TarInfo("a/passwd.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    assert list(members(tmp_path / "links.tar", lambda name: True)) == []

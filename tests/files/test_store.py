@@ -1,0 +1,146 @@
+"""A store gives back what was written, whoever reads it in whatever order, and appears whole or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bgbias import seeds
+from bgbias.errors import UserError
+from bgbias.files import atomic
+from bgbias.files.store import ImageStore, writing
+from bgbias.images import pixels
+
+PICTURES = {f"class/{n:03d} größe.jpg": seeds.generator("bytes", n).bytes(1000 + 13 * n) for n in range(50)}
+
+
+def write(path: Path, pictures: Iterable[tuple[str, bytes]]) -> None:
+    with writing(path) as new:
+        for name, data in pictures:
+            new.add(name, data)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    write(tmp_path / "photos.zip", PICTURES.items())
+    return ImageStore(tmp_path / "photos.zip")
+
+
+def test_bytes_come_back_in_any_order(store: ImageStore) -> None:
+    assert (len(store), store.ids) == (50, list(PICTURES))
+    for name in reversed(store.ids):
+        assert name in store
+        assert store.read(name) == PICTURES[name]
+
+
+def test_file_is_a_plain_zip_with_the_same_bytes_every_time(store: ImageStore, tmp_path: Path) -> None:
+    with zipfile.ZipFile(store.path) as archive:
+        assert archive.testzip() is None
+        assert {i.filename: archive.read(i) for i in archive.infolist()} == PICTURES
+        assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_STORED}
+    first = store.path.read_bytes()
+    write(store.path, PICTURES.items())
+    assert store.path.read_bytes() == first
+
+
+def test_threads_do_not_disturb_each_other(store: ImageStore) -> None:
+    names = store.ids * 20
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(store.read, names)) == [PICTURES[n] for n in names]
+
+
+# In a process without threads, as forks of others may wait for ever.
+FORKED_READERS = """
+import multiprocessing, pathlib, sys
+from bgbias.store import ImageStore
+
+store = ImageStore(pathlib.Path(sys.argv[1]))
+store.read(store.ids[0])  # the parent's descriptor is open when the children are made
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    found = pool.map(store.read, store.ids * 4, chunksize=1)
+sys.stdout.buffer.write(b"".join([*found, store.read(store.ids[3])]))
+"""
+
+
+def test_forked_readers_do_not_disturb_each_other(store: ImageStore) -> None:
+    command = [sys.executable, "-c", FORKED_READERS, str(store.path)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=120).stdout
+    assert found == b"".join(PICTURES[n] for n in [*store.ids * 4, store.ids[3]])
+
+
+def test_pictures_are_decoded(tmp_path: Path) -> None:
+    photo = seeds.generator("photo").integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    mask = seeds.generator("mask").integers(0, 256, (5, 7), dtype=np.uint8)
+    with writing(tmp_path / "x.zip") as new:
+        new.add("photo.png", pixels.encode_png(photo))
+        new.add("mask.png", pixels.encode_png(mask))
+    store = ImageStore(tmp_path / "x.zip")
+    assert (store.array("photo.png") == photo).all()
+    assert (store.array("mask.png", "L") == mask).all()
+
+
+def test_unknown_id_missing_and_damaged_stores_are_named(store: ImageStore, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"photos\.zip has no image 'nobody'"):
+        store.read("nobody")
+    with pytest.raises(UserError, match=r"absent\.zip is missing; `snakemake"):
+        ImageStore(tmp_path / "absent.zip")
+    store.path.write_bytes(store.path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"photos\.zip is damaged"):
+        ImageStore(store.path)
+
+
+def test_an_id_cannot_be_added_twice(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Two pictures are called 'a\.jpg'"):
+        write(tmp_path / "x.zip", [("a.jpg", b"1"), ("a.jpg", b"2")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_writing_leaves_the_old_store_alone(store: ImageStore) -> None:
+    before = store.path.read_bytes()
+
+    def interrupted() -> Iterator[tuple[str, bytes]]:
+        yield "half.jpg", b"x"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(store.path, interrupted())
+    assert store.path.read_bytes() == before
+    assert [p.name for p in store.path.parent.iterdir()] == ["photos.zip"]
+
+
+def test_reader_of_a_replaced_store_goes_on_with_the_old_one(store: ImageStore) -> None:
+    name = store.ids[-1]
+    store.read(name)
+    with writing(store.path) as new:
+        new.add(name, b"new")
+    assert store.read(name) == PICTURES[name]
+    assert ImageStore(store.path).read(name) == b"new"
+
+
+def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".photos.zip.123.partial", "photos.zip", ".other.zip.123.partial"):
+        (tmp_path / name).touch()
+    atomic.remove_leftovers(tmp_path / "photos.zip")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.zip.123.partial", "photos.zip"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_full_disk_is_told_with_the_file_and_the_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "photos.zip"
+    path.write_bytes(b"old")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as told:
+        write(path, PICTURES.items())
+    assert told.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,110 @@
+"""Mixing pictures: the ends of a mask are exact, and nothing but the formula happens in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bgbias import seeds
+from bgbias.images.composite import Foreground, blend, replaced
+from bgbias.models.preprocess import Preprocess
+
+RNG = seeds.generator("composite")
+PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
+MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
+
+
+def pixels(photo: np.ndarray, mask: np.ndarray, behind: np.ndarray) -> np.ndarray:
+    return Foreground(photo, mask).before(behind)
+
+
+def test_full_mask_is_the_identity() -> None:
+    assert (pixels(PHOTO, np.full_like(MASK, 255), BEHIND) == PHOTO).all()
+    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
+    assert torch.equal(blend(photo, torch.ones(()), behind), photo)
+
+
+def test_empty_mask_is_the_background() -> None:
+    assert (pixels(PHOTO, np.zeros_like(MASK), BEHIND) == BEHIND).all()
+    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
+    assert torch.equal(blend(photo, torch.zeros(()), behind), behind)
+
+
+def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
+    """All 256 * 256 * 256 mixtures, against exact integers: twice the error is at most one of 255 parts of a grey level each."""
+    levels = np.arange(256, dtype=np.uint8)
+    photo, behind = (np.repeat(p[..., None], 3, axis=2) for p in np.meshgrid(levels, levels))
+    wide = photo.astype(np.int64), behind.astype(np.int64)
+    for m in range(256):
+        found = pixels(photo, np.full((256, 256), m, np.uint8), behind)
+        exact = m * wide[0] + (255 - m) * wide[1]
+        assert found.dtype == np.uint8
+        assert (2 * np.abs(255 * found.astype(np.int64) - exact) <= 255).all()
+
+
+def test_pillow_mixes_the_same() -> None:
+    pillows = Image.composite(*map(Image.fromarray, (PHOTO, BEHIND)), Image.fromarray(MASK))
+    assert (pixels(PHOTO, MASK, BEHIND) == np.asarray(pillows)).all()
+
+
+def test_an_object_is_put_before_one_background_after_the_other() -> None:
+    cut = Foreground(PHOTO, MASK)
+    for behind in (BEHIND, PHOTO, BEHIND[::-1]):
+        assert (cut.before(behind) == pixels(PHOTO, MASK, behind)).all()
+
+
+def test_every_pixel_has_its_own_mask() -> None:
+    mixed = pixels(PHOTO, MASK, BEHIND)
+    for y, x in np.ndindex(*MASK.shape):
+        alone = [p[y : y + 1, x : x + 1] for p in (PHOTO, MASK, BEHIND)]
+        assert (mixed[y, x] == pixels(*alone)[0, 0]).all()
+
+
+def test_batches_are_mixed_photo_by_photo_without_a_difference() -> None:
+    photos, behind = (torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)) for _ in range(2))
+    photos, behind = photos.permute(0, 3, 1, 2), behind.permute(0, 3, 1, 2)
+    masks = torch.from_numpy(RNG.integers(0, 256, (5, 1, 9, 11), dtype=np.uint8)).float() / 255
+    mixed = replaced(photos, masks, behind)
+    assert torch.equal(mixed, blend(photos.float(), masks, behind.float()))
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_mixing_before_or_after_normalisation_is_the_same() -> None:
+    # Golden G2b: x = 200, b = 50, M = .25, mean 104 gives -16.5 both ways.
+    x, b, m = (np.float64(v) for v in (200, 50, 0.25))
+    assert blend(x, m, b) - 104 == -16.5
+    assert blend(x - 104, m, b - 104) == -16.5
+
+
+def test_caffe_preprocessing() -> None:
+    # Golden G2a: RGB (10, 20, 30) becomes BGR minus the means (104, 117, 128).
+    caffe = Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr")
+    pixel = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
+    assert caffe(pixel).flatten().tolist() == [-74, -97, -118]
+    assert caffe(pixel.to(torch.uint8)).flatten().tolist() == [-74, -97, -118]
+
+
+def test_preprocessing_is_scale_then_mean_then_std() -> None:
+    imagenet = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    x = torch.from_numpy(PHOTO).permute(2, 0, 1)[None].double()
+    means = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64).view(1, 3, 1, 1)
+    stds = torch.tensor([0.229, 0.224, 0.225], dtype=torch.float64).view(1, 3, 1, 1)
+    assert torch.allclose(imagenet(x), (x / 255 - means) / stds, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "preprocess",
+    [
+        Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr"),
+        Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ],
+)
+def test_photos_are_normalised_one_by_one_or_together_without_a_difference(preprocess: Preprocess) -> None:
+    photos = torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)).permute(0, 3, 1, 2)
+    one_by_one = preprocess(photos)
+    together = preprocess(photos.float().requires_grad_()).detach()
+    assert torch.equal(one_by_one, together)
+    assert torch.equal(preprocess(photos.float()), together)
+    assert one_by_one.is_contiguous(memory_format=torch.channels_last)

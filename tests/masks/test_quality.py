@@ -1,0 +1,77 @@
+"""Mask quality, on masks small enough to count by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bgbias.errors import UserError
+from bgbias.masks import quality as mask_quality
+
+
+def mask(*rows: str) -> np.ndarray:
+    """A mask drawn in text: '#' is 255, '.' is 0."""
+    return np.array([[255 if pixel == "#" else 0 for pixel in row] for row in rows], np.uint8)
+
+
+TRUTH = mask("####", "....")
+HALF_RIGHT = mask("##..", "#...")  # 2 of 4 true pixels, and one false: union 5
+
+
+def test_area_is_the_mean_of_the_soft_mask() -> None:
+    assert mask_quality.area(np.array([[0, 51], [102, 255]], np.uint8)) == pytest.approx(0.4)
+
+
+def test_overlap_counts_what_is_missed_and_iou_also_what_is_added() -> None:
+    assert mask_quality.overlap(HALF_RIGHT, TRUTH) == 2 / 4
+    assert mask_quality.iou(HALF_RIGHT, TRUTH) == 2 / 5
+    assert mask_quality.overlap(mask("####", "####"), TRUTH) == 1
+    assert mask_quality.iou(mask("####", "####"), TRUTH) == 1 / 2
+
+
+def test_threshold_is_128_and_belongs_to_the_object() -> None:
+    truth = mask("##")
+    assert mask_quality.overlap(np.array([[127, 128]], np.uint8), truth) == 1 / 2
+
+
+def test_without_true_object_overlap_is_undefined_and_iou_is_not() -> None:
+    nothing = mask("....")
+    assert mask_quality.overlap(nothing, nothing) is None
+    assert mask_quality.iou(nothing, nothing) == 1
+    assert mask_quality.iou(mask("#..."), nothing) == 0
+
+
+def test_mass_off_the_object_is_that_of_the_soft_mask() -> None:
+    soft = np.array([[200, 100, 0, 0], [60, 40, 0, 0]], np.uint8)
+    assert mask_quality.off_object(soft, TRUTH) == (60 + 40) / 400
+    assert mask_quality.off_object(soft, mask("....", "....")) == 1
+    assert mask_quality.off_object(mask("....", "...."), TRUTH) is None
+
+
+def test_half_transparent_pixels_lie_between_a_tenth_and_nine_tenths() -> None:
+    # 10 % of 255 is 25.5, 90 % is 229.5.
+    assert mask_quality.half_transparent(np.array([[0, 25, 26, 229, 230, 255]], np.uint8)) == 2 / 6
+
+
+@pytest.mark.parametrize(
+    ("share", "empty", "full"),
+    [(0, True, False), (0.01, False, False), (0.95, False, False), (0.96, False, True)],
+)
+def test_flags_masks_that_found_nothing_or_everything(share: float, empty: bool, full: bool) -> None:
+    alpha = np.zeros((10, 10), np.uint8)
+    alpha.flat[: round(100 * share)] = 255
+    quality = mask_quality.measure(alpha, 0.5)
+    assert (quality["empty"], quality["full"]) == (empty, full)
+
+
+def test_compares_only_where_the_truth_is_known() -> None:
+    row = {"area": 3 / 8, "confidence": 0.5, "half": 0, "empty": False, "full": False}
+    unknown = {"overlap": None, "iou": None, "off_object": None}
+    known = {"overlap": 2 / 4, "iou": 2 / 5, "off_object": 1 / 3}
+    assert mask_quality.measure(HALF_RIGHT, 0.5) == row | unknown
+    assert mask_quality.measure(HALF_RIGHT, 0.5, TRUTH) == row | known
+
+
+def test_truth_of_another_size_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"birds/1\.jpg: the true mask is 4x2 pixels, the photo 3x2"):
+        mask_quality.measure(mask("...", "..."), 0.5, TRUTH, "birds/1.jpg")

@@ -1,0 +1,303 @@
+"""U²-Net: the published architecture and names, masks by the published recipe, and errors that help."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.masks import quality, saliency
+from bgbias.masks.u2net import U2Net, u2net, u2netp
+
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def net() -> U2Net:
+    """A U²-Net-p with random weights and batch norms that do something."""
+    made = u2netp()
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in made.state_dict().items():
+            if name.endswith("running_mean"):
+                tensor.normal_(0, 0.1, generator=random)
+            elif name.endswith("running_var") or "bn_s1.weight" in name:
+                tensor.uniform_(0.5, 1.5, generator=random)
+            elif tensor.is_floating_point():
+                tensor.normal_(0, 1 / max(tensor[0].numel(), 1) ** 0.5, generator=random)
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def weights(net: U2Net, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "u2netp.safetensors"
+    save_file(net.state_dict(), path)
+    return path
+
+
+def photo(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def masker(weights: Path, **options: object) -> saliency.SaliencyMasker:
+    module = plugins.load("maskers", "u2netp")
+    return module.build(module.Params(weights=str(weights), input_size=SIZE, **options), "cpu")
+
+
+# Parameter counts of the official release's two classes.
+@pytest.mark.parametrize(("make", "count"), [(u2net, 44_009_869), (u2netp, 1_131_181)])
+def test_has_the_published_number_of_parameters(make: type[U2Net], count: int) -> None:
+    with torch.device("meta"):
+        assert sum(p.numel() for p in make().parameters()) == count
+
+
+def test_full_net_has_the_published_names_and_shapes() -> None:
+    with torch.device("meta"):
+        shapes = {name: tuple(tensor.shape) for name, tensor in u2net().state_dict().items()}
+    assert shapes["stage1.rebnconvin.conv_s1.weight"] == (64, 3, 3, 3)
+    assert shapes["stage1.rebnconv7.bn_s1.running_mean"] == (32,)
+    assert shapes["stage4.rebnconv1d.conv_s1.weight"] == (512, 256, 3, 3)
+    assert shapes["stage5d.rebnconvin.conv_s1.weight"] == (512, 1024, 3, 3)
+    assert shapes["stage1d.rebnconv1d.conv_s1.bias"] == (64,)
+    assert shapes["side6.weight"] == (1, 512, 3, 3)
+    assert shapes["outconv.weight"] == (1, 6, 1, 1)
+    # 112 convolutions with batch norm of seven tensors each, six sides and the fusion of two.
+    assert len(shapes) == 112 * 7 + 7 * 2
+
+
+@pytest.mark.parametrize("size", [(64, 64), (75, 97)])
+def test_seven_outputs_of_the_inputs_size(net: U2Net, size: tuple[int, int]) -> None:
+    with torch.inference_mode():
+        outputs = net(torch.zeros(2, 3, *size))
+    assert [tuple(o.shape) for o in outputs] == [(2, 1, *size)] * 7
+
+
+def test_deep_supervision_reaches_every_parameter(net: U2Net) -> None:
+    trained = u2netp()
+    trained.load_state_dict(net.state_dict())
+    torch.stack(trained(torch.rand(2, 3, 32, 32))).mean().backward()
+    assert [name for name, p in trained.named_parameters() if p.grad is None] == []
+
+
+def test_folding_batch_norm_keeps_the_outputs(net: U2Net) -> None:
+    folded = u2netp()
+    folded.load_state_dict(net.state_dict())
+    folded.fold()
+    x = torch.from_numpy(np.random.default_rng(1).normal(size=(2, 3, SIZE, SIZE))).float()
+    with torch.inference_mode():
+        for before, after in zip(net(x), folded(x), strict=True):
+            torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
+    assert not any(isinstance(m, torch.nn.BatchNorm2d) for m in folded.modules())
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_outputs_are_the_same_whether_gradients_are_recorded_or_not(net: U2Net, coarse: bool) -> None:
+    """Without them, sums are written over a term."""
+    made = copy.deepcopy(net).fold()
+    made = made.to_bfloat16() if coarse else made
+    x = torch.rand(2, 3, 48, 40)
+    recorded = [out.detach() for out in made(x)]
+    with torch.inference_mode():
+        found = made(x)
+    assert all(torch.equal(a, b) for a, b in zip(found, recorded, strict=True))
+
+
+def test_a_mask_is_the_stretched_fused_output_and_confidence_its_maximum(net: U2Net, weights: Path) -> None:
+    picture = photo(SIZE, SIZE)  # the net's own size: no resampling on either side
+    x = (picture / picture.max() - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    with torch.inference_mode():
+        p = net(torch.from_numpy(x.transpose(2, 0, 1)[None]).float())[0][0, 0].sigmoid().numpy()
+    (mask,) = masker(weights)([picture])
+    expected = (p - p.min()) / (p.max() - p.min()) * 255
+    assert np.abs(mask.alpha - np.floor(expected)).max() <= 1
+    assert (mask.alpha.min(), mask.alpha.max()) == (0, 255)
+    assert mask.confidence == pytest.approx(p.max(), abs=1e-5)
+
+
+def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: Path) -> None:
+    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(64, 64, 3), photo(33, 33, 4), photo(1, 7, 5)]
+    together = masker(weights, batch_size=4)(photos)
+    alone = [masker(weights, batch_size=1)([p])[0] for p in photos]
+    assert [m.alpha.shape for m in together] == [p.shape[:2] for p in photos]
+    for a, b in zip(together, alone, strict=True):
+        assert a.confidence == b.confidence
+        np.testing.assert_array_equal(a.alpha, b.alpha)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -> None:
+    """As with a GPU: Pillow in threads, batches ahead of the network."""
+    made = masker(weights, batch_size=3)
+    photos = [photo(40 + n, 90, n) for n in range(count)]
+    expected = made(photos)
+    made._overlapped = True
+    found = made(photos)
+    assert len(found) == count
+    assert [m.confidence for m in found] == [m.confidence for m in expected]
+    assert all(np.array_equal(a.alpha, b.alpha) for a, b in zip(found, expected, strict=True))
+
+
+def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> None:
+    (black,) = masker(weights)([np.zeros((20, 30, 3), np.uint8)])
+    assert black.alpha.shape == (20, 30)
+    assert np.isfinite(saliency.network_input(np.zeros((5, 5, 3), np.uint8), 32)).all()
+    constant = saliency.mask_from(np.full((32, 32), 0.25, np.float32), 20, 30)
+    assert not constant.alpha.any()
+    assert constant.confidence == 0.25
+
+
+def test_no_photos_give_no_masks(weights: Path) -> None:
+    assert masker(weights)([]) == []
+
+
+def test_official_checkpoints_and_half_precision_load(net: U2Net, tmp_path: Path) -> None:
+    torch.save(net.state_dict(), tmp_path / "u2netp.pth")
+    trimmed = {k: v.half() for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
+    save_file(trimmed, tmp_path / "half.safetensors")
+    for name in ("u2netp.pth", "half.safetensors"):
+        loaded = u2netp()
+        saliency.load_weights(loaded, tmp_path / name, "u2netp")
+        torch.testing.assert_close(loaded.state_dict(), net.state_dict(), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["folded", "batch norm kept"])
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_files_of_the_official_exporter_load(net: U2Net, tmp_path: Path, kept: bool) -> None:
+    path = tmp_path / "u2netp.onnx"
+    training = torch.onnx.TrainingMode.PRESERVE if kept else torch.onnx.TrainingMode.EVAL
+    torch.onnx.export(
+        net, (torch.rand(1, 3, 32, 32),), path, dynamo=False, training=training, do_constant_folding=not kept
+    )
+    operations = {node.op_type for node in onnx.load(path).graph.node}
+    assert ("BatchNormalization" in operations) == kept
+    loaded = u2netp().eval()
+    saliency.load_weights(loaded, path, "u2netp")
+    x = torch.rand(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        for expected, found in zip(net(x), loaded(x), strict=True):
+            torch.testing.assert_close(found, expected, atol=2e-3, rtol=1e-3)
+
+
+def test_onnx_files_of_other_nets_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    weight = onnx.numpy_helper.from_array(np.zeros((4, 3, 3, 3), np.float32), "7")
+    node = onnx.helper.make_node("Conv", ["x", "7"], ["y"])
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ("x", "y")]
+    graph = onnx.helper.make_graph([node], "other", ends[:1], ends[1:], [weight])
+    onnx.save(onnx.helper.make_model(graph), path)
+    with pytest.raises(
+        UserError, match=r"other\.onnx does not hold weights of masker 'u2netp'.* 1 convolutions where 112"
+    ):
+        saliency.load_weights(u2netp(), path, "u2netp")
+    path.write_bytes(b"<html>not found</html>")
+    with pytest.raises(UserError, match=r"other\.onnx cannot be read as weights of masker 'u2netp'"):
+        saliency.load_weights(u2netp(), path, "u2netp")
+
+
+@pytest.mark.shared
+def test_shared_onnx_and_safetensors_are_the_same_net(shared_data: Path) -> None:
+    nets = [u2netp(), u2netp()]
+    for made, suffix in zip(nets, (".safetensors", "-fp16.onnx"), strict=True):
+        saliency.load_weights(made, shared_data / "weights" / f"u2netp{suffix}", "u2netp")
+    first, second = (n.state_dict() for n in nets)
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, atol=0, rtol=0, msg=name)
+
+
+def test_device_in_use_is_reported(weights: Path) -> None:
+    assert masker(weights).device == torch.device("cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path) -> None:
+    module = plugins.load("maskers", "u2netp")
+    with pytest.raises(UserError, match="torch sees 0 GPUs here; repeat the command with --device cpu"):
+        module.build(module.Params(weights=str(weights)), "cuda")
+
+
+def test_unknown_devices_are_refused(weights: Path) -> None:
+    module = plugins.load("maskers", "u2netp")
+    with pytest.raises(UserError, match="Unknown device 'gpu'"):
+        module.build(module.Params(weights=str(weights)), "gpu")
+
+
+def test_weights_that_cannot_be_used_are_named(net: U2Net, tmp_path: Path) -> None:
+    def refusal(path: Path, make: type[U2Net] = u2netp) -> str:
+        with pytest.raises(UserError) as caught:
+            saliency.load_weights(make(), path, "u2netp")
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    assert "params.yaml" in refusal(tmp_path / "absent.pth")
+    assert "make toy-masker" in refusal(tmp_path / "u2netp_toy.safetensors")
+    for suffix in ("pth", "safetensors"):
+        broken = tmp_path / f"broken.{suffix}"
+        broken.write_bytes(b"<html>not found</html>")
+        assert "cannot be read" in refusal(broken)
+    state = dict(net.state_dict())
+    torch.save(state | {"extra": torch.zeros(1)}, tmp_path / "more.pth")
+    assert "'extra' is not a name" in refusal(tmp_path / "more.pth")
+    del state["side1.weight"]
+    torch.save(state, tmp_path / "less.pth")
+    assert "'side1.weight' is missing" in refusal(tmp_path / "less.pth")
+    torch.save(net.state_dict(), tmp_path / "small.pth")
+    assert "[64, 3, 3, 3]" not in refusal(tmp_path / "small.pth", u2net)
+    torch.save([1, 2], tmp_path / "list.pth")
+    assert "a list, not a state dict" in refusal(tmp_path / "list.pth")
+
+
+def test_masker_without_weights_names_the_key() -> None:
+    module = plugins.load("maskers", "u2net")
+    with pytest.raises(UserError, match=r"'u2net' has no weights.*params\.yaml"):
+        module.build(module.Params(), "cpu")
+
+
+def test_networks_predict_and_given_masks_are_read() -> None:
+    predicts = {name: plugins.load("maskers", name).PREDICTS for name in plugins.names("maskers")}
+    assert predicts == {"u2net": True, "u2netp": True, "ground_truth": False, "files": False}
+
+
+# IoU and coverage of an independent run of the same weights in ONNX, threshold 128, mean of ten photos each.
+PUBLISHED = {"cars196": (0.965, 0.979), "cub200": (0.835, 0.940), "sop": (0.695, 0.785)}
+
+
+@pytest.fixture(scope="module")
+def hand_masks(shared_data: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """Photos and hand-drawn masks of the three test sets."""
+    pairs: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for dataset in PUBLISHED:
+        pairs[dataset] = []
+        for path in sorted((shared_data / "hand_masks" / dataset).glob("*_image.jpeg")):
+            truth = path.with_name(path.name.replace("_image.jpeg", "_mask.png"))
+            pairs[dataset].append(
+                (np.array(Image.open(path).convert("RGB")), np.array(Image.open(truth).convert("L")))
+            )
+    return pairs
+
+
+@pytest.mark.shared
+def test_real_photos_agree_with_hand_drawn_masks_as_published(
+    hand_masks: dict[str, list[tuple[np.ndarray, np.ndarray]]], shared_data: Path
+) -> None:
+    module = plugins.load("maskers", "u2netp")
+    weights = str(shared_data / "weights" / "u2netp.safetensors")
+    exact = module.build(module.Params(weights=weights), "cpu")
+    rounded = module.build(module.Params(weights=weights, precision="bf16"), "cpu")
+    agreement = []
+    for dataset, pairs in hand_masks.items():
+        photos = [p for p, _ in pairs]
+        masks = exact(photos)
+        truths = [t for _, t in pairs]
+        iou = np.mean([quality.iou(m.alpha, t) for m, t in zip(masks, truths, strict=True)])
+        covered = np.mean([quality.overlap(m.alpha, t) for m, t in zip(masks, truths, strict=True)])
+        assert (iou, covered) == pytest.approx(PUBLISHED[dataset], abs=0.01), dataset
+        agreement += [quality.iou(r.alpha, m.alpha) for r, m in zip(rounded(photos), masks, strict=True)]
+    assert np.mean(agreement) >= 0.99

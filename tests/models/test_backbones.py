@@ -1,0 +1,212 @@
+"""What every backbone must do, one test a property; and the padding and the learning of our own ones."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from backbone_models import BACKBONES, make, params, photos, unsettle
+from pydantic import ValidationError
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bgbias import plugins, seeds
+from bgbias.models import backbones
+from bgbias.models import model as models
+from bgbias.models.backbones._same_padding import SamePaddedConv2d
+from bgbias.models.inference import for_inference
+from bgbias.models.model import build_model
+
+every_backbone = pytest.mark.parametrize("name", BACKBONES)
+
+
+@every_backbone
+def test_embeddings_have_unit_length(name: str) -> None:
+    model = make(name).eval()
+    with torch.no_grad():
+        pooled, embeddings = model.pooled(photos(name)), model(photos(name))
+    assert (pooled.shape, embeddings.shape) == ((2, backbones.facts(name, params(name)).channels), (2, 8))
+    for vectors in (pooled, embeddings):
+        torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2))
+
+
+@every_backbone
+def test_feature_map_has_the_declared_channels_and_passes_gradients_both_ways(name: str) -> None:
+    """Attribution wants the gradient at the photo, activation maps that at the feature map."""
+    model, facts = make(name).eval(), backbones.facts(name, params(name))
+    assert facts.resize >= facts.input_size
+    x = photos(name).requires_grad_()
+    features = model.features(x)
+    assert features.shape[:2] == (2, facts.channels)
+    assert features.ndim == 4
+    assert min(features.shape[2:]) > 1
+    embeddings = F.normalize(model.embedder(features.mean(dim=(2, 3))), dim=1)
+    torch.testing.assert_close(embeddings, model(x))
+    at_photo, at_map = torch.autograd.grad(embeddings[:, 0].sum(), (x, features))
+    for gradient in (at_photo, at_map):
+        assert gradient.isfinite().all()
+        assert (gradient.flatten(1).abs().sum(dim=1) > 0).all()
+
+
+@every_backbone
+def test_photos_do_not_influence_each_other(name: str) -> None:
+    model, x = make(name).eval(), photos(name, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x)[1:2], model(x[1:2]), rtol=1e-4, atol=1e-5)
+
+
+@every_backbone
+def test_model_comes_from_the_generator_alone(name: str) -> None:
+    before = torch.get_rng_state()
+    first, second, other = make(name, 1).state_dict(), make(name, 1).state_dict(), make(name, 2).state_dict()
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    kernels = [k for k in first if first[k].ndim in (2, 4) and first[k].is_floating_point()]
+    assert kernels
+    assert not any(torch.equal(first[k], other[k]) for k in kernels)
+
+
+@every_backbone
+def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_gain_and_offset(name: str) -> None:
+    """A network without batch norm simply trains."""
+    model = make(name)
+    unsettle(model)
+    model.train()
+    norms = {k: m for k, m in model.named_modules() if isinstance(m, _BatchNorm)}
+    buffers = {k: v.clone() for k, v in model.named_buffers()}
+    before = {k: v.detach().clone() for k, v in model.named_parameters()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(photos(name))[:, 0].sum().backward()
+    optimiser.step()
+    assert all(torch.equal(buffers[k], v) for k, v in model.named_buffers())
+    for norm in norms.values():
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
+    moved = {k for k, v in model.named_parameters() if not torch.equal(before[k], v)}
+    assert "embedder.weight" in moved
+    assert any(k.startswith("trunk.") and before[k].ndim > 1 for k in moved)
+    assert not norms or any(f"{k}.{part}" in moved for k in norms for part in ("weight", "bias"))
+    assert model.trunk.training
+    assert not any(m.training for m in norms.values())
+
+
+@every_backbone
+def test_inference_copy_gives_the_same_embeddings_without_batch_norm(name: str) -> None:
+    model = make(name).eval()
+    unsettle(model)
+    x = photos(name)
+    fast = for_inference(model)
+    assert not any(isinstance(m, _BatchNorm) for m in fast.modules())
+    assert not any(p.requires_grad for p in fast.parameters())
+    with torch.no_grad():
+        plain = model(x)
+        torch.testing.assert_close(fast(x), plain, rtol=0, atol=1e-4)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = fast(x)
+    assert rounded.dtype == torch.float32
+    assert torch.cosine_similarity(rounded, plain).min() > 0.99
+    view = x.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        total = fast(view)[:, 0].sum()
+    assert torch.autograd.grad(total, view)[0].isfinite().all()
+
+
+@every_backbone
+def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_path: Path) -> None:
+    weights = tmp_path / "published.safetensors"
+    chosen = (
+        params(name, weights=str(weights)) if "weights" in type(params(name)).model_fields else params(name)
+    )
+    model = make(name, dim=5, freeze_batch_norm=False).eval()
+    model.params = chosen
+    unsettle(model)
+    models.save(model, tmp_path / "model.safetensors", {"epoch": 3})
+    loaded = models.load(tmp_path / "model.safetensors")
+    assert (loaded.backbone, loaded.params, loaded.dim) == (name, chosen, 5)
+    assert not loaded.freeze_batch_norm
+    assert not loaded.training
+    assert models.metadata(tmp_path / "model.safetensors") == {"epoch": 3}
+    with torch.no_grad():
+        assert torch.equal(loaded(photos(name)), model(photos(name)))
+
+
+@every_backbone
+def test_unknown_option_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="extra_forbidden"):
+        params(name, weight="x")
+
+
+# TensorFlow's padding.
+
+
+def test_same_padding_is_right_and_below() -> None:
+    conv = SamePaddedConv2d(1, 1, 3, stride=2, bias=False)
+    conv.weight.data.fill_(0)
+    conv.weight.data[0, 0, 2, 2] = 1  # looks at the lower right of its window
+    picture = torch.arange(16.0).view(1, 1, 4, 4)
+    # Windows start at 0 and 2; the last ones reach one row and one column beyond the picture, into zeros.
+    assert conv(picture)[0, 0].tolist() == [[10.0, 0.0], [0.0, 0.0]]
+
+
+def test_only_strided_convolutions_are_padded_as_tensorflow_does() -> None:
+    trunk = backbones.build("mobilenet_v2_tf", params("mobilenet_v2_tf"))
+    convolutions = [m for m in trunk.modules() if isinstance(m, nn.Conv2d)]
+    strided = [m for m in convolutions if m.stride == (2, 2)]
+    assert len(strided) == 5  # 224 to 7
+    assert all(isinstance(m, SamePaddedConv2d) and m.padding == (0, 0) for m in strided)
+    assert not any(isinstance(m, SamePaddedConv2d) for m in convolutions if m.stride == (1, 1))
+
+
+# Learning.
+
+
+def test_tiny_learns_colours_from_nothing() -> None:
+    """Forty steps are enough to tell apart four colours behind noise: gradients reach every layer."""
+    model = make("tiny", dim=4).train()
+    generator = seeds.torch_generator("colours")
+    colours = 255 * torch.rand(4, 3, 1, 1, generator=generator)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(40):
+        labels = torch.randint(4, (16,), generator=generator)
+        noise = 60 * torch.randn(16, 3, 56, 56, generator=generator)
+        loss = nn.functional.cross_entropy(10 * model(model.preprocess(colours[labels] + noise)), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+    assert loss.item() < 0.3
+
+
+# The reference point of the shared weights.
+
+
+@pytest.mark.shared
+def test_shared_weights_retrieve_groceries(shared_data: Path) -> None:
+    """Pooled ImageNet features of 16 groceries, 4 photos each: the nearest photo mostly shows the same."""
+    from PIL import Image
+
+    file = shared_data / "weights" / "mobilenet_v2_imagenet.safetensors"
+    chosen = plugins.load("backbones", "mobilenet_v2_tf").Params(weights=str(file))
+    model = for_inference(
+        build_model("mobilenet_v2_tf", chosen, 8, seeds.torch_generator("test"), weights=file)
+    )
+    rows, labels = [], []
+    with zipfile.ZipFile(shared_data / "grocery_store.zip") as archive:
+        by_class: dict[str, list[str]] = {}
+        for name in sorted(n for n in archive.namelist() if n.endswith(".jpg")):
+            by_class.setdefault(name.rsplit("/", 1)[0], []).append(name)
+        for label, folder in enumerate(sorted(by_class)[::5][:16]):
+            for name in by_class[folder][::8]:
+                with Image.open(io.BytesIO(archive.read(name))) as image:
+                    picture = np.asarray(image.convert("RGB").resize((224, 224)))
+                rows.append(torch.from_numpy(picture.copy()).permute(2, 0, 1).float())
+                labels.append(label)
+    with torch.no_grad():
+        pooled = model.pooled(model.preprocess(torch.stack(rows)))
+    nearest = (pooled @ pooled.T).fill_diagonal_(-1).argmax(1)
+    right = (torch.tensor(labels)[nearest] == torch.tensor(labels)).float().mean()
+    assert right > 0.75

@@ -1,0 +1,161 @@
+"""BN-Inception is the published network: its keys and shapes, its pools, its size, and how its layers hang together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from backbone_models import make, params, unsettle
+from torch import Tensor, nn
+
+from bgbias import seeds
+from bgbias.models import backbones
+
+# The published prototxt, path by path: input channels, then layer and channels of each convolution.
+STEM = "3: conv1_7x7_s2 64; 64: conv2_3x3_reduce 64, conv2_3x3 192"
+PUBLISHED = {
+    "3a": "192: 1x1 64; 3x3_reduce 64, 3x3 64; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96; pool_proj 32",
+    "3b": "256: 1x1 64; 3x3_reduce 64, 3x3 96; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96; pool_proj 64",
+    "3c": "320: 3x3_reduce 128, 3x3 160; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96",
+    "4a": "576: 1x1 224; 3x3_reduce 64, 3x3 96; double_3x3_reduce 96, double_3x3_1 128, double_3x3_2 128; pool_proj 128",
+    "4b": "576: 1x1 192; 3x3_reduce 96, 3x3 128; double_3x3_reduce 96, double_3x3_1 128, double_3x3_2 128; pool_proj 128",
+    "4c": "576: 1x1 160; 3x3_reduce 128, 3x3 160; double_3x3_reduce 128, double_3x3_1 160, double_3x3_2 160; pool_proj 128",
+    "4d": "608: 1x1 96; 3x3_reduce 128, 3x3 192; double_3x3_reduce 160, double_3x3_1 192, double_3x3_2 192; pool_proj 128",
+    "4e": "608: 3x3_reduce 128, 3x3 192; double_3x3_reduce 192, double_3x3_1 256, double_3x3_2 256",
+    "5a": "1056: 1x1 352; 3x3_reduce 192, 3x3 320; double_3x3_reduce 160, double_3x3_1 224, double_3x3_2 224; pool_proj 128",
+    "5b": "1024: 1x1 352; 3x3_reduce 192, 3x3 320; double_3x3_reduce 192, double_3x3_1 224, double_3x3_2 224; pool_proj 128",
+}  # fmt: skip
+HALVING = ("3c", "4e")
+
+
+def published_shapes() -> dict[str, tuple[int, ...]]:
+    """The checkpoint's keys and shapes, in its order; it has no counters of batches."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def add(name: str, channels_in: int, channels: int) -> None:
+        pointwise = name.endswith(("1x1", "_reduce", "_proj"))
+        kernel = 1 if pointwise else 7 if "7x7" in name else 3
+        shapes[f"{name}.weight"] = (channels, channels_in, kernel, kernel)
+        shapes[f"{name}.bias"] = (channels,)
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            shapes[f"{name}_bn.{part}"] = (channels,)
+
+    def add_path(width: int, path: str, prefix: str) -> None:
+        for layer in path.split(","):
+            name, channels = layer.split()
+            add(prefix + name, width, int(channels))
+            width = int(channels)
+
+    for part in STEM.split(";"):
+        width, _, path = part.partition(":")
+        add_path(int(width), path, "")
+    for block, line in PUBLISHED.items():
+        width, _, paths = line.partition(":")
+        for path in paths.split(";"):
+            add_path(int(width), path, f"inception_{block}_")
+    return shapes | {"last_linear.weight": (1000, 1024), "last_linear.bias": (1000,)}
+
+
+def trunk() -> nn.Module:
+    return backbones.build("bn_inception", params("bn_inception")).eval()
+
+
+def test_keys_and_shapes_are_the_published_ones() -> None:
+    found = {k: tuple(v.shape) for k, v in trunk().state_dict().items() if "num_batches" not in k}
+    expected = {k: s for k, s in published_shapes().items() if not k.startswith("last_linear")}
+    assert list(found.items()) == list(expected.items())
+    assert len(found) == 69 * 6
+
+
+def test_parameters_are_as_many_as_published() -> None:
+    found = sum(p.numel() for p in trunk().parameters())
+    assert found + 1024 * 1000 + 1000 == 11_295_240  # with the classifier, as reported for Cadene's port
+
+
+def test_pools_round_up_as_caffe_does() -> None:
+    pools = {n: m for n, m in trunk().named_modules() if isinstance(m, nn.MaxPool2d | nn.AvgPool2d)}
+    blocks = {f"inception_{b}_pool" for b in PUBLISHED}
+    assert pools.keys() == {"pool1_3x3_s2", "pool2_3x3_s2"} | blocks
+    assert all(p.ceil_mode and p.kernel_size == 3 for p in pools.values())
+    halving = {"pool1_3x3_s2", "pool2_3x3_s2", *(f"inception_{b}_pool" for b in HALVING)}
+    assert {n for n, p in pools.items() if p.stride == 2} == halving
+    assert {n for n, p in pools.items() if isinstance(p, nn.MaxPool2d)} == halving | {"inception_5b_pool"}
+    assert {n for n, p in pools.items() if p.padding == 0} == halving
+    assert all(p.count_include_pad for p in pools.values() if isinstance(p, nn.AvgPool2d))
+
+
+@pytest.mark.parametrize(("size", "gmac"), [(224, None), (227, 2.05)])
+def test_map_and_cost_at_both_usual_sizes(size: int, gmac: float | None) -> None:
+    network, macs = trunk(), 0
+
+    def count(module: nn.Conv2d, _: object, made: Tensor) -> None:
+        nonlocal macs
+        macs += made.numel() * module.weight[0].numel()
+
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            module.register_forward_hook(count)
+    with torch.no_grad():
+        assert network(torch.zeros(1, 3, size, size)).shape == (1, 1024, 7, 7)
+    assert gmac is None or macs / 1e9 == pytest.approx(gmac, abs=0.005)
+
+
+def written_out(state: dict[str, Tensor], x: Tensor) -> Tensor:
+    """The network as a chain of function calls, from the description above."""
+
+    def convolve(name: str, x: Tensor, stride: int = 1) -> Tensor:
+        weight, norm = state[f"{name}.weight"], f"{name}_bn"
+        x = F.conv2d(x, weight, state[f"{name}.bias"], stride, padding=weight.shape[-1] // 2)
+        mean, var = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+        return F.batch_norm(x, mean, var, state[f"{norm}.weight"], state[f"{norm}.bias"]).clamp(min=0)
+
+    def halve(x: Tensor) -> Tensor:
+        return F.max_pool2d(x, 3, 2, ceil_mode=True)
+
+    x = halve(convolve("conv1_7x7_s2", x, 2))
+    x = halve(convolve("conv2_3x3", convolve("conv2_3x3_reduce", x)))
+    for block in PUBLISHED:
+        name, stride = f"inception_{block}", 2 if block in HALVING else 1
+        triple = convolve(f"{name}_3x3", convolve(f"{name}_3x3_reduce", x), stride)
+        double = convolve(f"{name}_double_3x3_1", convolve(f"{name}_double_3x3_reduce", x))
+        double = convolve(f"{name}_double_3x3_2", double, stride)
+        if block in HALVING:
+            x = torch.cat([triple, double, halve(x)], dim=1)
+            continue
+        pooled = F.max_pool2d(x, 3, 1, padding=1) if block == "5b" else F.avg_pool2d(x, 3, 1, padding=1)
+        x = torch.cat([convolve(f"{name}_1x1", x), triple, double, convolve(f"{name}_pool_proj", pooled)], 1)
+    return x
+
+
+def test_layers_hang_together_as_published() -> None:
+    network = trunk()
+    unsettle(network)
+    x = 50 * torch.randn(2, 3, 99, 99, generator=seeds.torch_generator("x"))  # a size at which pools round
+    with torch.no_grad():
+        torch.testing.assert_close(network(x), written_out(network.state_dict(), x))
+
+
+def test_photos_arrive_as_caffe_wants_them() -> None:
+    """Blue first, 0 to 255, each channel's mean taken away."""
+    facts = backbones.facts("bn_inception", params("bn_inception"))
+    assert (facts.input_size, facts.resize, facts.channels) == (227, 256, 1024)
+    red_green_blue = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
+    assert facts.preprocess(red_green_blue).flatten().tolist() == [30 - 104, 20 - 117, 10 - 128]
+
+
+def test_a_file_of_the_published_form_fills_the_trunk(tmp_path: Path) -> None:
+    """Caffe's converted vectors are rows [1, C]; the classifier is left out."""
+    generator = seeds.torch_generator("published")
+    shapes = published_shapes()
+    state = {
+        name: torch.rand((1, *shape) if "_bn." in name else shape, generator=generator)
+        for name, shape in shapes.items()
+    }
+    torch.save(state, tmp_path / "bn_inception-52deb4733.pth")
+    model = make("bn_inception", weights=tmp_path / "bn_inception-52deb4733.pth")
+    loaded = model.trunk.state_dict()
+    for name, shape in shapes.items():
+        if not name.startswith("last_linear"):
+            assert torch.equal(loaded[name], state[name].view(shape))

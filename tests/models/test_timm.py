@@ -1,0 +1,158 @@
+"""Networks of timm: their facts, their names, their maps and their weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from backbone_models import make, params, photos
+from safetensors.torch import save_file
+from torch import nn
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.models import backbones
+from bgbias.models.backbones import _weights
+from bgbias.models.backbones import timm as plugin
+
+
+def build(name: str, **options: object) -> nn.Module:
+    return backbones.build(f"timm:{name}", params(f"timm:{name}", **options)).eval()
+
+
+def test_facts_are_those_of_the_pretrained_configuration() -> None:
+    name = "vit_tiny_patch16_224"
+    facts = plugin.facts(name, plugin.Params(weights=None))
+    config = timm.data.resolve_model_data_config(timm.create_model(name))
+    assert facts.input_size == config["input_size"][1] == 224
+    assert facts.resize == 248  # 224 / .9, rounded down, as timm's own transform does
+    assert facts.preprocess.mean == config["mean"] == (0.5, 0.5, 0.5)
+    assert facts.channels == 192
+
+
+def test_chosen_size_of_photos_goes_with_the_networks_own_crop() -> None:
+    name = "vit_small_patch14_dinov2"
+    assert plugin.facts(name, plugin.Params(weights=None)).input_size == 518
+    facts = plugin.facts(name, plugin.Params(weights=None, img_size=224))
+    assert (facts.input_size, facts.resize, facts.channels) == (224, 224, 384)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("vit_tiny_patch16_224", 64),
+        ("vit_small_patch14_dinov2", 56),
+        ("vit_small_patch14_reg4_dinov2", 56),
+        ("swin_tiny_patch4_window7_224", 128),
+    ],
+)
+def test_places_of_the_map_are_places_of_the_photo(name: str, size: int) -> None:
+    """A change in the upper right corner changes the map most in its upper right corner."""
+    network = build(name, img_size=size)
+    photo = torch.zeros(1, 3, size, size)
+    changed = photo.clone()
+    changed[..., : size // 4, -size // 4 :] = 3
+    with torch.no_grad():
+        difference = (network(changed) - network(photo)).square().sum(dim=1)[0]
+    side = difference.shape[0]
+    assert difference.shape == (side, side)
+    row, column = divmod(int(difference.argmax()), side)
+    assert row < side / 4
+    assert column >= side * 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("vit_tiny_patch16_224", None),
+        ("resnet50", None),
+        ("convnext_base.fb_in22k_ft_in1k_384", None),
+        ("swin_tiny_patch4_window7_224", None),
+        ("vit_small_patch14_dinov2", 224),
+    ],
+)
+def test_short_side_of_a_forecast_is_near_the_networks_own(name: str, size: int | None) -> None:
+    chosen = plugin.Params(weights=None, img_size=size)
+    assert plugin.likely_resize(name, chosen) == pytest.approx(plugin.facts(name, chosen).resize, rel=0.12)
+
+
+def test_tokens_are_those_that_timm_itself_arranges() -> None:
+    network = build("vit_tiny_patch16_224", img_size=64)
+    x = photos("timm:vit_tiny_patch16_224").repeat(1, 1, 2, 2)
+    with torch.no_grad():
+        (expected,) = network.net.get_intermediate_layers(x, n=1, reshape=True, norm=True)
+        torch.testing.assert_close(network(x), expected)
+
+
+def test_norm_that_follows_pooling_is_applied_to_each_token() -> None:
+    network = build("vit_relpos_small_patch16_224", img_size=32)
+    assert isinstance(network.net.fc_norm, nn.LayerNorm)
+    with torch.no_grad():
+        found = network(torch.randn(1, 3, 32, 32))
+    torch.testing.assert_close(found.mean(dim=1), torch.zeros(1, 2, 2), atol=1e-5, rtol=0)
+
+
+# Names.
+
+
+def test_unknown_model_is_told_with_near_ones() -> None:
+    with pytest.raises(UserError, match=r"no model 'vit_tiny_patch16_22'; near it are: vit_tiny_patch16_224"):
+        build("vit_tiny_patch16_22")
+
+
+def test_unknown_weights_of_a_model_are_told_with_those_that_exist() -> None:
+    with pytest.raises(
+        UserError, match=r"no weights 'mine' of vit_tiny_patch16_224; there are: .*augreg_in21k"
+    ):
+        build("vit_tiny_patch16_224.mine")
+
+
+@pytest.mark.parametrize("name", ["timm", "timm:", "timm:a/b", "timm:../x", "timm:hf-hub:timm/vit"])
+def test_name_that_is_no_part_of_a_path_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="needs the name of a model of timm behind a colon"):
+        plugins.load("backbones", name)
+
+
+def test_other_backbones_take_no_variant() -> None:
+    with pytest.raises(UserError, match="'resnet18' takes nothing behind a colon"):
+        plugins.load("backbones", "resnet18:small")
+
+
+def test_network_without_a_map_is_refused() -> None:
+    network = build("coat_tiny")
+    with pytest.raises(UserError, match="CoaT of timm gives no feature map"), torch.no_grad():
+        network(torch.zeros(1, 3, 224, 224))
+
+
+# Weights.
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("vit_tiny_patch16_224", 64), ("swin_tiny_patch4_window7_224", 64), ("mobilenetv3_small_050", 64)],
+)
+def test_published_weights_fit_another_size_of_photos(name: str, size: int, tmp_path: Path) -> None:
+    """What depends on the size is resampled by timm's own rule, everything else is taken as it is."""
+    torch.manual_seed(0)
+    whole = timm.create_model(name)
+    save_file({k: v.contiguous() for k, v in whole.state_dict().items()}, tmp_path / "whole.safetensors")
+    trunk = build(name, img_size=size)
+    _weights.load(trunk, tmp_path / "whole.safetensors", f"timm:{name}")
+    same, resampled = [], []
+    for key, tensor in trunk.net.state_dict().items():
+        (same if torch.equal(tensor, whole.state_dict()[key]) else resampled).append(key)
+    assert {key.rpartition(".")[2] for key in resampled} <= {"pos_embed", "relative_position_bias_table"}
+    assert len(same) > 50
+
+
+def test_model_without_published_weights_says_so() -> None:
+    with pytest.raises(UserError, match="timm has no weights of mixer_s16_224"):
+        plugin.published("mixer_s16_224", plugin.Params(weights="published"))
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    save_file(make("timm:mobilenetv3_small_050").trunk.net.state_dict(), tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match=r"other.safetensors does not hold weights of timm:vit_tiny"):
+        make("timm:vit_tiny_patch16_224", weights=tmp_path / "other.safetensors")

@@ -1,0 +1,70 @@
+"""From the scores of a grid to its tables: costs come from the trainings' own records, and touch no other number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_study import data_nodes, described, load, record, run
+
+from bgbias.errors import UserError
+from bgbias.nodes import collect, table
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """Four models: plain and cured, two seeds, and the backbone as it comes; scored."""
+    raw = described(tmp_path)
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "seeds": [0, 1], "pretrained": True}
+    made = load(tmp_path, raw)
+    data_nodes(made)
+    for cell in plan.cells(made):
+        trained = plan.trains(made, cell)
+        run(made, cell, *(("train", "embed", "score", "attribute") if trained else ("embed", "score")))
+    collect.collect(made)
+    return made
+
+
+def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
+        table.table(study, "table3")
+    for name in plan.tables(study):
+        table.table(study, name)
+    first, second, third = (
+        pd.read_csv(study.files.at("report_table", table=name, format="csv")) for name in plan.tables(study)
+    )
+    shared = ["method", "clean", "corrupted", "relative_drop", "cure", "cure_low", "cure_high"]
+    pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
+    assert third["ref"].dropna().tolist() == second["ref"].tolist()
+    assert third["method"].tolist() == ["pretrained", "plain", "bgaugment"]
+    assert third["cure_seeds_p"].notna().tolist() == [False, False, True]
+
+    cured = [c for c in plan.cells(study) if c.method == "bgaugment"]
+    records = [record(study, "train_record", **c.wildcards) for c in cured]
+    read = record(study, "table_record", table="table3")["inputs"]
+    assert {str(study.files.at("train_record", **c.wildcards)) for c in cured} < read.keys()
+    row = third.set_index("method").loc["bgaugment"]
+    peak = max(r["peak_memory_mb"] for r in records)
+    assert row["cost_memory_gb"] == pytest.approx(peak * 2**20 / 1e9)
+    assert row["cost_device"] == records[0]["device"]
+    seconds = [pd.read_csv(study.files.at("history", **c.wildcards))["train_seconds"].sum() for c in cured]
+    assert row["cost_training_minutes"] == pytest.approx(sum(seconds) / 2 / 60)
+    assert third.loc[0].filter(like="cost_").isna().all()
+
+    table.show(study)
+    said = capsys.readouterr().out
+    assert all(f"{title} (" in said for title in ("Table 1", "Table 2", "Table 3"))
+
+
+def test_a_table_that_was_not_made_is_named(study: Study) -> None:
+    with pytest.raises(UserError, match=r"table1.csv is missing; make it with: snakemake"):
+        table.show(study)
+    with pytest.raises(UserError, match="no table 'table4'; it has: table1, table2, table3"):
+        table.table(study, "table4")

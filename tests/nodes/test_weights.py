@@ -1,0 +1,271 @@
+"""Weights arrive verified: from a server, from a library, or as a copy that somebody put there."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import torch
+from backbone_models import make, unsettle
+from safetensors.torch import load_file, save_file
+from small_study import described, load, record, with_weights
+from torch import Tensor
+
+from bgbias import plugins
+from bgbias.engine import graph
+from bgbias.errors import UserError
+from bgbias.files import state_dicts as weight_files
+from bgbias.files.fetch import Source
+from bgbias.masks import u2net
+from bgbias.nodes import index, masks
+from bgbias.nodes import weights as nodes
+from bgbias.study import weights
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+OWNER = "backbones/mobilenet_v2"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a folder and remembers what it was asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+        self.asked: list[str] = []
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *words: object) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served").mkdir()
+    with Server(tmp_path / "served") as serving:
+        thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
+        thread.start()
+        yield serving
+        serving.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tensor]]:
+    """A file like torchvision's, with its classifier, and what it holds."""
+    source = make("mobilenet_v2", seed=5)
+    unsettle(source)
+    state = {f"features.{k}": v for k, v in source.trunk.state_dict().items() if "num_batches" not in k}
+    state |= {"classifier.1.weight": torch.zeros(7, 1280), "classifier.1.bias": torch.zeros(7)}
+    path = tmp_path_factory.mktemp("published") / "net.pth"
+    torch.save(state, path)
+    return path.rename(path.with_name(f"net-{sha256(path)[:8]}.pth")), state
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def serve(server: Server, published: Path, tmp_path: Path) -> dict[str, str]:
+    """The options that name the served file."""
+    (tmp_path / "served" / published.name).write_bytes(published.read_bytes())
+    return {"weights": server.url(published.name), "sha256": sha256(published)}
+
+
+# Fetching.
+
+
+@pytest.mark.parametrize("digits", [8, 64])
+def test_weights_behind_a_url_are_fetched_verified_and_converted(
+    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path, digits: int
+) -> None:
+    file, state = published
+    options = serve(server, file, tmp_path)
+    options["sha256"] = options["sha256"][:digits]
+    chosen = with_weights(tmp_path, **options)
+    nodes.weights(chosen, OWNER)
+    target = chosen.files.at("weights", owner=OWNER)
+    assert target == tmp_path / "raw" / "weights" / "backbones" / "mobilenet_v2.safetensors"
+    found = load_file(target)
+    assert found.keys() == state.keys()
+    assert all(torch.equal(found[k], state[k]) for k in state)
+    noted = record(chosen, "weights_record", owner=OWNER)
+    assert noted["notes"]["source"] == {"place": options["weights"], "sha256": options["sha256"]}
+    assert sorted(p.name for p in target.parent.iterdir()) == ["mobilenet_v2.json", target.name]
+    model = make("mobilenet_v2", weights=weights.file(chosen, OWNER))
+    filled = model.trunk.state_dict()
+    assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
+
+
+def test_wrong_checksum_is_refused(
+    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
+) -> None:
+    options = serve(server, published[0], tmp_path) | {"sha256": "0" * 8}
+    chosen = with_weights(tmp_path, **options)
+    with pytest.raises(UserError, match=r"wrong checksum \(sha256 .*expected 00000000\)"):
+        nodes.weights(chosen, OWNER)
+    assert not chosen.files.at("weights", owner=OWNER).exists()
+
+
+def test_copy_that_somebody_put_there_is_taken_first(
+    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
+) -> None:
+    options = serve(server, published[0], tmp_path)
+    copy = tmp_path / "downloads" / published[0].name
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"another file")
+    chosen = with_weights(tmp_path, **options)
+    with pytest.raises(UserError, match=rf"downloads/{copy.name}: wrong checksum"):
+        nodes.weights(chosen, OWNER)
+    copy.write_bytes(published[0].read_bytes())
+    nodes.weights(chosen, OWNER)
+    assert server.asked == []
+    assert copy.read_bytes() == published[0].read_bytes()
+
+
+def test_what_was_fetched_is_not_fetched_again_after_a_full_disk(
+    server: Server,
+    published: tuple[Path, dict[str, Tensor]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = with_weights(tmp_path, **serve(server, published[0], tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(weight_files, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            nodes.weights(chosen, OWNER)
+    nodes.weights(chosen, OWNER)
+    assert len(server.asked) == 1
+
+
+def test_offline_the_error_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.chdir(tmp_path)
+    chosen = with_weights(
+        tmp_path, weights="http://127.0.0.1:9/some/net-12345678.pth?raw=1", sha256="12345678"
+    )
+    with pytest.raises(UserError) as told:
+        nodes.weights(chosen, OWNER)
+    text = str(told.value)
+    assert "http://127.0.0.1:9/some/net-12345678.pth?raw=1: " in text
+    assert "Get net-12345678.pth (sha256 begins with 12345678) by other means" in text
+    assert f"put it at {tmp_path}/downloads/net-12345678.pth" in text
+    assert "python -m bgbias weights backbones/mobilenet_v2" in text
+
+
+def test_file_that_holds_something_else_is_refused(server: Server, tmp_path: Path) -> None:
+    torch.save({"epoch": 3}, tmp_path / "served" / "net.pth")
+    url, checksum = server.url("net.pth"), sha256(tmp_path / "served" / "net.pth")
+    with pytest.raises(
+        UserError, match="does not hold weights of backbones/mobilenet_v2: 'epoch' is no tensor"
+    ):
+        nodes.weights(with_weights(tmp_path, weights=url, sha256=checksum), OWNER)
+
+
+# Weights that timm fetches by itself.
+
+
+def vit(folder: Path) -> Study:
+    raw = described(folder)
+    raw["backbones"]["timm:vit_tiny_patch16_224"] = {"weights": "published", "img_size": 32}
+    return load(folder, raw)
+
+
+def test_copy_of_timms_weights_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "downloads").mkdir(parents=True)
+    whole = {k: v.contiguous() for k, v in timm.create_model("vit_tiny_patch16_224").state_dict().items()}
+    save_file(whole, tmp_path / "downloads" / "vit_tiny_patch16_224.safetensors")
+    chosen, owner = vit(tmp_path), "backbones/timm:vit_tiny_patch16_224"
+    nodes.weights(chosen, owner)
+    model = make("timm:vit_tiny_patch16_224", weights=weights.file(chosen, owner))
+    assert torch.equal(model.trunk.net.norm.weight, whole["norm.weight"])
+
+
+def test_offline_timms_error_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    def offline(name: str, pretrained: bool) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(UserError) as told:
+        nodes.weights(vit(tmp_path), "backbones/timm:vit_tiny_patch16_224")
+    text = str(told.value)
+    assert "vit_tiny_patch16_224 (Name or service not known)" in text
+    assert "https://huggingface.co/timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k" in text
+    assert "downloads/vit_tiny_patch16_224.safetensors" in text
+    assert "python -m bgbias weights backbones/timm:vit_tiny_patch16_224" in text
+
+
+# Maskers.
+
+
+def test_maskers_weights_come_the_same_way(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    torch.save(u2net.u2netp().state_dict(), tmp_path / "served" / "u2netp.pth")
+    md5 = hashlib.md5((tmp_path / "served" / "u2netp.pth").read_bytes()).hexdigest()
+    source = Source(place=server.url("u2netp.pth"), md5=md5)
+    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", (source,), raising=False)
+    raw = described(tmp_path)
+    options = {"weights": "published", "input_size": 32, "batch_size": 16}
+    raw["maskers"]["ground_truth"] = {"kind": "u2netp", "options": options}
+    chosen = load(tmp_path, raw)
+    (node,) = (n for n in graph.in_order(chosen) if n.name == "weights")
+    assert node.keywords == {"owner": "maskers/ground_truth"}
+    nodes.weights(chosen, "maskers/ground_truth")
+    index.index(chosen, "squares")
+    masks.masks(chosen, "squares", device="cpu")
+    read = record(chosen, "masks_record", dataset="squares", masker="ground_truth")["inputs"]
+    assert str(chosen.files.at("weights", owner="maskers/ground_truth")) in read
+
+
+def test_maskers_weights_are_taken_from_whichever_published_format_can_be_had(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    torch.save(u2net.u2netp().state_dict(), tmp_path / "served" / "u2netp.pth")
+    places = (Source(place=server.url("u2netp.onnx")), Source(place=server.url("u2netp.pth")))
+    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", places)
+    raw = described(tmp_path)
+    raw["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": "published"}}
+    chosen = load(tmp_path, raw)
+    nodes.weights(chosen, "maskers/net")
+    fetched = load_file(chosen.files.at("weights", owner="maskers/net"))
+    assert fetched.keys() == u2net.u2netp().state_dict().keys()
+    net = u2net.u2netp().eval()
+    (tmp_path / "downloads").mkdir(exist_ok=True)
+    torch.onnx.export(net, (torch.rand(1, 3, 32, 32),), tmp_path / "downloads" / "u2netp.onnx", dynamo=False)
+    nodes.weights(chosen, "maskers/net")
+    taken = load_file(chosen.files.at("weights", owner="maskers/net"))
+    assert torch.allclose(
+        taken["stage1.rebnconvin.conv_s1.weight"],
+        net.state_dict()["stage1.rebnconvin.conv_s1.weight"],
+        atol=1e-4,
+    )

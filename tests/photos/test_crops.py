@@ -1,0 +1,84 @@
+"""Crops of whole batches have the numbers of Pillow's crops of single pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bgbias import seeds
+from bgbias.images import pixels
+from bgbias.photos.crops import DeviceCrops, PillowCrops, crops
+
+SIZE = 37
+
+
+def pictures(channels: int) -> list[np.ndarray]:
+    """Small and large, wide and tall, smooth as photos are and full of noise."""
+    rng = seeds.generator("cropping", channels)
+    made = []
+    for height, width in [(40, 61), (90, 40), (40, 40), (37, 37), (12, 15), (200, 64)]:
+        noise = rng.integers(0, 256, (height, width, channels), dtype=np.uint8)
+        smooth = pixels.resize_short(rng.integers(0, 256, (4, 6, 3), dtype=np.uint8), 40)[..., :channels]
+        made += [noise, smooth]
+    return [m[..., 0] if channels == 1 else m for m in made]
+
+
+def on_device(shown: list[np.ndarray]) -> DeviceCrops:
+    return DeviceCrops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_crops_are_pillows_but_for_single_grey_levels(channels: int) -> None:
+    rng = seeds.generator("boxes", channels)
+    shown = pictures(channels)
+    rows = rng.integers(len(shown), size=60).tolist()
+    drawn = [pixels.random_box(rng, *shown[row].shape[:2]) for row in rows]
+    boxes, flips = [b for b, _ in drawn], [f for _, f in drawn]
+    found = on_device(shown).crops(rows, boxes, flips)
+    assert (found.shape, found.dtype) == ((60, channels, SIZE, SIZE), torch.uint8)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    differences = []
+    for row, box, flip, crop in zip(rows, boxes, flips, found, strict=True):
+        expected = pixels.crop(shown[row], box, SIZE, flip).reshape(SIZE, SIZE, channels)
+        differences.append(np.abs(crop.permute(1, 2, 0).numpy().astype(int) - expected))
+    assert np.max(differences) <= 1
+    wide = [d for d, row in zip(differences, rows, strict=True) if shown[row].shape[0] <= shown[row].shape[1]]
+    assert np.mean(wide) < 1e-3
+    assert np.mean(differences) < 0.1
+    assert any(flips)
+    assert not all(flips)
+
+
+def test_whole_pictures_too() -> None:
+    """The box that the fallback of the random crop gives, and the largest one, which reaches all four edges."""
+    shown = pictures(3)
+    boxes = [pixels.Box(0, 0, 1, 1)] * len(shown)
+    found = on_device(shown).crops(range(len(shown)), boxes, [False] * len(shown))
+    for picture, crop in zip(shown, found, strict=True):
+        expected = pixels.crop(picture, pixels.Box(0, 0, 1, 1), SIZE, False)
+        assert np.abs(crop.permute(1, 2, 0).numpy().astype(int) - expected).max() <= 1
+
+
+def test_a_crop_does_not_depend_on_those_beside_it() -> None:
+    shown = pictures(3)
+    rng = seeds.generator("boxes")
+    boxes = [pixels.random_box(rng, *p.shape[:2])[0] for p in shown]
+    kept = on_device(shown)
+    together = kept.crops(range(len(shown)), boxes, [True] * len(shown))
+    for row, box in enumerate(boxes):
+        assert torch.equal(kept.crops([row], [box], [True])[0], together[row])
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_one_after_the_other_or_all_at_once_have_the_same_form(channels: int, few: bool) -> None:
+    shown = pictures(channels)
+    one = crops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
+    assert isinstance(one, PillowCrops)
+    box = pixels.Box(0.1, 0.2, 0.7, 0.6)
+    a, b = (c.crops([0, 2], [box, box], [False, True]) for c in (one, on_device(shown)))
+    assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    assert a.is_contiguous(memory_format=torch.channels_last)
+    expected = pixels.crop(shown[2], box, SIZE, True).reshape(SIZE, SIZE, channels)
+    np.testing.assert_array_equal(a[1].permute(1, 2, 0).numpy(), expected)

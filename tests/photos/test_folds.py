@@ -1,0 +1,234 @@
+"""Training on folds: who validates, what a fold is called, and four models' embeddings side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_study import data_nodes, described, load, options, run
+
+from bgbias.engine import digests, graph
+from bgbias.errors import UserError
+from bgbias.evaluation import embeddings
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.nodes import collect
+from bgbias.nodes import table as report
+from bgbias.photos import folds
+from bgbias.photos import table as image_table
+from bgbias.report import names as wording
+from bgbias.report.tables import retrieval
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """Ten classes before the test, two of which validate."""
+    raw = options(described(tmp_path), train_classes=8, val_classes=2, test_classes=3)
+    raw["grids"]["small"]["cells"][0] |= {
+        "losses": ["contrastive"],
+        "methods": ["plain"],
+        "folds": [0, 1, 2, 3],
+    }
+    raw["train"] |= {"max_epochs": 1}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "expected"),
+    [
+        (75, 25, [(75, 99), (50, 74), (25, 49), (0, 24)]),
+        (74, 24, [(74, 97), (50, 73), (26, 49), (0, 23)]),
+        (8489, 2829, [(8489, 11317), (5660, 8488), (2831, 5659), (0, 2828)]),
+    ],
+    ids=["CUB200", "Cars196", "SOP"],
+)
+def test_golden_folds_of_the_literature(train: int, val: int, expected: list[tuple[int, int]]) -> None:
+    classes = range(train), range(train, train + val)
+    found = [folds.validating(*classes, fold) for fold in range(4)]
+    assert found == [list(range(first, last + 1)) for first, last in expected]
+
+
+def test_a_fold_moves_classes_between_training_and_validation_alone(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    own = image_table.read(study.files.at("table", dataset="squares"))
+    assert own.of_fold(0) is own
+    validated = []
+    for fold in range(4):
+        table = own.of_fold(fold)
+        assert table.split("test").ids == own.split("test").ids
+        assert table.frame.drop(columns="split").equals(own.frame.drop(columns="split"))
+        train, val = (set(table.split(name).labels.tolist()) for name in ("train", "val"))
+        assert train | val == set(range(10))
+        assert not train & val
+        validated.append(sorted(val))
+    assert validated == [[8, 9], [6, 7], [4, 5], [0, 1]]
+
+
+def test_folds_that_would_overlap_or_share_classes_are_refused() -> None:
+    with pytest.raises(UserError, match="4 folds of 3 validation classes would overlap among 11 classes"):
+        folds.validating(range(8), range(8, 11), 1)
+    with pytest.raises(UserError, match="train and validate both"):
+        folds.validating(range(8), range(7, 9), 1)
+
+
+def test_the_datasets_own_split_is_planned_as_if_there_were_no_folds(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    with_folds = load(tmp_path, raw)
+    raw["grids"]["small"]["cells"][0].pop("folds")
+    without = load(tmp_path, raw)
+    assert plan.cells(without) == (PLAIN,)
+    assert repr(PLAIN) == (
+        "Cell(dataset='squares', backbone='pixels', loss='contrastive', method='plain', seed=0)"
+    )
+    assert PLAIN.name == "squares/pixels/contrastive/plain/seed0"
+    for node in ("train", "embed", "score", "attribute"):
+        found = [digests.digest(with_folds, node, cell=replace(PLAIN, fold=fold)) for fold in range(4)]
+        assert found[0] == digests.digest(without, node, cell=PLAIN)
+        assert len(set(found)) == 4
+
+
+def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """Three of them are three models. The one of all reads their embeddings, and is trained by nobody."""
+    study = load(tmp_path, raw)
+    together = replace(PLAIN, method="plain+32d")
+    of_folds = tuple(replace(PLAIN, fold=fold) for fold in range(4))
+    assert plan.checked_cells(study) == (*of_folds, together)
+    assert [c.name.split("/")[-1] for c in of_folds] == ["seed0", "seed0-fold1", "seed0-fold2", "seed0-fold3"]
+    assert plan.folds_of(study, together) == of_folds
+    read = graph.reads_from(study, graph.node("embed", cell=together))
+    assert read == [graph.node("embed", cell=part) for part in of_folds]
+    planned = {(n.name, n.keywords["cell"]) for n in graph.in_order(study) if "cell" in n.keywords}
+    assert {name for name, cell in planned if cell == together} == {"embed", "score"}
+    for node in ("train", "attribute"):
+        with pytest.raises(UserError, match="4 models side by side, squares/pixels/contrastive/plain/seed0"):
+            digests.digest(study, node, cell=together)
+    raw["grids"]["small"]["cells"][0]["folds"] = [3, 1, 2]
+    assert plan.cells(load(tmp_path, raw)) == (of_folds[3], of_folds[1], of_folds[2])
+
+
+@pytest.mark.parametrize("wrong", [[4], [-1], ["all"]])
+def test_there_are_four_folds(tmp_path: Path, raw: dict[str, Any], wrong: list[Any]) -> None:
+    raw["grids"]["small"]["cells"][0]["folds"] = wrong
+    with pytest.raises(UserError, match=r"grids\.small\.cells\.0\.folds\.0"):
+        load(tmp_path, raw)
+
+
+@pytest.mark.parametrize("name", ["0-fold4", "0-fold0", "fold1", "0-fold", "-1", "0fold1"])
+def test_a_name_that_is_no_seed_and_fold_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"'{name}' names no seed and fold"):
+        folds.seed_and_fold(name)
+
+
+@pytest.mark.parametrize(("seed", "fold"), [(0, 0), (12, 0), (0, 3), (12, 1)])
+def test_names_of_runs_say_seed_and_fold(seed: int, fold: int) -> None:
+    assert folds.seed_and_fold(folds.run(seed, fold)) == (seed, fold)
+
+
+def embedded(rng: np.random.Generator, length: float = 1.0) -> Embeddings:
+    def drawn(*shape: int) -> np.ndarray:
+        vectors = rng.normal(size=(*shape, 3)).astype(np.float32)
+        return length * vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+    usable = np.array([True, True, False, True, True])
+    return Embeddings([*"abcde"], np.arange(5), usable, drawn(5), drawn(2, 5))
+
+
+def test_models_side_by_side_are_as_similar_as_in_the_mean_of_them() -> None:
+    """However long a model's embeddings were."""
+    rng = np.random.default_rng(3)
+    parts = [embedded(rng) for _ in range(4)]
+    unequal = [replace(part, clean=(n + 1) * part.clean) for n, part in enumerate(parts)]
+    found = embeddings.side_by_side(unequal)
+    assert (found.clean.shape, found.corrupted.shape) == ((5, 12), (2, 5, 12))
+    assert found.clean.dtype == found.corrupted.dtype == np.float32
+    assert found.ids == parts[0].ids
+    assert np.array_equal(found.usable, parts[0].usable)
+    for i in range(5):
+        for k in range(5):
+            of_each = [float(p.clean[i] @ p.clean[k]) for p in parts]
+            assert float(found.clean[i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
+            of_each = [float(p.corrupted[1, i] @ p.clean[k]) for p in parts]
+            assert float(found.corrupted[1, i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
+
+
+def test_models_of_different_photos_are_not_put_side_by_side() -> None:
+    rng = np.random.default_rng(3)
+    one, other = embedded(rng), replace(embedded(rng), ids=[*"abcdf"])
+    with pytest.raises(UserError, match="embedded different photos"):
+        embeddings.side_by_side([one, other])
+
+
+def whole_way(study: Study) -> pd.DataFrame:
+    """Train, embed and score every cell, and collect; the table that becomes of it."""
+    data_nodes(study)
+    for cell in plan.cells(study):
+        nodes = ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
+        run(study, cell, *nodes)
+    collect.collect(study)
+    results = pd.read_csv(study.files.at("results"), keep_default_na=False)
+    queries = pd.read_parquet(study.files.at("all_queries"))
+    return retrieval.table1(results, queries, cells=plan.cells(study))
+
+
+def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["grids"]["small"]["cells"][0]["methods"].append("bgaugment")
+    study = load(tmp_path, raw)
+    found = whole_way(study).set_index("method")
+    means = []
+    for cell in plan.cells(study)[:4]:
+        scores = pd.read_csv(study.files.at("scores", **cell.wildcards)).query("metric == 'map_at_r'")
+        means.append(100 * scores.query("condition == 'clean'")["value"].item())
+    assert len(set(means)) > 1
+    assert found.loc["plain", "clean"] == pytest.approx(np.mean(means), abs=1e-9)
+    assert found.loc["plain", "clean_sd_seeds"] == pytest.approx(np.std(means, ddof=1), abs=1e-9)
+    assert found["seeds"].tolist() == [1] * 4
+    assert found["folds"].tolist() == [4] * 4
+    together = embeddings.read(study.files.at("embeddings", **plan.cells(study)[-1].wildcards))
+    assert together.clean.shape[1] == 4 * 8
+    report.table(study, "table1")
+    report.table(study, "table2")
+    report.table(study, "table3")
+    shown = study.files.at("report_table", table="table1", format="md").read_text()
+    assert "| Contrastive, 32-d, 4 folds |" in shown
+    assert "· 1 seed · 4 folds · 2 draws ·" in shown
+    assert "4 folds: as many models, each validated on other classes" in shown
+    attributed = study.files.at("report_table", table="table2", format="md").read_text()
+    assert "4 folds" in attributed
+    assert "32-d" not in attributed
+    compared = pd.read_csv(study.files.at("report_table", table="table3", format="csv"))
+    assert compared[["method", "seeds", "folds"]].to_numpy().tolist() == [
+        ["plain", 1, 4],
+        ["bgaugment", 1, 4],
+    ]
+    cured = compared.iloc[1]
+    assert 0 < cured["cure_p"] <= 1
+    assert cured.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all()
+    of_all = study.files.at("report_table", table="table3", format="md").read_text()
+    assert "· 1 seed · 4 folds · 2 draws ·" in of_all
+    assert "over seeds, the differences of one seed's folds are averaged and count once" in of_all
+    assert "Cure, over seeds" not in of_all
+    assert "†" not in of_all.split("\n| ", 1)[1]
+
+
+def test_rows_of_longer_embeddings_are_named_and_stand_below_their_method() -> None:
+    assert wording.row("cosface", "dcml_code+512d") == "+ DCML, 512-d, 4 folds"
+    assert wording.row("cosface", "dcml_code+bgaugment+512d") == "+ DCML + BGAugment, 512-d, 4 folds"
+    names = ["dcml_code+512d", "plain+512d", "dcml_code", "plain"]
+    rows = pd.DataFrame({"dataset": "x", "backbone": "y", "loss": "cosface", "method": names})
+    assert wording.in_order(rows)["method"].tolist() == ["plain", "plain+512d", "dcml_code", "dcml_code+512d"]

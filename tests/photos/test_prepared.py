@@ -1,0 +1,211 @@
+"""Prepared pictures: the same pixels as decoding each time, made once, and anew when the collection changes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bgbias import seeds
+from bgbias.errors import UserError
+from bgbias.files.store import ImageStore, writing
+from bgbias.images import pixels
+from bgbias.photos import prepared
+
+
+def noise(n: int, *shape: int) -> np.ndarray:
+    return seeds.generator("noise", n).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Wide, tall, small, square, and one that has the side already."""
+    path = tmp_path / "photos.zip"
+    with writing(path) as photos:
+        for n, size in enumerate([(40, 61), (75, 50), (12, 15), (40, 40), (32, 47)]):
+            photos.add(f"class {n % 2}/{n}.png", pixels.encode_png(noise(n, *size, 3)))
+    return path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.glob("*.npz"))
+
+
+def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) -> None:
+    found = prepared.pictures(store, 32, tmp_path / "prepared")
+    source = ImageStore(store)
+    assert found.ids == source.ids
+    for row, name in enumerate(source.ids):
+        expected = pixels.resize_short(source.array(name), 32)
+        np.testing.assert_array_equal(found.get(name), expected)
+        np.testing.assert_array_equal(found[row], expected)
+        assert expected.shape[:2] == pixels.resized_shape(*source.array(name).shape[:2], 32)
+    assert len(list(found)) == len(found) == 5
+    assert ("class 0/0.png" in found, "0.png" in found) == (True, False)
+
+
+def test_any_reader_of_npz_understands_the_file(store: Path, tmp_path: Path) -> None:
+    found = prepared.pictures(store, 32, tmp_path)
+    with np.load(next(tmp_path.glob("photos-32-*.npz"))) as plain:
+        start, shape = plain["offsets"][2], plain["shapes"][2]
+        by_hand = plain["pixels"][start : start + shape.prod()].reshape(shape)
+        np.testing.assert_array_equal(by_hand, found.get(str(plain["ids"][2])))
+
+
+def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
+    with writing(tmp_path / "masks.zip") as masks:
+        masks.add("a.png", pixels.encode_png(noise(0, 40, 60)))
+    hard = prepared.pictures(
+        tmp_path / "masks.zip",
+        20,
+        tmp_path,
+        "L",
+        lambda m: np.where(m > 99, 255, 0).astype(np.uint8),
+        "-hard",
+    )
+    expected = pixels.resize_short(np.where(noise(0, 40, 60) > 99, 255, 0).astype(np.uint8), 20)
+    np.testing.assert_array_equal(hard.get("a.png"), expected)
+    soft = prepared.pictures(tmp_path / "masks.zip", 20, tmp_path, "L")
+    assert (soft.get("a.png") != expected).any()
+    assert len(files(tmp_path)) == 2  # side by side
+
+
+def test_nothing_is_decoded_twice(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared.pictures(store, 32, tmp_path)
+    monkeypatch.setattr(pixels, "decode", None)
+    assert len(prepared.pictures(store, 32, tmp_path)) == 5
+
+
+def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path) -> None:
+    before = prepared.pictures(store, 32, tmp_path)
+    prepared.pictures(store, 16, tmp_path)
+    kept = before.get("class 0/0.png").copy()
+    with writing(store) as photos:
+        photos.add("class 0/0.png", pixels.encode_png(noise(9, 40, 61, 3)))
+    after = prepared.pictures(store, 32, tmp_path)
+    assert (after.get("class 0/0.png") != kept).any()
+    assert [name.rsplit("-", 1)[0] for name in files(tmp_path)] == ["photos-16", "photos-32"]
+    # A process that is reading the old ones goes on reading them.
+    np.testing.assert_array_equal(before.get("class 0/0.png"), kept)
+
+
+def test_what_is_read_cannot_be_written(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        prepared.pictures(store, 32, tmp_path)[0][0] = 1
+
+
+def _open(store: Path, folder: Path, decoded: Path) -> None:
+    decode = pixels.decode
+
+    def counting(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
+        with decoded.open("a") as file:
+            file.write(f"{name}\n")
+        return decode(data, name, mode)
+
+    pixels.decode = counting
+    prepared.pictures(store, 32, folder)
+
+
+def test_processes_that_start_at_once_prepare_once(store: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    work = (store, tmp_path / "prepared", tmp_path / "decoded")
+    processes = [context.Process(target=_open, args=work) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [p.exitcode for p in processes] == [0] * 4
+    assert sorted((tmp_path / "decoded").read_text().split("\n"))[1:] == sorted(ImageStore(store).ids)
+
+
+def test_broken_picture_is_named_and_leaves_nothing_half_done(tmp_path: Path) -> None:
+    with writing(tmp_path / "photos.zip") as photos:
+        photos.add("fine.png", pixels.encode_png(noise(0, 40, 60, 3)))
+        photos.add("broken.png", pixels.encode_png(noise(1, 40, 60, 3))[:2000])
+    with pytest.raises(UserError, match=r"'broken\.png' cannot be decoded"):
+        prepared.pictures(tmp_path / "photos.zip", 32, tmp_path / "prepared")
+    assert files(tmp_path / "prepared") == []
+    assert not list((tmp_path / "prepared").glob(".*partial"))
+
+
+def test_disk_without_the_room_is_told_before_anything_is_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(
+        UserError, match=r"5 pictures of .*photos\.zip take .* GB at short side 32.* paths\.work"
+    ):
+        prepared.pictures(store, 32, tmp_path / "prepared")
+
+
+def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path) -> None:
+    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
+    path = next(tmp_path.glob("*.npz"))
+    for damaged in (path.read_bytes()[:-50], b"", None):
+        path.unlink()
+        if damaged is not None:
+            path.write_bytes(damaged)
+        np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+
+
+def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_nothing(
+    store: Path, tmp_path: Path
+) -> None:
+    first, second, *_ = prepared.pictures(store, 32, tmp_path)
+    path = next(tmp_path.glob("*.npz"))
+    content = bytearray(path.read_bytes())
+    content[content.index(second.tobytes()) + 1000] ^= 1  # one bit of the second picture
+    path.unlink()
+    path.write_bytes(content)
+    found = prepared.pictures(store, 32, tmp_path)
+    np.testing.assert_array_equal(found[0], first)
+    with pytest.raises(UserError, match=rf"'class 1/1\.png' is damaged in {path}.* delete it and run"):
+        found.get("class 1/1.png")
+    path.unlink()
+    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[1], second)
+
+
+def test_file_without_checksums_is_prepared_anew(store: Path, tmp_path: Path) -> None:
+    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
+    path = next(tmp_path.glob("*.npz"))
+    with np.load(path) as whole:
+        older = {name: whole[name] for name in whole.files if name != "checks"}
+    path.unlink()
+    np.savez(path, **older)
+    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+    with np.load(path) as anew:
+        assert len(anew["checks"]) == 5
+
+
+def test_disk_without_file_locks_is_refused_with_a_way_out(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
+        prepared.pictures(store, 32, tmp_path / "prepared")
+    assert files(tmp_path / "prepared") == []
+
+
+def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:
+    (tmp_path / ".photos-32-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"half")
+    (tmp_path / ".photos-64-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"of another size")
+    prepared.pictures(store, 32, tmp_path)
+    assert [p.name for p in tmp_path.glob(".*partial")] == [
+        ".photos-64-0123456789abcdef.npz.elsewhere-1.partial"
+    ]
+
+
+def test_empty_collection_is_no_error(tmp_path: Path) -> None:
+    with writing(tmp_path / "masks.zip"):
+        pass
+    assert prepared.pictures(tmp_path / "masks.zip", 32, tmp_path, "L").ids == []

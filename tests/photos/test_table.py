@@ -1,0 +1,49 @@
+"""The table of a dataset's photos survives the disk and is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bgbias.errors import UserError
+from bgbias.photos.table import COLUMNS, ImageTable, read
+
+ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
+
+
+def test_image_table_survives_the_disk(tmp_path: Path) -> None:
+    rows = [
+        ROW,
+        ["NA", 1, "null", "test", "cub200|test", "007"],
+        ['é,"1".jpg', 2, "", "unused", "k|s", "1e5"],
+    ]
+    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    table.write(tmp_path / "images.csv")
+    again = read(tmp_path / "images.csv")
+    assert again.frame.to_numpy().tolist() == rows
+    assert again.keys[1] == ("cub200|test", "007")
+    assert again.labels.tolist() == [0, 1, 2]
+    assert again.split("test").ids == ["NA"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        ([ROW, ROW], COLUMNS, r"'a/1\.jpg' is listed twice"),
+        ([[*ROW[:3], "dev", *ROW[4:]]], COLUMNS, "Unknown split 'dev'"),
+        ([ROW[:5]], COLUMNS[:5], "has the columns image_id, label"),
+    ],
+)
+def test_image_table_is_checked(rows: list[list[Any]], columns: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        ImageTable(pd.DataFrame(rows, columns=list(columns)))
+
+
+def test_empty_split_and_missing_table_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="split 'val' has no photos"):
+        ImageTable(pd.DataFrame([ROW], columns=list(COLUMNS))).split("val")
+    with pytest.raises(UserError, match="python -m bgbias index birds"):
+        read(tmp_path / "birds" / "images.csv")

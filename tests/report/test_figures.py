@@ -1,0 +1,219 @@
+"""Figures: files that exist, say what the data say, and have the same bytes for the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.images import contact_sheet
+from bgbias.report import names
+from bgbias.report.figures import _look as figures
+from bgbias.report.figures.attribution import Attribution, figure_attribution, overlay
+from bgbias.report.figures.calibration import figure_calibration
+from bgbias.report.figures.drop import figure_drop
+from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
+
+CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
+
+
+def photo(number: int, size: int = 64) -> np.ndarray:
+    return np.random.default_rng(number).integers(60, 200, (size, size, 3), dtype=np.uint8)
+
+
+def retrieval(correct: list[bool]) -> dict[str, list[Retrieval]]:
+    row = Retrieval(photo(0), [photo(i) for i in range(1, 1 + len(correct))], correct, "own background")
+    return {"plain": [row, row], "bgaugment": [row, row]}
+
+
+def attribution() -> list[Attribution]:
+    mask = np.zeros((64, 64), dtype=np.uint8)
+    mask[16:48, 16:48] = 255
+    flat, sharp = np.full((64, 64), 0.5, dtype=np.float16), (mask / 255).astype(np.float16)
+    scores = {"plain": -0.123, "bgaugment": 1.0}
+    return [Attribution(photo(1), mask, {"plain": flat, "bgaugment": sharp}, scores)] * 2
+
+
+def table() -> pd.DataFrame:
+    rows = []
+    for dataset, correlation in CORRELATIONS.items():
+        for loss in ("contrastive", "arcface"):
+            if loss == "arcface" and dataset != "toy90":
+                continue
+            for method, drop in (("plain", 5 + 40 * correlation), ("bgaugment", 5 + 2 * correlation)):
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        "backbone": "toynet",
+                        "loss": loss,
+                        "method": method,
+                        "clean": 40.0,
+                        "corrupted": 40 - 0.4 * drop,
+                        "relative_drop": drop,
+                        "relative_drop_low": drop - 3,
+                        "relative_drop_high": drop + 2,
+                        "published_clean": np.nan,
+                        "published_corrupted": np.nan,
+                        "published_clean_differs": np.nan,
+                        "published_corrupted_differs": np.nan,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+MADE = {
+    "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
+    "attribution": lambda: figure_attribution(attribution()),
+    "calibration": lambda: figure_calibration(table(), CORRELATIONS),
+    "drop": lambda: figure_drop(table()),
+    "photos": lambda: figures.picture(contact_sheet.contact_sheet([photo(0), photo(1)], 2, ["a", "b"])),
+}
+
+
+def texts(figure: Figure) -> list[str]:
+    found = [t.get_text() for axes in figure.axes for t in axes.texts]
+    return found + [t.get_text() for t in figure.texts]
+
+
+def share(path: Path, colour: str) -> float:
+    """Share of a PNG's pixels in exactly this colour."""
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    return float((pixels == np.round(255 * np.array(to_rgb(colour)))).all(axis=2).mean())
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_same_data_same_bytes(name: str, tmp_path: Path) -> None:
+    first = figures.save(MADE[name](), tmp_path / "first", name)
+    second = figures.save(MADE[name](), tmp_path / "second", name)
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    pdf, png = first
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert b"CreationDate" not in pdf.read_bytes()
+    image = Image.open(png)
+    assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+    assert np.asarray(image.convert("L")).std() > 10
+    # Nothing is left of the temporary files.
+    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == [f"{name}.pdf", f"{name}.png"]
+
+
+def test_right_and_wrong_are_framed_and_marked(tmp_path: Path) -> None:
+    figure = figure_retrieval(retrieval([True, True, False]))
+    found = texts(figure)
+    # Two methods, two rows each.
+    assert (found.count("✓"), found.count("✗"), found.count("2/3")) == (8, 4, 4)
+    mixed = figures.save(figure, tmp_path, "mixed")[1]
+    right = figures.save(figure_retrieval(retrieval([True] * 3)), tmp_path, "right")[1]
+    wrong = figures.save(figure_retrieval(retrieval([False] * 3)), tmp_path, "wrong")[1]
+    assert share(mixed, figures.RIGHT) > share(mixed, figures.WRONG) > 0
+    assert share(right, figures.WRONG) == share(wrong, figures.RIGHT) == 0
+    assert share(right, figures.RIGHT) > share(mixed, figures.RIGHT)
+
+
+def test_each_neighbour_needs_a_mark() -> None:
+    with pytest.raises(ValueError, match="2 neighbours but 1 marks"):
+        Retrieval(photo(0), [photo(1), photo(2)], [True])
+
+
+def test_attribution_scores_are_printed_with_a_true_minus() -> None:
+    found = texts(figure_attribution(attribution()))
+    assert (found.count("−0.12"), found.count("1.00")) == (2, 2)
+
+
+def test_an_empty_mask_and_a_missing_score_can_be_drawn() -> None:
+    flat = np.zeros((32, 32), dtype=np.float16)
+    example = Attribution(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
+    assert "no score" in texts(figure_attribution([example]))
+
+
+def test_attributed_pixels_are_brighter_than_others() -> None:
+    grey = np.full((8, 8, 3), 128, dtype=np.uint8)
+    attributed = np.zeros((4, 4))
+    # A map of half the photo's size: one of its pixels is four of the photo's.
+    attributed[0, 0] = 1
+    shown = overlay(grey, attributed).mean(axis=2)
+    assert shown[:2, :2].min() > 2 * shown[2:, 2:].max()
+
+
+def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
+    figure = figure_calibration(table(), CORRELATIONS)
+    left, right = figure.axes
+    joined = [line for line in left.lines if len(line.get_xdata()) == 3 and line.get_linestyle() == "-"]
+    drops = {tuple(np.round(line.get_ydata(), 6)) for line in joined}
+    assert drops == {(5.0, 25.0, 41.0), (5.0, 6.0, 6.8)}
+    assert [t.get_text() for t in left.texts] == ["BGAugment", "Plain"]
+    assert right.get_ylim()[0] == 0
+    assert left.get_xticks().tolist() == [0.0, 0.5, 0.9]
+
+
+def test_calibration_needs_two_correlations() -> None:
+    with pytest.raises(UserError, match="two correlations or more"):
+        figure_calibration(table(), {"toy90": 0.9})
+
+
+def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:
+    differs = ["other photos"] * len(table())
+    shown = table().assign(
+        published_clean=55.0,
+        published_clean_differs=[np.nan, *differs[1:]],
+        published_corrupted=33.0,
+        published_corrupted_differs=differs,
+    )
+    crosses = [line for line in figure_drop(shown).axes[0].lines if line.get_marker() == "x"]
+    assert [line.get_xdata()[0] for line in crosses] == [55.0]
+
+
+def test_drop_figure_names_every_model_and_dataset() -> None:
+    figure = figure_drop(table())
+    labels = [t.get_text() for t in figure.axes[0].get_yticklabels()]
+    assert labels == ["Contrastive", "+ BGAugment"] * 3 + ["ArcFace", "+ BGAugment"]
+    assert [t for t in texts(figure) if "toynet" in t] == [f"{d} · toynet" for d in CORRELATIONS]
+
+
+def test_drop_figure_has_room_for_long_names_and_no_legend_that_repeats_them() -> None:
+    longer = table().replace({"method": {"bgaugment": "attr_frac_8+bgaugment"}})
+    many = pd.concat([longer, table(), longer.replace({"method": {"plain": "a_method_with_a_long_name"}})])
+    for shown, legend in ((longer, 4), (many, 2)):
+        figure = figure_drop(shown)
+        figure.draw_without_rendering()
+        assert min(t.get_window_extent().x0 for t in figure.axes[0].get_yticklabels()) > 0
+        assert len(figure.legends[0].get_texts()) == legend
+        assert figure.legends[0].get_window_extent().x1 < figure.bbox.x1
+
+
+def test_methods_keep_their_colours() -> None:
+    assert figures.colour("plain") != figures.colour("bgaugment")
+    assert figures.colour("a new method") in figures.OTHERS
+    assert figures.colour("sam_triplet_8+bgaugment") == figures.COLOURS["sam_triplet"]
+    assert figures.colour("plainer") in figures.OTHERS
+    assert set(plugins.names("methods")) == set(figures.COLOURS) <= set(names.METHODS)
+    assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
+
+
+def test_contact_sheet_places_pictures_row_by_row() -> None:
+    reds = [np.full((8, 8, 3), (value, 0, 0), dtype=np.uint8) for value in (50, 100, 150)]
+    sheet = np.asarray(contact_sheet.contact_sheet(reds, columns=2, side=64))
+    # Gaps of 4 pixels around squares of 64.
+    assert sheet.shape == (140, 140, 3)
+    assert [sheet[y, x].tolist() for y, x in ((36, 36), (36, 104), (104, 36), (104, 104))] == [
+        [50, 0, 0],
+        [100, 0, 0],
+        [150, 0, 0],
+        [255, 255, 255],
+    ]
+
+
+def test_contact_sheet_takes_masks_and_wide_photos_and_wants_a_label_each() -> None:
+    mask, wide = np.full((10, 10), 255, dtype=np.uint8), np.zeros((20, 40, 3), dtype=np.uint8)
+    assert contact_sheet.contact_sheet([mask, wide], 2, ["mask", "photo"], side=64).height > 64
+    with pytest.raises(ValueError, match="2 pictures but 1 labels"):
+        contact_sheet.contact_sheet([mask, wide], 2, ["mask"])
+    with pytest.raises(UserError, match="no picture"):
+        contact_sheet.contact_sheet([], 2)

@@ -1,0 +1,110 @@
+"""Tables as CSV, Markdown, LaTeX, page and in the terminal: every row, every digit that is kept, nothing that breaks them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from handmade_results import PLAIN, attribution, study
+
+from bgbias.report import formats, names
+from bgbias.report.tables import _captions as captions
+from bgbias.report.tables import retrieval
+from bgbias.results import published
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
+
+
+@pytest.fixture(scope="module")
+def known() -> pd.DataFrame:
+    return published.read(PUBLISHED)
+
+
+def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
+    table = retrieval.table1(*study(), known)
+    written = formats.write(table, tmp_path, "table1", captions.table1(table, "clean", {"sop": 3}))
+    again = pd.read_csv(written["csv"])
+    pd.testing.assert_frame_equal(again, table, check_exact=True)
+    text = written["md"].read_text()
+    assert "SOP · bn_inception · 2 seeds · 2 draws · 2 queries" in text
+    assert "| Contrastive | **55.00** | 7.07 | 35.00 | 14.14 | 0.00 |" in text
+    assert "| 37.98 | +17.02 | 4.17 ± 0.05 | +30.83 |" in text
+    # The better of the two on corrupted photos is set in bold, as in the paper.
+    assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
+    assert "SOP 3" in text
+    assert "2,000 resamples" in text
+
+
+def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
+    second = retrieval.table2(attribution({("plain", 0): [0.1, -0.2]}))
+    for name, table in (("table1", retrieval.table1(*study(), known)), ("table2", second)):
+        text = formats.html(table, name, "What **a < b** & c is.")
+        assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
+        page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
+        (head,) = page.iterfind("thead/tr")
+        body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
+        printed = [line for line in formats.markdown(table, name, "").splitlines() if line.startswith("|")]
+        rows = [[cell.strip().strip("*") for cell in line.strip("|").split(" | ")] for line in printed]
+        assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
+        assert [row for row in body if len(row) > 1] == rows[2:]
+
+
+def _text(cell: ElementTree.Element) -> str:
+    return "".join(cell.itertext())
+
+
+def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
+    table = retrieval.table1(*study(), known)
+    text = formats.latex(table, "table1", captions.table1(table, "published", {}))
+    assert r"bn\_inception" in text
+    assert r"95 \% paired bootstrap" in text
+    assert r"4.17 $\pm$ 0.05" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
+    assert sum(text.count(f"\\begin{{{e}}}") for e in ("table*", "tabular")) == text.count(r"\end{") == 2
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    # A blank line inside \caption stops LaTeX; a character it does not know, too.
+    assert "\n\n" not in text
+    assert text.isascii()
+
+
+def test_latex_escapes() -> None:
+    assert formats.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
+        r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
+    )
+    assert formats.escape("−1 ± 2 – <3") == r"$-$1 $\pm$ 2 -- $<$3"
+
+
+def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
+    losses = [loss for loss in names.LOSSES if loss != "none"]
+    models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
+    first = formats.show(retrieval.table1(*study(models), known), "table1")
+    scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
+    second = formats.show(retrieval.table2(attribution(scores), known), "table2")
+    assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDTH
+    assert "Normalized Softmax" in first
+    assert "0.300 [0.200, 0.400]" in second
+
+
+def test_captions_say_selection_subset_and_exclusions() -> None:
+    table = retrieval.table2(attribution({("plain", 0): [0.1, 0.2]}))
+    caption = captions.table2(table, "clean", 256, {"cub200": 4, "sop": 0})
+    assert "keyed subset of at most 256 test photos" in caption
+    assert "clean validation MAP@R, for every method alike" in caption
+    assert "CUB200 4" in caption
+    assert "SOP" not in caption
+
+
+def test_names_of_rows_as_in_the_paper() -> None:
+    assert names.row("multi_similarity", "plain") == "Multi Similarity"
+    assert names.row("multi_similarity", "bgaugment") == "+ BGAugment"
+    # Without a plain row above, the loss must be said.
+    assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
+    assert names.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
+    # Entries of params.yaml have no names but their own.
+    assert names.method("dcml_no_inv_emb") == "DCML no inv emb"
+    assert names.method("my_cure") == "My cure"
+    assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")

@@ -1,0 +1,112 @@
+"""GrabCut finds the edges that a map does not know, and only there where the map points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bgbias.segmentation.grabcut import brightest, darkest, segmented
+
+DISC = np.pi * 16**2 / 64**2
+HOW = {"area": DISC, "sure": 0.33, "rounds": 5}
+
+
+def photo() -> tuple[np.ndarray, np.ndarray]:
+    """A red disc before blue-green noise, uint8 [64, 64, 3], and where the disc is."""
+    random = np.random.default_rng(0)
+    rows, columns = np.mgrid[:64, :64]
+    disc = (rows - 30) ** 2 + (columns - 36) ** 2 < 16**2
+    base = np.where(disc[..., None], (200, 40, 40), (40, 120, 140))
+    return (base + random.integers(-25, 26, (64, 64, 3))).astype(np.uint8), disc
+
+
+def blob(row: float, column: float, width: float) -> np.ndarray:
+    rows, columns = np.mgrid[:64, :64]
+    return np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * width**2))
+
+
+def iou(a: np.ndarray, b: np.ndarray) -> float:
+    return float((a & b).sum() / (a | b).sum())
+
+
+def test_a_rough_map_becomes_the_object() -> None:
+    picture, disc = photo()
+    rough = blob(36, 30, 9)
+    assert iou(brightest(rough, DISC), disc) < 0.65
+    assert iou(segmented(picture, rough, **HOW), disc) > 0.97
+
+
+def test_an_area_that_is_half_or_twice_as_large_finds_the_object_too() -> None:
+    picture, disc = photo()
+    for factor in (0.5, 2):
+        assert iou(segmented(picture, blob(32, 34, 9), factor * DISC, 0.33, 5), disc) > 0.9
+
+
+def test_what_is_certain_stays() -> None:
+    picture, _ = photo()
+    # A map that decreases from left to right: it is sure of the left, where there is only background.
+    seen = 1 - np.arange(64) / 64 * np.ones((64, 1))
+    found = segmented(picture, seen, 0.5, 0.4, 5)
+    assert found[:, :12].all()
+    assert not found[:, 52:].any()
+
+
+def test_a_map_on_the_background_does_not_find_the_object() -> None:
+    picture, disc = photo()
+    assert iou(segmented(picture, 1.01 - blob(30, 36, 14), **HOW), disc) < 0.1
+
+
+def test_only_the_order_of_a_maps_values_counts() -> None:
+    picture, _ = photo()
+    first = segmented(picture, blob(36, 30, 9), **HOW)
+    assert np.array_equal(segmented(picture, blob(36, 30, 9) ** 3, **HOW), first)
+
+
+def test_the_same_is_found_whatever_ran_before() -> None:
+    picture, _ = photo()
+    noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    first = segmented(noise, blob(30, 36, 9), **HOW)
+    segmented(picture, blob(20, 20, 12), **HOW)
+    assert np.array_equal(segmented(noise, blob(30, 36, 9), **HOW), first)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.6])
+def test_a_map_without_two_sides_is_its_own_answer(value: float) -> None:
+    picture, _ = photo()
+    found = segmented(picture, np.full((64, 64), value), **HOW)
+    assert (found == (value > 0)).all()
+
+
+def test_brightest_places_are_a_share_of_all_and_never_of_nothing() -> None:
+    seen = np.arange(100.0).reshape(10, 10)
+    assert brightest(seen, 0.25).sum() == 25
+    assert seen[brightest(seen, 0.25)].min() == 75
+    assert brightest(np.where(seen < 90, 0, seen), 0.25).sum() == 10
+
+
+def test_darkest_places_are_a_share_of_what_is_not_likely_and_the_farthest_of_equals() -> None:
+    """Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side."""
+    seen = np.maximum(blob(32, 10, 8) - 0.3, 0)
+    assert (seen == 0).mean() > 0.6
+    likely = brightest(seen, 0.05)
+    for share in (0.1, 0.33, 1.0):
+        found = darkest(seen, likely, share)
+        assert found.sum() == round(share * (~likely).sum())
+        assert not (found & likely).any()
+    assert seen[darkest(seen, likely, 0.33)].max() == 0
+    assert darkest(seen, likely, 0.1)[:, 50:].sum() == darkest(seen, likely, 0.1).sum()
+    no_equals = np.random.default_rng(0).random((64, 64))
+    some = no_equals > 0.9
+    assert (darkest(no_equals, some, 0.3) == (no_equals <= np.quantile(no_equals[~some], 0.3))).mean() > 0.999
+
+
+def test_a_sparse_map_finds_its_object_as_one_without_zeros_does() -> None:
+    picture, disc = photo()
+    sparse = np.maximum(blob(36, 30, 9) - 0.4, 0)
+    assert (sparse == 0).mean() > 0.8
+    assert iou(segmented(picture, sparse, **HOW), disc) > 0.97
+
+
+def test_a_photo_of_one_colour_is_no_error() -> None:
+    found = segmented(np.full((32, 32, 3), 90, np.uint8), blob(30, 36, 9)[:32, :32], **HOW)
+    assert found.shape == (32, 32)

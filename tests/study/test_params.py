@@ -1,0 +1,256 @@
+"""params.yaml is strict at every level, and what it refuses it explains."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_study import described, load
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files import places
+from bgbias.study import params, plan
+
+OWN = Path(__file__).resolve().parents[2] / "params.yaml"
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy with ``value`` at the dotted ``key``; numbers are places in lists."""
+    changed = deepcopy(raw)
+    *way, last = key.split(".")
+    place: Any = changed
+    for step in way:
+        place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
+    place[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("key", "suggestion"),
+    [
+        ("trian", "Did you mean 'train'?"),
+        ("paths.wrok", "Did you mean 'work'?"),
+        ("datasets.squares.maskr", "Did you mean 'masker'?"),
+        ("datasets.squares.options.photoz", "Did you mean 'photos'?"),
+        ("maskers.other.option", "Did you mean 'options'?"),
+        ("maskers.other.options.weights", "Known keys: none."),
+        ("backgrounds.noise.trian", "Did you mean 'train'?"),
+        ("backgrounds.noise.test.sorce", "Did you mean 'source'?"),
+        ("backbones.pixels.weights", "Known keys: none."),
+        ("losses.contrastive.default.neg_margn", "Did you mean 'neg_margin'?"),
+        ("losses.triplet.default.margins", "Did you mean 'margin'?"),
+        ("train.patienc", "Did you mean 'patience'?"),
+        ("mask_policy.min_aera", "Did you mean 'min_area'?"),
+        ("evaluation.draw", "Did you mean 'draws'?"),
+        ("attribution.nois", "Did you mean 'noise'?"),
+        ("grids.small.sels", "Did you mean 'cells'?"),
+        ("grids.small.cells.0.metods", "Did you mean 'methods'?"),
+        ("grids.small.train.patienc", "Did you mean 'patience'?"),
+        ("grids.small.evaluation.zzz", "Known keys: draws, batch_size, precision."),
+    ],
+)
+def test_unknown_key_is_refused_at_every_level(
+    tmp_path: Path, raw: dict[str, Any], key: str, suggestion: str
+) -> None:
+    with pytest.raises(UserError) as told:
+        load(tmp_path, put(raw, key, 1))
+    assert str(told.value) == f"{tmp_path / 'params.yaml'}: unknown key '{key}'. {suggestion}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("train.patience", 0, "greater than or equal to 1"),
+        ("train.lr", "fast", "valid number"),
+        ("train.optimizer", "sgd", "'rmsprop' or 'adamw'"),
+        ("train.crop_scale", [0.1], "Field required"),
+        ("evaluation.draws", 2.5, "valid integer"),
+        ("mask_policy.max_area", 1.5, "less than or equal to 1"),
+        ("datasets.squares.options.photos", "many", "valid integer"),
+        ("losses.arcface.default.margin", 200, "less than 180"),
+        ("losses.arcface.default.lr", None, "valid number"),
+        ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
+        ("grids.small.train.batch_size", 1, "greater than or equal to 2"),
+        ("grids.small.cells", [], "at least 1 item"),
+        ("train", 5, "valid dictionary"),
+        ("grids", ["small"], "valid dictionary"),
+    ],
+)
+def test_wrong_value_is_refused_with_its_whole_key(
+    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str
+) -> None:
+    changed = {**raw, key: value} if "." not in key else put(raw, key, value)
+    with pytest.raises(UserError, match=r"params\.yaml") as told:
+        load(tmp_path, changed)
+    assert words in str(told.value)
+    # A rule about a whole mapping names the mapping, one about an item of a list the item.
+    named = str(told.value).split("'")[1]
+    assert named.startswith(key) or key.startswith(named)
+
+
+def test_missing_option_of_a_loss_names_its_column(tmp_path: Path, raw: dict[str, Any]) -> None:
+    del raw["losses"]["arcface"]["default"]["scale"]
+    with pytest.raises(UserError, match=r"'losses\.arcface\.default\.scale': Field required"):
+        load(tmp_path, raw)
+
+
+def test_typo_in_a_grid_that_is_not_chosen_is_refused_too(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["later"] = {"cells": raw["grids"]["small"]["cells"], "train": {"epochs": 3}}
+    with pytest.raises(
+        UserError, match=r"unknown key 'grids\.later\.train\.epochs'\. Did you mean 'max_epochs'"
+    ):
+        load(tmp_path, raw)
+
+
+def test_grid_changes_single_keys_of_the_defaults(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["long"] = {"cells": raw["grids"]["small"]["cells"], "train": {"max_epochs": 9}}
+    short, long = load(tmp_path, raw), load(tmp_path, raw, "long")
+    assert (short.grid, short.train.max_epochs) == ("small", 4)
+    assert (long.grid, long.train.max_epochs) == ("long", 9)
+    assert long.train.model_copy(update={"max_epochs": 4}) == short.train
+    assert long.files.at("results") != short.files.at("results")
+
+
+def test_unknown_grid_is_refused_with_the_nearest(tmp_path: Path, raw: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"no grid 'smal'; there are: small\. Did you mean 'small'"):
+        load(tmp_path, raw, "smal")
+
+
+def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
+    block = raw["grids"]["small"]["cells"][0]
+    block["datasets"] = ["squares", "square", "cars196"]
+    block["backbones"] = ["bn_inception"]
+    block["losses"] = ["cosface"]
+    block["methods"] = ["bgaugmnt"]
+    with pytest.raises(UserError) as told:
+        load(tmp_path, raw)
+    for name in (
+        "'square' (did you mean 'squares'?)",
+        "'cars196'",
+        "'bn_inception'",
+        "'cosface'",
+        "'bgaugmnt'",
+    ):
+        assert name in str(told.value)
+
+
+@pytest.mark.parametrize("field", ["masker", "backgrounds"])
+def test_dataset_names_only_what_is_there(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
+    raw["datasets"]["squares"][field] = "nobody"
+    with pytest.raises(UserError, match=rf"datasets\.squares\.{field}: 'nobody'; there are: "):
+        load(tmp_path, raw)
+
+
+def test_unknown_plugin_is_refused_with_what_exists() -> None:
+    with pytest.raises(
+        UserError, match=r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"
+    ):
+        plugins.load("losses", "tripet")
+    assert "pixels" in plugins.names("backbones")
+    assert not any(name.startswith("_") for family in plugins.FAMILIES for name in plugins.names(family))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("grid: small\ngrid: other\n", "key 'grid' is given twice"),
+        ("losses:\n  triplet: {default: {margin: 0.1, margin: 0.2}}\n", "key 'margin' is given twice"),
+        ("grid: [small\n", "not valid YAML"),
+        ("- grid\n", "must be a mapping"),
+        ("", "must be a mapping"),
+    ],
+)
+def test_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words) as told:
+        params.load(path)
+    assert str(path) in str(told.value)
+
+
+def test_missing_file_says_how_to_name_another(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--params"):
+        params.load(tmp_path / "params.yaml")
+
+
+def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[str, Any]) -> None:
+    def margin() -> float:
+        return params.loss_options(load(tmp_path, raw), "squares", "triplet")["margin"]
+
+    columns = raw["losses"]["triplet"]
+    assert margin() == 0.1
+    raw["datasets"]["squares"] |= {"losses": "mine"}
+    columns["mine"] = {"margin": 0.3}
+    assert margin() == 0.3
+    del raw["losses"]["triplet"]["default"], columns["mine"]
+    with pytest.raises(
+        UserError, match=r"losses\.triplet has no settings for squares; add losses\.triplet\.squares"
+    ):
+        margin()
+
+
+def test_shared_sources_follow_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
+    assert places.source("shared:weights/x.pth") == tmp_path / "weights" / "x.pth"
+    assert places.source("weights/x.pth") == Path("weights/x.pth")
+    monkeypatch.delenv("BGBIAS_SHARED_DATA")
+    project = tmp_path / "project"
+    (project / "below").mkdir(parents=True)
+    (project / "params.yaml").touch()
+    monkeypatch.chdir(project / "below")
+    assert places.source("shared:x.zip") == tmp_path / "shared" / "data" / "x.zip"
+
+
+@pytest.mark.parametrize("grid", ["smoke", "demo", "cub50"])
+def test_own_grids_load(grid: str) -> None:
+    assert params.load(OWN, grid).grid == grid
+
+
+def test_paper_grid_is_the_published_study_with_five_seeds() -> None:
+    study = params.load(OWN, "paper")
+    chosen = plan.checked_cells(study)
+    assert len(chosen) == 3 * 5 * 2 * 5
+    assert {c.backbone for c in chosen} == {"bn_inception"}
+    assert {study.datasets[c.dataset].masker for c in chosen} == {"u2net"}
+    assert (study.train.selection, study.mask_policy.keep_all) == ("published", True)
+
+
+# Margins, scales and rates of Kobs & Hotho 2022 (METHODS section 1), in the order CUB200, Cars196, SOP.
+PUBLISHED = {
+    ("contrastive", "pos_margin"): (-0.2, 0.26523382, 0.28502582),
+    ("contrastive", "neg_margin"): (0.38411914, 0.54094059, 0.51301466),
+    ("triplet", "margin"): (0.09610075, 0.11902737, 0.04519249),
+    ("multi_similarity", "alpha"): (0.01, 14.358761, 8.4924963),
+    ("multi_similarity", "beta"): (50.6017738, 75.8348638, 57.3886261),
+    ("multi_similarity", "base"): (0.56248158, 0.66155558, 0.41673622),
+    ("arcface", "margin"): (23.2259355, 20.5223089, 18.6318557),
+    ("arcface", "scale"): (100, 49.5016521, 220.362852),
+    ("arcface", "lr"): (0.0051384088, 7.3985e-6, 0.00201866),
+    ("normalized_softmax", "temperature"): (0.10874715, 0.0886325, 0.06306244),
+    ("normalized_softmax", "lr"): (0.0044689, 0.0110462, 5.46834e-4),
+}
+
+
+@pytest.mark.parametrize(("loss", "key"), PUBLISHED)
+def test_losses_are_set_as_published(loss: str, key: str) -> None:
+    columns = params.load(OWN, "smoke").losses[loss]
+    found = tuple(float(columns[dataset][key]) for dataset in ("cub200", "cars196", "sop"))
+    assert found == PUBLISHED[loss, key]
+
+
+def test_protocol_is_the_published_one() -> None:
+    # METHODS section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
+    found = params.validated(params.File, params.read_yaml(OWN), OWN).train
+    assert (found.embedding_dim, found.batch_size, found.iterations_per_epoch) == (128, 32, 100)
+    assert (found.max_epochs, found.patience, found.optimizer, found.lr) == (1000, 15, "rmsprop", 1e-6)
+    assert (found.momentum, found.weight_decay, found.freeze_batch_norm) == (0.9, 1e-4, True)

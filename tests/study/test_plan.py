@@ -1,0 +1,337 @@
+"""A node's digest changes with what the node reads, and with nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_study import described, load
+
+from bgbias.engine import digests, graph, reading
+from bgbias.errors import UserError
+from bgbias.files.fetch import Source
+from bgbias.files.fingerprint import listing
+from bgbias.study import params, plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+from bgbias.study.sources import identity, parts_of
+
+ROOT = Path(__file__).resolve().parents[2]
+Digests = dict[tuple[str, str], str]
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+def fingerprints(study: Study) -> Digests:
+    """(node, subject) -> digest, for every node of the study."""
+    return dict(_digests(study))
+
+
+def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
+    for dataset, chosen in study.datasets.items():
+        for part in parts_of(study, dataset):
+            yield ("fetch", f"{dataset}/{part}"), digests.digest(study, "fetch", dataset=dataset, part=part)
+        yield ("index", dataset), digests.digest(study, "index", dataset=dataset)
+        yield ("masks", dataset), digests.digest(study, "masks", dataset=dataset, masker=chosen.masker)
+    for pool in study.backgrounds:
+        yield ("backgrounds", pool), digests.digest(study, "backgrounds", pool=pool)
+    for cell in plan.cells(study):
+        for node in (
+            ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
+        ):
+            yield (node, cell.name), digests.digest(study, node, cell=cell)
+    yield ("collect", ""), digests.digest(study, "collect")
+    yield ("table", "table1"), digests.digest(study, "table", name="table1")
+
+
+def changed(before: Study, after: Study) -> set[tuple[str, str]]:
+    old, new = fingerprints(before), fingerprints(after)
+    assert old.keys() == new.keys()
+    return {key for key in old if old[key] != new[key]}
+
+
+def of(nodes: str, *cells: Cell) -> set[tuple[str, str]]:
+    return {(node, cell.name) for node in nodes.split() for cell in cells}
+
+
+def cell(loss: str, method: str) -> Cell:
+    return Cell("squares", "pixels", loss, method, 0)
+
+
+ALL = [cell(loss, method) for loss in ("contrastive", "arcface") for method in ("plain", "bgaugment")]
+CURED = [c for c in ALL if c.method == "bgaugment"]
+PLAIN = [c for c in ALL if c.method == "plain"]
+REPORT = {("collect", ""), ("table", "table1")}
+
+
+def test_the_same_study_has_the_same_digests(tmp_path: Path, raw: dict[str, Any]) -> None:
+    assert fingerprints(load(tmp_path, raw)) == fingerprints(load(tmp_path, raw))
+    assert len(set(fingerprints(load(tmp_path, raw)).values())) == len(fingerprints(load(tmp_path, raw)))
+
+
+def test_edited_margin_reruns_that_loss_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["losses"]["arcface"]["default"]["margin"] = 21
+    arcface = [c for c in ALL if c.loss == "arcface"]
+    assert changed(before, load(tmp_path, raw)) == of("train embed score attribute", *arcface) | REPORT
+
+
+def test_settings_of_another_dataset_change_nothing(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["losses"]["arcface"]["elsewhere"] = {"margin": 1, "scale": 1, "lr": 1}
+    raw["backbones"]["resnet18"] = {"weights": None}
+    raw["grids"]["other"] = {"cells": raw["grids"]["small"]["cells"], "train": {"lr": 1}}
+    assert changed(before, load(tmp_path, raw)) == set()
+
+
+@pytest.mark.parametrize("edit", ["masker", "policy"])
+def test_plain_training_reads_no_masks(tmp_path: Path, raw: dict[str, Any], edit: str) -> None:
+    before = load(tmp_path, raw)
+    if edit == "masker":
+        raw["maskers"]["ground_truth"] = {"kind": "u2netp"}
+    else:
+        raw["mask_policy"] = {"min_area": 0.2}
+    expected = of("embed score attribute", *ALL) | of("train", *CURED) | REPORT
+    if edit == "masker":
+        expected |= {("masks", "squares")}
+    assert changed(before, load(tmp_path, raw)) == expected
+
+
+def test_plain_training_reads_no_backgrounds(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["backgrounds"]["noise"]["test"]["part"] = [0, 2]
+    found = changed(before, load(tmp_path, raw))
+    assert (
+        found == {("backgrounds", "noise")} | of("embed score", *ALL) | of("train attribute", *CURED) | REPORT
+    )
+
+
+def test_selection_on_corrupted_photos_reads_masks_for_every_method(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["train"]["selection"] = "corrupted"
+    before = load(tmp_path, raw)
+    raw["mask_policy"] = {"min_area": 0.2}
+    assert of("train", *ALL) < changed(before, load(tmp_path, raw))
+
+
+def test_published_selection_differs_from_clean_for_bgaugment_alone(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    clean = load(tmp_path, raw)
+    raw["train"]["selection"] = "published"
+    published = load(tmp_path, raw)
+    assert [plan.selection_condition(published, c) for c in (*PLAIN, *CURED)] == ["clean"] * 2 + [
+        "corrupted"
+    ] * 2
+    assert [plan.selection_condition(clean, c) for c in ALL] == ["clean"] * 4
+    assert plan.needs(published, PLAIN[0]) == frozenset()
+    assert changed(clean, published) == of("train embed score attribute", *CURED) | REPORT
+
+
+def test_number_of_draws_reruns_evaluation_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = load(tmp_path, raw)
+    raw["evaluation"]["draws"] = 3
+    assert changed(before, load(tmp_path, raw)) == of("embed score", *ALL) | REPORT
+    raw["evaluation"] |= {"draws": 2, "batch_size": 1}
+    assert changed(before, load(tmp_path, raw)) == set()
+
+
+def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = fingerprints(load(tmp_path, raw))
+    (tmp_path / "test" / "one_more.png").write_bytes(b"x")
+    listing.cache_clear()
+    after = fingerprints(load(tmp_path, raw))
+    assert before["backgrounds", "noise"] != after["backgrounds", "noise"]
+    assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
+
+
+def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """A clone brings what was made of them with its records; the photos themselves stay where they were."""
+    options = {"source": str(tmp_path / "train")}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
+    study = load(tmp_path, raw)
+    for node in (graph.node("index", dataset="mine"), graph.node("backgrounds", pool="noise")):
+        path = node.record(study)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"spec": digests.spec(study, node.name, **node.keywords)}))
+    before = fingerprints(study)
+    for folder in ("train", "val", "test"):
+        (tmp_path / folder).rename(tmp_path / f"{folder} elsewhere")
+    listing.cache_clear()
+    after = fingerprints(study)
+    assert {k for k in before if before[k] != after[k]} == {("fetch", "mine/photos")}
+    (tmp_path / "train").mkdir()  # they are back, and others
+    listing.cache_clear()
+    assert fingerprints(study)["index", "mine"] != before["index", "mine"]
+
+
+def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[str, Any]) -> None:
+    options = {"source": str(tmp_path / "train"), "masks": str(tmp_path / "val")}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
+    study = load(tmp_path, raw)
+    fetched = [graph.node("fetch", dataset="mine", part=part) for part in ("photos", "masks")]
+    assert graph.reads_from(study, graph.node("index", dataset="mine")) == fetched
+    assert reading.inputs(study, "index", dataset="mine") == {
+        part: study.files.at("part", dataset="mine", part=part) for part in ("photos", "masks")
+    }
+    assert [n.label for n in fetched] == ["fetch mine photos", "fetch mine masks"]
+    # An added mask is fetched again, the photos are not.
+    before = fingerprints(study)
+    (tmp_path / "val" / "one_more.png").write_bytes(b"x")
+    listing.cache_clear()
+    after = fingerprints(study)
+    changed_keys = {key for key in before if before[key] != after[key] and "mine" in key[1]}
+    assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}
+
+
+def test_another_mirror_of_a_known_file_changes_nothing() -> None:
+    official = Source(place="https://a.example/x.tgz", md5="1" * 32)
+    mirror = Source(place="https://b.example/x.tgz", md5="1" * 32, sha256="2" * 64, file="x.tgz", size=9)
+    assert identity((official,)) == identity((mirror, official))
+    assert identity((official,)) != identity((official.model_copy(update={"md5": "3" * 32}),))
+    unknown = [Source(place=f"https://{host}.example/x.tgz") for host in "ab"]
+    assert identity((unknown[0],)) != identity((unknown[1],))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "part", "words"),
+    [
+        ("squares", "photos", "squares has nothing to fetch"),
+        ("cars", "photo", "no part 'photo'; it has: photos"),
+    ],
+)
+def test_part_that_is_not_there_is_refused(
+    tmp_path: Path, raw: dict[str, Any], dataset: str, part: str, words: str
+) -> None:
+    raw["datasets"]["cars"] = raw["datasets"]["squares"] | {"kind": "cars196"}
+    with pytest.raises(UserError, match=words):
+        digests.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
+
+
+def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    assert set(reading.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
+    cured = {"table", "photos", "masks", "mask_table", "train_pool", "val_pool"}
+    assert set(reading.inputs(study, "train", cell=CURED[0])) == cured
+    embedding = {"model", "table", "photos", "masks", "mask_table", "test_pool"}
+    assert set(reading.inputs(study, "embed", cell=PLAIN[0])) == embedding
+
+
+def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for selection in ("clean", "corrupted", "published"):
+        raw["train"]["selection"] = selection
+        study = load(tmp_path, raw)
+        for chosen in ALL:
+            assert not any("test" in role for role in reading.inputs(study, "train", cell=chosen))
+
+
+def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """3 datasets x 5 losses x 2 methods x 5 seeds, and one row without training for each dataset."""
+    block = raw["grids"]["small"]["cells"][0]
+    for name in ("cars", "products"):
+        raw["datasets"][name] = raw["datasets"]["squares"]
+    raw["losses"]["multi_similarity"] = {"default": {"alpha": 2, "beta": 50, "base": 0.5}}
+    raw["losses"]["normalized_softmax"] = {"default": {"temperature": 0.1, "lr": 0.01}}
+    block |= {"datasets": list(raw["datasets"]), "losses": list(raw["losses"]), "seeds": [0, 1, 2, 3, 4]}
+    block["pretrained"] = True
+    raw["grids"]["small"]["cells"].append(block)  # cells named twice count once
+    study = load(tmp_path, raw)
+    begun = time.perf_counter()
+    planned = plan.checked_cells(study)
+    trained = [c for c in planned if plan.trains(study, c)]
+    assert (len(planned), len(trained)) == (153, 150)
+    assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
+    assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
+    digests.digest(study, "collect")
+    assert (
+        time.perf_counter() - begun < 10
+    )  # a second run of Snakemake must say "nothing to be done" in that time
+
+
+def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    row = Cell("squares", "pixels", "none", "pretrained", 0)
+    assert not plan.trains(study, row)
+    with pytest.raises(UserError, match="not trained"):
+        digests.digest(study, "train", cell=row)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (Cell("squares", "resnet", "arcface", "plain", 0), "no backbone 'resnet'; there are: pixels"),
+        (Cell("squares", "pixels", "arcfac", "plain", 0), "no 'arcfac' in losses"),
+        (Cell("squares", "pixels", "normalized_softmax", "plain", 0), "has no settings for squares"),
+        (Cell("squares", "pixels", "arcface", "plane", 0), "no 'plane' in methods"),
+    ],
+)
+def test_cell_of_unknown_parts_is_refused(
+    tmp_path: Path, raw: dict[str, Any], wrong: Cell, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        plan.check_cell(load(tmp_path, raw), wrong)
+
+
+def test_planning_imports_nothing_heavy() -> None:
+    """A dry run, ``--help`` and the tables must not wait for torch."""
+    code = """
+import sys
+from pathlib import Path
+from bgbias import cli
+from bgbias.engine import digests
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import load
+for grid in ("smoke", "demo", "rivals", "cub50", "rivals_cub50"):
+    study = load(Path("params.yaml"), grid)
+    for name in study.backbones:
+        digests.digest(study, "embed", cell=Cell("cub50", name, "none", "pretrained", 0))
+    for cell in plan.checked_cells(study):
+        digests.digest(study, "score", cell=cell)
+    digests.digest(study, "collect")
+print(*sorted({"torch", "torchvision", "timm", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={"PYTHONPATH": "src"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.split() == []
+
+
+def test_datasets_options_import_nothing_that_reads_files() -> None:
+    code = """
+import sys
+from bgbias.datasets import cars196, cub200, folder, sop, table
+print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split() == []
+
+
+def test_own_grids_plan_what_the_study_says() -> None:
+    grids = {"smoke": 2, "demo": 8, "rivals": 100, "cub50": 5, "rivals_cub50": 17}
+    studies = {grid: params.load(ROOT / "params.yaml", grid) for grid in grids}
+    assert {grid: len(plan.checked_cells(study)) for grid, study in studies.items()} == grids

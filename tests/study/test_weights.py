@@ -1,0 +1,137 @@
+"""Which weights a network starts from is planned: who reads them, what a digest knows of them, and which are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torchvision.models
+from backbone_models import make
+from safetensors.torch import save_file
+from small_study import described, load, with_weights
+
+from bgbias import plugins
+from bgbias.engine import digests, graph, reading
+from bgbias.errors import UserError
+from bgbias.files import fetch, state_dicts
+from bgbias.nodes import weights as nodes
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+OWNER = "backbones/mobilenet_v2"
+CELL = Cell("squares", "mobilenet_v2", "contrastive", "plain", 0)
+FEATURES = Cell("squares", "mobilenet_v2", "none", "pretrained", 0)
+
+
+def test_published_files_are_torchvisions() -> None:
+    kinds = {
+        "resnet18": torchvision.models.ResNet18_Weights,
+        "resnet50": torchvision.models.ResNet50_Weights,
+        "resnet152": torchvision.models.ResNet152_Weights,
+        "mobilenet_v2": torchvision.models.MobileNet_V2_Weights,
+    }
+    for name, kind in kinds.items():
+        (source,) = plugins.load("backbones", name).PUBLISHED
+        assert source.place == kind.IMAGENET1K_V1.url
+        facts, transform = plugins.load("backbones", name).FACTS, kind.IMAGENET1K_V1.transforms()
+        assert ([facts.input_size], [facts.resize]) == (transform.crop_size, transform.resize_size)
+        assert (list(facts.preprocess.mean), list(facts.preprocess.std)) == (transform.mean, transform.std)
+
+
+@pytest.mark.parametrize("name", ["bn_inception", "resnet18", "resnet50", "resnet152", "mobilenet_v2"])
+def test_published_files_carry_their_checksum_in_their_name(name: str) -> None:
+    (source,) = plugins.load("backbones", name).PUBLISHED
+    assert fetch.Source.model_validate(source.model_dump()) == source
+    assert source.called.endswith(f"-{source.sha256}.pth")
+
+
+def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(tmp_path: Path) -> None:
+    chosen = with_weights(tmp_path, weights="published")
+    target = chosen.files.at("weights", owner=OWNER)
+    readers = {
+        node.label
+        for node in graph.in_order(chosen)
+        if target in reading.inputs(chosen, node.name, **node.keywords).values()
+    }
+    trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(chosen, c)}
+    assert readers == {*trained, f"embed {FEATURES.name}"}
+    order = [n.label for n in graph.in_order(chosen)]
+    assert order.index(f"weights {OWNER}") < order.index(f"train {CELL.name}")
+
+
+@pytest.mark.parametrize("own", [None, "shared:net.pth", "data/weights/net.pth"])
+def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> None:
+    chosen = with_weights(tmp_path, weights=own)
+    assert not any(n.name == "weights" for n in graph.in_order(chosen))
+    assert "fetched_weights" not in digests.spec(chosen, "train", cell=CELL)
+    with pytest.raises(UserError, match="mobilenet_v2 has nothing to fetch"):
+        digests.digest(chosen, "weights", owner=OWNER)
+
+
+def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
+    chosen = with_weights(tmp_path, weights="https://host/net.pth", sha256="0" * 64)
+    before = digests.digest(chosen, "train", cell=CELL), digests.digest(chosen, "weights", owner=OWNER)
+    state_dicts.write({}, chosen.files.at("weights", owner=OWNER))
+    assert (
+        digests.digest(chosen, "train", cell=CELL),
+        digests.digest(chosen, "weights", owner=OWNER),
+    ) == before
+    mirrored = with_weights(tmp_path, weights="https://mirror/net.pth", sha256="0" * 64)
+    assert (
+        digests.digest(mirrored, "train", cell=CELL),
+        digests.digest(mirrored, "weights", owner=OWNER),
+    ) == before
+    other = with_weights(tmp_path, weights="https://host/net.pth", sha256="f" * 64)
+    for cell, node in ((CELL, "train"), (FEATURES, "embed")):
+        assert digests.digest(other, node, cell=cell) != digests.digest(chosen, node, cell=cell)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"weights": "https://host/net.pth"}, "a URL as `weights` needs a `sha256`"),
+        ({"weights": "published", "sha256": "1" * 64}, "nothing else takes one"),
+        ({"weights": None, "sha256": "1" * 64}, "nothing else takes one"),
+        ({"weights": "https://host/net.pth", "sha256": "1" * 7}, "the first 8 or more"),
+        ({"weights": "https://host/net.pth", "sha256": "X" * 64}, "lower-case hexadecimal"),
+    ],
+)
+def test_checksum_belongs_to_a_url(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        with_weights(tmp_path, **options)
+
+
+def test_backbone_without_published_weights_says_so(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["backbones"]["mobilenet_v2_tf"] = {"weights": "published"}
+    with pytest.raises(UserError, match="no `published` weights of it are known"):
+        digests.digest(load(tmp_path, raw), "weights", owner="backbones/mobilenet_v2_tf")
+
+
+def test_unknown_owner_is_refused_with_those_that_exist(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no 'backbones/net'; there are: backbones/pixels, .*maskers/other"):
+        nodes.weights(load(tmp_path, described(tmp_path)), "backbones/net")
+
+
+# Files of one's own.
+
+
+def test_missing_file_is_named_with_the_key_and_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none.pth is missing .*backbones\.resnet18\.weights") as told:
+        make("resnet18", weights=tmp_path / "none.pth")
+    assert "`published`" in str(told.value)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    save_file(make("resnet18").trunk.state_dict(), tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="does not hold weights of mobilenet_v2: "):
+        make("mobilenet_v2", weights=tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize("name", ["damaged.pth", "damaged.safetensors"])
+def test_damaged_weights_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"not a state dict")
+    with pytest.raises(UserError, match="damaged"):
+        make("resnet18", weights=tmp_path / name)

@@ -1,0 +1,65 @@
+"""Models with random weights, and inputs to show them, for the tests of backbones and of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bgbias import plugins, seeds
+from bgbias.models import backbones
+from bgbias.models.model import EmbeddingModel, build_model
+from bgbias.settings import Strict
+
+# Tokens with and without a class token, tokens that stay a map but with channels last, norms that hold an activation.
+TIMM: dict[str, dict[str, Any]] = {
+    "timm:vit_tiny_patch16_224": {"img_size": 32},
+    "timm:vit_small_patch14_dinov2": {"img_size": 28},
+    "timm:swin_tiny_patch4_window7_224": {"img_size": 64},
+    "timm:mobilenetv3_small_050": {"img_size": 64},
+}
+FILES = tuple(name for name in plugins.names("backbones") if name != "timm")
+BACKBONES = (*FILES, *TIMM)
+
+
+def side(name: str) -> int:
+    """Pixels of a photo that is quickly seen: as small as the network allows."""
+    return 56 if name == "tiny" else TIMM.get(name, {}).get("img_size", 64)
+
+
+def params(name: str, **options: Any) -> Strict:
+    """Options, with random weights if nothing else is said."""
+    kind = plugins.load("backbones", name).Params
+    random = {"weights": None} if "weights" in kind.model_fields else {}
+    chosen: Strict = kind(**random | TIMM.get(name, {}) | options)
+    return chosen
+
+
+def make(
+    name: str, seed: int = 0, dim: int = 8, freeze_batch_norm: bool = True, weights: Path | None = None
+) -> EmbeddingModel:
+    """A model that takes small photos."""
+    generator = seeds.torch_generator("test", seed)
+    model = build_model(name, params(name), dim, generator, freeze_batch_norm, weights)
+    model.input_size = side(name)
+    return model
+
+
+def unsettle(model: nn.Module) -> None:
+    """Batch norms as training leaves them: every statistic, gain and offset somewhere else."""
+    generator = seeds.torch_generator("unsettle")
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            for tensor in (module.running_mean, module.bias.data):
+                tensor.normal_(0, 0.1, generator=generator)
+            for tensor in (module.running_var, module.weight.data):
+                tensor.uniform_(0.7, 1.3, generator=generator)
+
+
+def photos(name: str, count: int = 2) -> Tensor:
+    """Normalised noise [count, 3, side, side]."""
+    grey = 255 * torch.rand(count, 3, side(name), side(name), generator=seeds.torch_generator("photos"))
+    return backbones.facts(name, params(name)).preprocess(grey)

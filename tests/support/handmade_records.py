@@ -1,0 +1,185 @@
+"""A project of records written by hand, for the tests of what MLflow shows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bgbias.tracking import follow, store
+
+TRAIN = "train toy_090 contrastive bgaugment seed0 (small)"
+SCORE = "score toy_090 contrastive bgaugment seed0 (small)"
+MODEL = "toy_090 contrastive bgaugment seed0 (small)"
+START = "2025-06-01T12:00:00+00:00"
+CELL = {"dataset": "toy_090", "backbone": "small", "loss": "contrastive", "method": "bgaugment", "seed": 0}
+NAME = "toy_090/small/contrastive/bgaugment/seed0"
+
+
+@dataclass
+class Project:
+    """A folder of records written by hand, and a store beside it."""
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite:///{self.root / 'mlflow.db'}"
+
+    def record(self, path: str, node: str, subject: str, **more: Any) -> Path:
+        """A record as nodes write it: of the cell if that is the subject, finished after 5 s."""
+        more = {"status": "done", **more}
+        if more["status"] == "done":
+            more = {"finished": "2025-06-01T12:00:05+00:00", "seconds": 5.0, "peak_memory_mb": 700.5, **more}
+        spec = {"node": node, "version": 1, **more.pop("spec", {})}
+        written = {
+            "node": node,
+            "subject": subject,
+            "cell": CELL if subject == NAME else None,
+            "grid": "demo",
+            "spec": spec,
+            "digest": hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:16],
+            "version": 1,
+            "started": START,
+            "command": f"python -m bgbias {node} {subject}",
+            "git_commit": "0" * 40,
+            "host": platform.node(),
+            **more,
+        }
+        file = self.data / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(written))
+        return file
+
+    def training(self, **more: Any) -> Path:
+        history = {"history": str(self.data / "runs/demo/models/history.csv")}
+        return self.record(f"runs/demo/models/{NAME}/run.json", "train", NAME, **(history | more))
+
+    def history(self, epochs: int, text: str = "", loss: float = 1.0) -> None:
+        rows = [
+            f"{e},{loss / e:.4f},{0.5 - 0.3 / e:.4f},{0.4 - 0.3 / e:.4f},1.5,0.5\n"
+            for e in range(1, epochs + 1)
+        ]
+        file = self.data / "runs/demo/models/history.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            "epoch,loss,val_map_at_r,val_corrupted_map_at_r,train_seconds,validate_seconds\n"
+            + "".join(rows)
+            + text
+        )
+
+    def sync(self) -> tuple[int, int, int]:
+        return self.sync_to(self.uri)
+
+    def sync_to(self, uri: str) -> tuple[int, int, int]:
+        done = follow.sync([self.data], uri, "demo")
+        return done.created, done.updated, done.unchanged
+
+    def runs(self) -> dict[str, Any]:
+        """The store's runs by name."""
+        with store.experiment(self.uri, "demo") as experiment:
+            found = experiment.client.search_runs([experiment.identity])
+        assert len({run.info.run_name for run in found}) == len(found)
+        return {run.info.run_name: run for run in found}
+
+    def curve(self, run: Any, metric: str) -> list[tuple[int, float]]:
+        with store.experiment(self.uri, "demo") as experiment:
+            points = experiment.client.get_metric_history(run.info.run_id, metric)
+        return [(point.step, point.value) for point in points]
+
+
+def whole_grid(project: Project) -> None:
+    """Three nodes: a training with a history, a scoring, and a figure."""
+    project.history(130)
+    photos = "data/work/datasets/toy_090/photos.zip"
+    spec = {
+        "train": {"lr": 1e-4, "crop_scale": [0.16, 1.0]},
+        "loss": {"margin": 0.5},
+        "index": "ab" * 8,
+        "backbone": {},
+    }
+    model = {f"data/runs/demo/models/{NAME}/model.safetensors": "1" * 64}
+    inputs = {photos: "2" * 64, f"data/runs/demo/models/{NAME}/checkpoint": "5" * 64}
+    project.training(
+        spec=spec, inputs=inputs, outputs=model, metrics={"best_val_map_at_r": 0.4}, device="cpu"
+    )
+    results = {"map_at_r_clean": 0.6, "map_at_r_corrupted": 0.5, "relative_drop": 1 / 6}
+    project.record(f"runs/demo/scores/{NAME}/score.json", "score", NAME, metrics=results)
+    figure = project.data / "report/demo/figures/drop.png"
+    figure.parent.mkdir(parents=True)
+    figure.write_bytes(b"picture")
+    project.record("report/demo/figures/drop.json", "figure", "drop", outputs={str(figure): "3" * 64})
+
+
+def chain(project: Project) -> None:
+    """The nodes of one model, each building on the digests of those before it, as far as its attribution."""
+
+    def digest(path: Path) -> str:
+        return str(json.loads(path.read_text())["digest"])
+
+    project.history(3)
+    photos, masks = "data/work/datasets/toy_090/photos.zip", "data/work/masks/toy_090/u2netp/masks.zip"
+    index = project.record(
+        "work/datasets/toy_090/index.json",
+        "index",
+        "toy_090",
+        grid="another",
+        spec={"kind": "toy", "options": {"source": "https://example.org/toys.zip"}},
+        outputs={photos: "2" * 64},
+        metrics={"photos": 30, "classes": 6, "photos_train": 20, "photos_test": 10},
+    )
+    masked = project.record(
+        "work/masks/toy_090/u2netp/masks.json",
+        "masks",
+        "toy_090/u2netp",
+        spec={"kind": "u2netp", "index": digest(index)},
+        inputs={photos: "2" * 64},
+        outputs={masks: "4" * 64},
+        metrics={"photos": 30, "empty": 1},
+    )
+    trained = project.training(
+        spec={"train": {"lr": 1e-4}, "index": digest(index), "loss": {"margin": 0.5}},
+        inputs={photos: "2" * 64},
+        metrics={
+            "best_val_map_at_r": 0.4,
+            "best_val_corrupted_map_at_r": 0.3,
+            "best_epoch": 3,
+            "images_per_second": 50.0,
+        },
+    )
+    embedded = project.record(
+        f"runs/demo/scores/{NAME}/embed.json",
+        "embed",
+        NAME,
+        spec={"evaluation": {"draws": 5}, "model": digest(trained), "masks": digest(masked)},
+        inputs={photos: "2" * 64, masks: "4" * 64},
+        metrics={"photos": 10},
+        peak_memory_mb=900.0,
+    )
+    results = {
+        "map_at_r_clean": 0.6,
+        "map_at_r_corrupted": 0.45,
+        "relative_drop": 0.25,
+        "precision_at_1_corrupted": 0.7,
+    }
+    project.record(
+        f"runs/demo/scores/{NAME}/score.json",
+        "score",
+        NAME,
+        spec={"embed": digest(embedded)},
+        metrics=results,
+    )
+    project.record(
+        f"runs/demo/scores/{NAME}/attribute.json",
+        "attribute",
+        NAME,
+        spec={"attribution": {"samples": 25}, "model": digest(trained), "masks": digest(masked)},
+        metrics={"attribution_ref": 0.3, "attribution_robust": 0.35},
+    )

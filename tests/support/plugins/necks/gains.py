@@ -1,0 +1,25 @@
+"""A gain for each channel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bgbias.settings import Strict
+
+
+class Params(Strict):
+    channels: int
+
+
+class Gains(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.gains = nn.Parameter(torch.ones(1, channels, 1, 1))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features * self.gains
+
+
+def build(params: Params) -> nn.Module:
+    return Gains(params.channels)

@@ -1,0 +1,142 @@
+"""A copy of the project in a folder of its own, in which tests run Snakemake and DVC for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = (
+    *("Snakefile", "workflow", "profiles", "params.yaml", "src"),
+    *(
+        "dvc.yaml",
+        ".dvc/config",
+        ".dvc/.gitignore",
+        ".dvcignore",
+        ".gitignore",
+        "data/backgrounds",
+        "data/published",
+        "data/weights",
+    ),
+)
+JOB = re.compile(r"^(?:local)?rule (\w+):\n(.*?)(?=^\[|^\S|\Z)", re.MULTILINE | re.DOTALL)
+SMOKE = "toy_smoke/tiny/contrastive"
+
+
+@dataclass
+class Project:
+    """One project folder; commands run in it as from a terminal in which no environment is activated."""
+
+    folder: Path
+
+    def run(
+        self, *words: str, check: bool = True, seconds: float = 900.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A finished Python module's run, with stdout and stderr together; a failure shows them."""
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=self.folder,
+            env=self.environment(**environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-6000:]}"
+        return done
+
+    def snakemake(self, *words: str, check: bool = True, **environment: str) -> str:
+        """What Snakemake says on a run with two cores."""
+        return self.run("snakemake", "--cores", "2", *words, check=check, **environment).stdout
+
+    def bgbias(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A command of bgbias."""
+        return self.run("bgbias", *words, check=check, PYTHONPATH=str(self.folder / "src"))
+
+    def start(
+        self,
+        *words: str,
+        program: Sequence[str] = ("snakemake",),
+        said: Path = Path(os.devnull),
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """Snakemake or another program, left running in a process group of its own, as a terminal has it."""
+        searched = {"PYTHONPATH": str(self.folder / "src")}
+        with said.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *program, *words],
+                cwd=self.folder,
+                env=self.environment(**(searched | environment)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                # Whoever runs the tests in the background ignores Ctrl-C, and so would all that they start.
+                preexec_fn=_hear_interrupts,
+            )
+
+    def planned(self, *words: str) -> list[str]:
+        """The jobs of a dry run, sorted, each as ``rule`` or ``rule subject``."""
+        said = self.snakemake("--dry-run", *words)
+        return sorted(_named(rule, body) for rule, body in JOB.findall(said))
+
+    def edit(self, before: str, after: str, name: str = "params.yaml") -> None:
+        """Replace a passage that stands once in a file."""
+        path = self.folder / name
+        text = path.read_text(encoding="utf-8")
+        assert text.count(before) == 1, f"{before!r} stands {text.count(before)} times in {name}"
+        path.write_text(text.replace(before, after), encoding="utf-8")
+
+    def copy(self, folder: Path) -> Project:
+        """The same project with all that was made in it, in another folder."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Project(folder)
+
+    def environment(self, **changed: str) -> dict[str, str]:
+        """The surroundings of a command: no activated environment, no MLflow unless asked for."""
+        tools = str(Path(sys.executable).parent)
+        kept = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if p != tools]
+        plain = {
+            k: v for k, v in os.environ.items() if not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
+        }
+        return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def fresh(folder: Path) -> Project:
+    """The project as after a clone: nothing has been made in it."""
+    for part in PARTS:
+        source, target = ROOT / part, folder / part
+        if source.is_dir():
+            shutil.copytree(source, target)
+        elif source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    return Project(folder)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.02)
+
+
+def _named(rule: str, body: str) -> str:
+    found = re.search(r"wildcards: (.*)", body)
+    values = dict(pair.split("=", 1) for pair in found[1].split(", ")) if found else {}
+    return " ".join([rule, "/".join(values[k] for k in values)]).strip()

@@ -1,0 +1,324 @@
+"""MLflow shows what the records say, one run a node, whatever happens to the store or to the nodes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
+
+from bgbias.errors import UserError
+from bgbias.tracking import follow, store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+MILLISECONDS = round(1000 * datetime(2025, 6, 1, 12, tzinfo=UTC).timestamp())
+SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def content(project: Project) -> dict[str, Any]:
+    """All that the store shows, without the identifiers and times that MLflow itself makes up."""
+    shown = {}
+    for name, run in project.runs().items():
+        files = sorted(p.name for p in Path(run.info.artifact_uri).glob("*"))
+        curves = {metric: project.curve(run, metric) for metric in run.data.metrics}
+        times = (run.info.status, run.info.start_time, run.info.end_time)
+        data = [(i.dataset.name, i.dataset.digest) for i in run.inputs.dataset_inputs]
+        shown[name] = (run.data.params, run.data.tags, curves, times, files, data)
+    return shown
+
+
+def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> None:
+    whole_grid(project)
+    assert project.sync() == (4, 0, 0)
+    assert project.sync() == (0, 0, 4)
+    runs = project.runs()
+    assert set(runs) == {TRAIN, SCORE, MODEL, "figure drop"}
+
+    train = runs[TRAIN]
+    cell = {k: str(v) for k, v in CELL.items()} | {"node": "train"}
+    settings = {"train.lr": "0.0001", "train.crop_scale": "[0.16, 1.0]", "loss.margin": "0.5"}
+    assert train.data.params == cell | settings
+    assert train.data.tags.items() >= cell.items()
+    assert (train.data.tags["grid"], train.data.tags["device"]) == ("demo", "cpu")
+    assert train.data.tags["upstream"] == '{"index": "' + "ab" * 8 + '"}'
+    assert (
+        train.data.metrics.items()
+        >= {"best_val_map_at_r": 0.4, "seconds": 5.0, "peak_memory_mb": 700.5}.items()
+    )
+    assert (train.info.status, train.info.start_time) == ("FINISHED", MILLISECONDS)
+    assert train.info.end_time == MILLISECONDS + 5000
+    curve = project.curve(train, "epoch/loss")
+    assert curve[:2] == [(1, 1.0), (2, 0.5)]
+    assert [step for step, _ in curve[98:]] == [99, 100, 104, 108, 112, 116, 120, 124, 128, 130]
+    assert runs[SCORE].data.metrics["relative_drop"] == pytest.approx(1 / 6, abs=0)
+    figures = Path(runs["figure drop"].info.artifact_uri)
+    assert (figures / "drop.png").read_bytes() == b"picture"
+    assert figures.is_relative_to(project.root / "mlartifacts")
+
+
+def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
+    whole_grid(project)
+    project.sync()
+    before = content(project)
+    (project.root / "mlflow.db").unlink()
+    assert project.sync() == (4, 0, 0)
+    assert content(project) == before
+
+
+def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Project) -> None:
+    running = {"status": "running", "pid": os.getpid()}
+    project.history(2, text="3,0.33")
+    work = project.training(**running)
+    assert project.sync() == (2, 0, 0)
+    first = project.runs()[TRAIN]
+    assert (first.info.status, first.info.end_time) == ("RUNNING", None)
+    assert [step for step, _ in project.curve(first, "epoch/loss")] == [1, 2]
+
+    project.history(4)
+    assert project.sync() == (0, 1, 1)
+    assert project.sync() == (0, 0, 2)
+    work.unlink()
+    project.history(5)
+    project.training(metrics={"best_val_map_at_r": 0.44})
+    assert project.sync() == (0, 2, 0)
+    done = project.runs()[TRAIN]
+    assert (done.info.run_id, done.info.status) == (first.info.run_id, "FINISHED")
+    assert [step for step, _ in project.curve(done, "epoch/val_map_at_r")] == [1, 2, 3, 4, 5]
+
+    # Trained again from the beginning: the old points must not stay in the new curve.
+    project.history(2, loss=2.0)
+    project.training(**running)
+    assert project.sync() == (0, 2, 0)
+    assert project.curve(project.runs()[TRAIN], "epoch/loss") == [(1, 2.0), (2, 1.0)]
+
+
+def test_failure_is_shown_and_forgotten_when_mended(project: Project) -> None:
+    path = f"runs/demo/scores/{NAME}/score.json"
+    project.record(path, "score", NAME, status="failed", error="RuntimeError: no", finished=START)
+    project.sync()
+    failed = project.runs()[SCORE]
+    assert (failed.info.status, failed.data.tags["error"]) == ("FAILED", "RuntimeError: no")
+    project.record(path, "score", NAME, metrics={"map_at_r_clean": 0.6})
+    assert project.sync() == (0, 1, 0)
+    mended = project.runs()[SCORE]
+    assert (mended.info.run_id, mended.info.status) == (failed.info.run_id, "FINISHED")
+    assert "error" not in mended.data.tags
+
+
+def test_changed_settings_make_a_new_run_and_mark_the_old_one(project: Project) -> None:
+    project.training(spec={"loss": {"margin": 0.5}})
+    project.sync()
+    project.training(spec={"loss": {"margin": 0.2}})
+    assert project.sync() == (2, 0, 0)
+    runs = project.runs()
+    assert set(runs) == {n for name in (TRAIN, MODEL) for n in (name, f"(superseded) {name}")}
+    assert runs[TRAIN].data.params["loss.margin"] == "0.2"
+    assert runs[TRAIN].data.tags["bgbias.superseded"] == "no"
+    digest = runs[TRAIN].data.tags["bgbias.digest"]
+    assert runs[f"(superseded) {TRAIN}"].data.tags["bgbias.superseded"] == f"by {digest}"
+
+    project.training(spec={"loss": {"margin": 0.5}})
+    assert project.sync() == (0, 2, 0)
+    assert project.runs()[TRAIN].data.params["loss.margin"] == "0.5"
+
+
+def test_settings_beyond_mlflows_limits_are_shortened(project: Project) -> None:
+    files = {f"data/{i}": "0" * 64 for i in range(500)}
+    spec = {
+        "long": "x" * 7000,
+        "none": None,
+        "many": {f"digest {i}": "ab" * 8 for i in range(500)},
+        "a(b)": 1,
+    }
+    project.record(
+        "report/demo/collect.json",
+        "collect",
+        "demo",
+        spec=spec | {str(i): i for i in range(150)},
+        inputs=files,
+    )
+    assert project.sync() == (1, 0, 0)
+    (run,) = project.runs().values()
+    assert len(run.data.params["long"]) == 6000
+    assert (run.data.params["none"], run.data.params["a_b_"], run.data.params["149"]) == ("null", "1", "149")
+    assert run.data.tags["inputs"].startswith("500 items")
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db"])
+def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
+    project: Project, uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.training()
+    with pytest.raises(UserError, match=r"did not take the records.*python -m bgbias track"):
+        follow.sync([project.data], uri, "demo")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    begun = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        follow.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
+    assert time.monotonic() - begun < 10
+    first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
+    assert "did not take the records" in first
+    assert last.endswith("catch up with: python -m bgbias track --grid demo")
+
+
+def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) -> None:
+    # The parent becomes a zombie when it is killed, as a workflow whose shell is busy does.
+    parent = subprocess.Popen(["sleep", "100"])
+    project.history(2)
+    project.training(status="running", pid=os.getpid())
+    mirror_thread = threading.Thread(
+        target=follow.follow, args=([project.data], project.uri, "demo", parent.pid, 0.05), daemon=True
+    )
+    mirror_thread.start()
+    try:
+        wait_until(lambda: (project.root / "mlflow.db").exists() and TRAIN in project.runs())
+        project.history(3)
+        wait_until(lambda: len(project.curve(project.runs()[TRAIN], "epoch/loss")) == 3)
+        assert mirror_thread.is_alive()
+        project.record(f"runs/demo/scores/{NAME}/score.json", "score", NAME)
+    finally:
+        parent.kill()
+        mirror_thread.join(timeout=20)
+        parent.wait()
+    assert not mirror_thread.is_alive()
+    assert set(project.runs()) == {TRAIN, SCORE, MODEL}
+
+
+def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
+    whole_grid(project)
+    # Forks of a process that has MLflow already, so that four imports of it do not spread out the four beginnings; not of this
+    # one, whose threads may hold locks that nobody would open in its forks.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mlflow.store.tracking.sqlalchemy_store"])
+    answers = context.SimpleQueue()
+    processes = [context.Process(target=_sync, args=(project, answers)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert sorted(answers.get() for _ in processes) == [(0, 0, 4)] * 3 + [(4, 0, 0)]
+    assert len(project.runs()) == 4
+
+
+def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
+    answers.put(project.sync())
+
+
+def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain(project)
+    fill, deleted = store.Experiment._fill, []
+
+    def fill_too_late(self: store.Experiment, run: Run, *rest: Any) -> None:
+        if not deleted:
+            deleted.append(run.info.run_id)
+            self.client.delete_run(run.info.run_id)
+        fill(self, run, *rest)
+
+    monkeypatch.setattr(store.Experiment, "_fill", fill_too_late)
+    follow.sync([project.data], project.uri, "demo")
+    assert deleted
+    shown = project.runs()
+    assert {TRAIN, MODEL} <= set(shown)
+    assert deleted[0] not in {run.info.run_id for run in shown.values()}
+    assert project.sync()[:2] == (0, 0)
+
+
+def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:
+    from mlflow import MlflowClient
+
+    chain(project)
+    page = follow.sync([project.data], project.uri, "demo").page
+    experiment = MlflowClient(project.uri).get_experiment_by_name("bgbias-demo")
+    assert experiment is not None
+    assert page.startswith(f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=cell")
+    assert page in experiment.tags["mlflow.note.content"]
+    for name in ("cell", "compare", "train"):
+        assert f"viewStateShareKey={name}&" in experiment.tags["mlflow.note.content"]
+        view = json.loads(experiment.tags[f"mlflow.sharedViewState.{name}"])
+        found = MlflowClient(project.uri).search_runs([experiment.experiment_id], view["searchFilter"])
+        assert [run.info.run_name for run in found] == [TRAIN if name == "train" else MODEL]
+        data = found[0].data
+        columns = {f"params.`{k}`" for k in data.params} | {f"metrics.`{k}`" for k in data.metrics}
+        assert set(view["selectedColumns"]) <= columns
+        drawn = view.get("compareRunCharts", [])
+        axes = [chart[axis]["key"] for chart in drawn for axis in ("xaxis", "yaxis") if axis in chart]
+        axes += [name for chart in drawn for name in chart.get("selectedMetrics", [])]
+        axes += [chart["metricKey"] for chart in drawn if "metricKey" in chart]
+        assert set(axes) <= data.metrics.keys()
+        assert {name for chart in drawn for name in chart.get("selectedParams", [])} <= data.params.keys()
+
+
+def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert follow.default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
+    assert follow.default_uri(tmp_path) == "http://server:5000"
+
+
+def test_only_modules_named_after_it_import_mlflow() -> None:
+    words = ("import mlflow\n", "import mlflow.", "from mlflow")
+    # Benchmarks measure MLflow beside us.
+    ours = (p for p in SRC.rglob("*.py") if p.parent.name != "benchmarks")
+    doors = {p.name for p in ours if any(word in p.read_text() for word in words)}
+    assert doors == {"mlflow_store.py", "mlflow_models.py", "mlflow_values.py"}
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "mlflow.py").write_text("raise ImportError('no MLflow here')")
+    words = ["--grid", "smoke", "--params", "params.yaml"]
+    shutil.copy(SRC.parent / "params.yaml", tmp_path)
+    (tmp_path / "data").mkdir()
+    for name in ("backgrounds", "published"):
+        (tmp_path / "data" / name).symlink_to(SRC.parent / "data" / name)
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{SRC}"}
+
+    def run(*node: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bgbias", *node, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    made = run("index", "toy_smoke")
+    assert made.returncode == 0, made.stderr
+    assert run("train", "toy_smoke", "tiny", "contrastive", "plain", "--seed", "0").returncode == 0
+    told = run("track")
+    assert told.returncode == 2
+    assert "MLflow cannot be imported" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def wait_until(condition: Any, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)

@@ -1,0 +1,161 @@
+"""One run a model joins what its nodes found, and every run of a model names its photos, masks and backgrounds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from handmade_records import MODEL, NAME, SCORE, TRAIN, Project, chain
+
+from bgbias.tracking.entries import Entry
+from bgbias.tracking.records import Records
+
+CELL_KEY = f"demo/cell/{NAME}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    chain(made)
+    return made
+
+
+def entries(project: Project) -> dict[str, Entry]:
+    return Records([project.data], "demo", project.root).entries()
+
+
+def test_a_models_results_stand_side_by_side(project: Project) -> None:
+    joined = entries(project)[CELL_KEY]
+    found = {
+        "map_at_r_clean": 0.6,
+        "map_at_r_corrupted": 0.45,
+        "relative_drop": 0.25,
+        "attribution_ref": 0.3,
+        "best_val_map_at_r": 0.4,
+        "seconds": 4 * 5.0,
+        "peak_memory_mb": 900.0,
+    }
+    assert joined.metrics.items() >= found.items()
+    settings = {
+        "train.lr": "0.0001",
+        "loss.margin": "0.5",
+        "evaluation.draws": "5",
+        "attribution.samples": "25",
+    }
+    assert joined.params.items() >= (settings | {"node": "cell", "method": "bgaugment"}).items()
+    assert (joined.name, joined.status) == (MODEL, "FINISHED")
+
+
+def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project) -> None:
+    trained = json.loads((project.data / f"runs/demo/models/{NAME}/run.json").read_text())
+    place = f"runs/demo/scores/{NAME}/segment.json"
+    for model, expected in ((trained["digest"], 0.5), ("f" * 16, None)):
+        project.record(place, "segment", NAME, spec={"model": model}, metrics={"iou_one_way_1": 0.5})
+        assert entries(project)[CELL_KEY].metrics.get("iou_one_way_1") == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "joined"),
+    [
+        ({}, True),
+        ({"index": "cd" * 8}, False),
+        ({"backbone": {"weights": "other", "width": 2}}, False),
+        ({"fetched_weights": "ab" * 8}, False),
+    ],
+)
+def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_are_the_same(
+    tmp_path: Path, change: dict[str, object], joined: bool
+) -> None:
+    project, name = Project(tmp_path), "toy_090/small/none/pretrained/seed0"
+    cell = dict(zip(("dataset", "backbone", "loss", "method", "seed"), name.split("/"), strict=True)) | {
+        "seed": 0
+    }
+    made_of = {"backbone": {"weights": "own", "width": 2}, "index": "ab" * 8}
+    place = f"runs/demo/scores/{name}"
+    embedded = json.loads(
+        project.record(
+            f"{place}/embed.json", "embed", name, cell=cell, spec=made_of | {"evaluation": {"draws": 5}}
+        ).read_text()
+    )
+    score = {"spec": {"embed": embedded["digest"]}, "metrics": {"map_at_r_clean": 0.2}}
+    project.record(f"{place}/score.json", "score", name, cell=cell, **score)
+    spec = made_of | {"segmentation": {"episodes": 6}} | change
+    project.record(
+        f"{place}/segment.json", "segment", name, cell=cell, spec=spec, metrics={"iou_one_way_1": 0.5}
+    )
+    metrics = entries(project)[f"demo/cell/{name}"].metrics
+    assert metrics["map_at_r_clean"] == 0.2
+    assert metrics.get("iou_one_way_1") == (0.5 if joined else None)
+
+
+def test_results_of_an_earlier_training_are_not_joined(project: Project) -> None:
+    project.training(spec={"train": {"lr": 2e-4}}, metrics={"best_val_map_at_r": 0.41})
+    joined = entries(project)[CELL_KEY]
+    assert joined.metrics["best_val_map_at_r"] == 0.41
+    assert "map_at_r_clean" not in joined.metrics
+    assert "attribution_ref" not in joined.metrics
+
+
+def test_results_that_no_longer_belong_to_it_leave_a_models_run(project: Project) -> None:
+    project.sync()
+    assert project.runs()[MODEL].data.metrics["map_at_r_clean"] == 0.6
+    embedded = project.data / f"runs/demo/scores/{NAME}/embed.json"
+    record = json.loads(embedded.read_text())
+    embedded.write_text(json.dumps(record | {"digest": "f" * 16}))
+    project.sync()
+    shown = project.runs()[MODEL].data.metrics
+    assert "map_at_r_clean" not in shown
+    assert shown["attribution_ref"] == 0.3
+
+
+def test_every_run_of_a_model_names_its_photos_and_masks_with_counts_per_split(project: Project) -> None:
+    import mlflow.data
+
+    project.sync()
+    index = json.loads((project.data / "work/datasets/toy_090/index.json").read_text())
+    runs = project.runs()
+    (photos,) = runs[TRAIN].inputs.dataset_inputs
+    assert (photos.dataset.name, photos.dataset.digest) == ("toy_090 photos", index["digest"])
+    assert [(tag.key, tag.value) for tag in photos.tags] == [("mlflow.data.context", "training")]
+    profile = json.loads(photos.dataset.profile)
+    assert profile.items() >= {"photos_train": 20, "photos_test": 10, "classes": 6}.items()
+    assert profile["origin"] == "https://example.org/toys.zip"
+    assert mlflow.data.get_source(photos).uri == "data/work/datasets/toy_090/photos.zip"
+    # The score reads embeddings alone; what these were made of is found through the records.
+    names = {i.dataset.name: i.tags[0].value for i in runs[SCORE].inputs.dataset_inputs}
+    assert names == {"toy_090 photos": "evaluation", "toy_090/u2netp masks": "evaluation"}
+
+
+def dvc(folder: Path, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_run_names_dvcs_hash_of_what_it_read_and_of_nothing_else(project: Project) -> None:
+    folder = project.root
+    assert all("dvc" not in entry.tags for entry in entries(project).values())
+    photos = folder / "data/work/datasets/toy_090/photos.zip"
+    photos.write_bytes(b"photos")
+    (folder / "dvc.yaml").write_text(
+        "stages: {data: {cmd: 'true', outs: [data/work/datasets: {persist: true}]}}"
+    )
+    dvc(folder, "init", "--no-scm", "--quiet")
+    dvc(folder, "commit", "--force", "--quiet")
+    lock = (folder / "dvc.lock").read_text()
+    tags = json.loads(entries(project)[f"demo/train/{NAME}"].tags["dvc"])
+    assert list(tags) == ["data/work/datasets"]
+    assert tags["data/work/datasets"].endswith(".dir")
+    assert f"md5: {tags['data/work/datasets']}" in lock
+
+    # The data are made anew and not committed: DVC's hash is of other photos than those that will be read.
+    index = folder / "data/work/datasets/toy_090/index.json"
+    index.write_text(index.read_text().replace("2025-06-01T12:00:05", "2025-06-01T12:00:06"))
+    assert "dvc" not in entries(project)[f"demo/train/{NAME}"].tags
+    shutil.rmtree(folder / ".dvc" / "cache")
+    assert "dvc" not in entries(project)[f"demo/train/{NAME}"].tags

@@ -1,0 +1,196 @@
+"""Trained models stand in MLflow's registry, and one call turns photos into the embeddings of ``bgbias embed``."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from handmade_records import Project as Records
+from PIL import Image
+from project import Project
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.evaluation.embedder import Embedder
+from bgbias.evaluation.embeddings import read as read_embeddings
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
+from bgbias.models import model
+
+NAME = "demo-toy_090-small-contrastive-bgaugment-seed0"
+DIMENSION = 16
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Records:
+    return Records(tmp_path)
+
+
+def trained(project: Records, seed: int = 0, **more: Any) -> Path:
+    """A training's record and its weights."""
+    weights = project.data / "runs/demo/models/model.safetensors"
+    generator = seeds.torch_generator("model", seed)
+    params = plugins.load("backbones", "tiny").Params()
+    model.save(model.build_model("tiny", params, DIMENSION, generator), weights)
+    checksum = hashlib.sha256(weights.read_bytes()).hexdigest()
+    project.history(2)
+    spec = {"train": {"embedding_dim": DIMENSION}, "loss": {"margin": 0.5}}
+    project.training(spec=spec, outputs={str(weights): checksum}, **more)
+    return weights
+
+
+def photos() -> list[np.ndarray]:
+    """Three photos of different sizes."""
+    generator = np.random.default_rng(0)
+    return [
+        generator.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((80, 120), (200, 90), (64, 64))
+    ]
+
+
+def encoded(photo: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(photo).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def loaded(uri: str, name: str) -> Any:
+    import mlflow
+
+    mlflow.set_tracking_uri(uri)
+    return mlflow.pyfunc.load_model(f"models:/{name}@current")
+
+
+def naive(weights: Path) -> np.ndarray:
+    """The photos one by one through the model as it was saved, with torch alone."""
+    import torch
+
+    found = model.load(weights)
+    made = []
+    for photo in photos():
+        seen = pixels.centre_crop(pixels.resize_short(photo, found.resize), found.input_size)
+        x = torch.from_numpy(seen.copy()).permute(2, 0, 1)[None].float()
+        with torch.inference_mode():
+            made.append(found(found.preprocess(x)).numpy()[0])
+    return np.stack(made)
+
+
+def test_one_call_embeds_encoded_photos_and_files_alike(project: Records) -> None:
+    weights = trained(project)
+    project.sync()
+    embedder = loaded(project.uri, NAME)
+    frame = pd.DataFrame({"photo": [encoded(photo) for photo in photos()]})
+    expected = naive(weights)
+    np.testing.assert_allclose(embedder.predict(frame), expected, rtol=0, atol=1e-5)
+
+    paths = [project.root / f"{number}.png" for number in range(3)]
+    for path, data in zip(paths, frame["photo"], strict=True):
+        path.write_bytes(data)
+    named = embedder.predict({"path": [str(path) for path in paths]})
+    np.testing.assert_array_equal(named, embedder.predict(frame))
+    np.testing.assert_array_equal(Embedder(weights, "cpu").embed(photos()), named)
+
+    signature = embedder.metadata.signature
+    assert [(c.name, c.type.name) for c in signature.inputs] == [("photo", "binary"), ("path", "string")]
+    (made,) = signature.outputs
+    assert (made.type, made.shape) == (np.dtype("float32"), (-1, DIMENSION))
+    assert np.linalg.norm(embedder.predict(embedder.input_example), axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_wrong_input_is_told_in_words(project: Records) -> None:
+    embedder = Embedder(trained(project), "cpu")
+    with pytest.raises(UserError, match=r"one column: 'photo'.*found: images"):
+        embedder.predict(pd.DataFrame({"images": [1]}))
+    with pytest.raises(UserError, match=r"'nowhere.jpg' \(row 0\) is not a file"):
+        embedder.predict(pd.DataFrame({"path": ["nowhere.jpg"]}))
+    with pytest.raises(UserError, match="'photo 1' cannot be decoded"):
+        embedder.predict(pd.DataFrame({"photo": [encoded(photos()[0]), b"no picture"]}))
+    with pytest.raises(UserError, match=r"Photo 0 is float64 \[8, 8, 3\]"):
+        embedder.embed([np.zeros((8, 8, 3))])
+
+
+def test_what_is_registered_holds_safetensors_code_and_nothing_pickled(project: Records) -> None:
+    weights = trained(project)
+    project.sync()
+    files = [p for p in (project.root / "mlartifacts").rglob("*") if p.is_file()]
+    assert {p.suffix for p in files} == {".safetensors", ".py", ".json", ".yaml", ".txt", ""}
+    (kept,) = (p for p in files if p.suffix == ".safetensors")
+    assert kept.read_bytes() == weights.read_bytes()
+    assert [p.name for p in files if not p.suffix] == ["MLmodel"]
+    code = {p.name for p in files if p.suffix == ".py"}
+    assert {"serving.py", "model.py"} <= code
+
+
+def test_a_training_is_one_version_and_the_last_one_is_current(project: Records) -> None:
+    from mlflow import MlflowClient
+
+    trained(project)
+    project.sync()
+    project.sync()
+    client = MlflowClient(project.uri)
+    (first,) = client.search_model_versions(f"name = '{NAME}'")
+    assert client.get_run(first.run_id).data.tags["bgbias.digest"] == first.tags["digest"]
+    assert first.tags["method"] == "bgaugment"
+
+    trained(project, seed=1, started="2025-06-01T13:00:00+00:00")
+    project.sync()
+    assert len(client.search_model_versions(f"name = '{NAME}'")) == 2
+    current = client.get_model_version_by_alias(NAME, "current")
+    assert current.version != first.version
+
+    trained(project, seed=0, started="2025-06-01T14:00:00+00:00")
+    project.sync()
+    assert len(client.search_model_versions(f"name = '{NAME}'")) == 2
+    assert client.get_model_version_by_alias(NAME, "current").version == first.version
+
+
+def test_weights_that_are_not_here_are_registered_when_they_come(project: Records) -> None:
+    from mlflow import MlflowClient
+
+    weights = trained(project)
+    elsewhere = weights.rename(project.root / "elsewhere")
+    project.sync()
+    assert not MlflowClient(project.uri).search_registered_models()
+    elsewhere.rename(weights)
+    project.sync()
+    assert [m.name for m in MlflowClient(project.uri).search_registered_models()] == [NAME]
+
+
+@pytest.mark.workflow
+def test_the_registered_model_embeds_as_the_workflow_did_where_bgbias_is_not_installed(
+    smoke_run: Project, tmp_path: Path
+) -> None:
+    cell = "toy_smoke/tiny/contrastive/bgaugment/seed0"
+    kept = read_embeddings(smoke_run.folder / f"data/runs/smoke/scores/{cell}/embeddings.npz")
+    store = ImageStore(smoke_run.folder / "data/work/datasets/toy_smoke/photos.zip")
+    for number, image_id in enumerate(kept.ids):
+        (tmp_path / f"{number:03}.png").write_bytes(pixels.encode_png(store.array(image_id, "RGB")))
+    (tmp_path / "asked.json").write_text(json.dumps(sorted(map(str, tmp_path.glob("*.png")))))
+    code = f"""
+import json, mlflow, numpy
+mlflow.set_tracking_uri("sqlite:///{smoke_run.folder / "mlflow.db"}")
+model = mlflow.pyfunc.load_model("models:/smoke-{cell.replace("/", "-")}@current")
+numpy.save("made.npy", model.predict({{"path": json.load(open("asked.json"))}}))
+import bgbias
+print(bgbias.__file__)
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip().splitlines()[-1]).is_relative_to(smoke_run.folder / "mlartifacts")
+    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.clean, rtol=0, atol=1e-6)

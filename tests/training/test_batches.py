@@ -1,0 +1,165 @@
+"""Batches hold what the loss asked for, and methods with one seed see the same photos in the same crops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bgbias import seeds
+from bgbias.errors import UserError
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.photos import prepared
+from bgbias.photos.table import COLUMNS, ImageTable
+from bgbias.training.batches import Batch, TrainingPhotos, sample
+
+LABELS = np.repeat(np.arange(10), [6, 6, 6, 6, 6, 6, 6, 6, 4, 2])
+
+
+def test_batches_hold_m_photos_of_distinct_classes() -> None:
+    for m, batch_size in ((4, 32), (1, 8), (2, 20)):
+        rows = sample(LABELS, batch_size, m, 200, seeds.generator("sample", m))
+        assert (rows.shape, rows.dtype) == ((200, batch_size), np.int64)
+        for row in rows:
+            labels, counts = np.unique(LABELS[row], return_counts=True)
+            assert len(labels) == batch_size // m
+            assert (counts == m).all()
+
+
+def test_photos_repeat_only_in_classes_that_have_too_few() -> None:
+    rows = sample(LABELS, 40, 4, 300, seeds.generator("sample"))
+    for row in rows:
+        for c in range(10):
+            own = row[LABELS[row] == c]
+            assert len(set(own)) == 4 if c != 9 else len(set(own)) <= 2
+    assert set(np.unique(rows)) == set(range(len(LABELS)))
+
+
+def test_classes_and_photos_are_drawn_uniformly() -> None:
+    rows = sample(LABELS, 8, 4, 5000, seeds.generator("sample"))
+    chosen = LABELS[rows.reshape(-1, 2, 4)[:, :, 0]]
+    assert np.abs(np.bincount(chosen.ravel()) / 10_000 - 0.1).max() < 0.015
+    first = np.bincount(rows[LABELS[rows] == 0])
+    assert np.abs(first / first.sum() - 1 / 6).max() < 0.02
+
+
+def test_too_few_classes_are_an_error_with_a_way_out() -> None:
+    with pytest.raises(
+        UserError, match=r"needs 16 classes; training has 10.*train\.batch_size to at most 40"
+    ):
+        sample(LABELS, 64, 4, 1, seeds.generator("sample"))
+
+
+@pytest.mark.parametrize("batch_size", [30, 2])
+def test_batch_that_is_no_multiple_is_refused(batch_size: int) -> None:
+    with pytest.raises(UserError, match=f"train.batch_size is {batch_size}, .* a multiple of 4"):
+        sample(LABELS, batch_size, 4, 1, seeds.generator("sample"))
+
+
+def test_labels_need_not_be_contiguous() -> None:
+    rows = sample(LABELS * 7 + 3, 32, 4, 5, seeds.generator("sample"))
+    assert (rows == sample(LABELS, 32, 4, 5, seeds.generator("sample"))).all()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten photos of five classes; a mask is its photo's first channel; 3 and 4 have none to trust."""
+    with writing(tmp_path / "photos.zip") as photos, writing(tmp_path / "masks.zip") as masks:
+        for n in range(10):
+            array = seeds.generator("photo", n).integers(0, 256, (40, 30 + 5 * n, 3), dtype=np.uint8)
+            photos.add(f"{n}.png", pixels.encode_png(array))
+            if n != 3:
+                masks.add(f"{n}.png", pixels.encode_png(array[..., 0]))
+    return tmp_path
+
+
+def training(folder: Path, masks: bool, pool: bool, name: str = "photos.zip") -> TrainingPhotos:
+    rows = [[f"{n}.png", 100 + n // 2, "c", "train", "k", str(n)] for n in range(10)]
+    backgrounds = [np.full((50, 40 + n, 3), 10 * n, np.uint8) for n in range(20)]
+    return TrainingPhotos(
+        ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
+        prepared.pictures(folder / name, 32, folder / "prepared"),
+        24,
+        prepared.pictures(folder / "masks.zip", 32, folder / "prepared", "L") if masks else None,
+        frozenset(f"{n}.png" for n in range(10) if n not in (3, 4)) if masks else frozenset(),
+        backgrounds if pool else None,
+    )
+
+
+def epoch(
+    photos: TrainingPhotos, key: tuple[object, ...] = ("squares", 0, 1), m: int = 2, steps: int = 4
+) -> list[Batch]:
+    return list(photos.epoch(key, 8, m, steps, (0.16, 1.0), (0.75, 4 / 3)))
+
+
+def test_batch_is_what_it_says(folder: Path) -> None:
+    for batch in epoch(training(folder, True, True)):
+        assert (batch.images.shape, batch.images.dtype) == ((8, 3, 24, 24), torch.uint8)
+        assert 0 <= batch.images.min() < batch.images.max() <= 255
+        assert (batch.labels == batch.index // 2).all()
+        assert batch.masks is not None
+        assert batch.backgrounds is not None
+        assert (batch.masks.shape, batch.backgrounds.shape) == ((8, 1, 24, 24), (8, 3, 24, 24))
+        assert 0 <= batch.masks.min() < batch.masks.max() <= 1
+
+
+def test_every_method_sees_the_same_photos_in_the_same_crops(folder: Path) -> None:
+    plain, cured = epoch(training(folder, False, False)), epoch(training(folder, True, True))
+    masked = epoch(training(folder, True, False))
+    for a, b, c in zip(plain, cured, masked, strict=True):
+        assert torch.equal(a.index, b.index)
+        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.images, c.images)
+        assert a.masks is None
+        assert a.backgrounds is None
+        assert b.masks is not None
+        assert c.masks is not None
+        assert torch.equal(b.masks, c.masks)
+
+
+def test_masks_follow_their_photos_crop(folder: Path) -> None:
+    seen = set()
+    for batch in epoch(training(folder, True, False), steps=30):
+        assert batch.masks is not None
+        for photo, mask, row in zip(batch.images, batch.masks, batch.index.tolist(), strict=True):
+            if row in (3, 4):  # without a trusted mask everything is foreground: the background stays
+                assert (mask == 1).all()
+            else:
+                assert torch.allclose(mask[0] * 255, photo[0].float(), atol=1e-4)
+            seen.add(row)
+    assert seen == set(range(10))
+
+
+def test_backgrounds_come_from_the_whole_pool_with_replacement(folder: Path) -> None:
+    seen = []
+    for batch in epoch(training(folder, True, True), steps=100):
+        assert batch.backgrounds is not None
+        seen += batch.backgrounds[:, 0, 0, 0].int().tolist()
+    assert set(seen) == {10 * n for n in range(20)}
+    assert np.bincount(np.array(seen) // 10).max() < 80  # 40 expected
+
+
+@pytest.mark.parametrize("key", [("squares", 0, 2), ("squares", 1, 1), ("birds", 0, 1)])
+def test_epochs_seeds_and_datasets_differ(folder: Path, key: tuple[object, ...]) -> None:
+    photos = training(folder, False, False)
+    first, other = epoch(photos), epoch(photos, key)
+    assert torch.equal(first[0].images, epoch(photos)[0].images)
+    assert not torch.equal(first[0].images, other[0].images)
+
+
+def test_a_step_does_not_depend_on_those_before(folder: Path) -> None:
+    """Photos decoded, memory used or steps asked for before: the third batch is the third batch."""
+    photos = training(folder, True, True)
+    assert torch.equal(epoch(photos)[2].images, epoch(photos, steps=3)[2].images)
+
+
+def test_mask_of_another_size_is_an_error(folder: Path) -> None:
+    with writing(folder / "turned.zip") as photos:
+        for n in range(10):
+            photos.add(f"{n}.png", pixels.encode_png(np.zeros((30 + 5 * n, 42, 3), np.uint8)))
+    with pytest.raises(UserError, match=r"The mask of '\d\.png' is .* its photo .*; remake the masks"):
+        epoch(training(folder, True, False, "turned.zip"))

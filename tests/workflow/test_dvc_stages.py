@@ -1,0 +1,182 @@
+"""dvc.yaml names all that its stages' nodes read: what it leaves out, DVC would not see change."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pretended
+import pytest
+import yaml
+from project import ROOT
+
+from bgbias.engine import digests, graph, reading
+from bgbias.engine.graph import Node
+from bgbias.errors import UserError
+from bgbias.study import params
+from bgbias.study.params import Study
+
+GRIDS = ("demo", "cub50", "paper")
+Path_ = tuple[str, ...]
+
+
+class Stages:
+    """The stages of dvc.yaml as one grid has them."""
+
+    def __init__(self, study: Study) -> None:
+        text = (ROOT / "dvc.yaml").read_text(encoding="utf-8").replace("${grid}", study.grid)
+        for root in ("work", "runs", "report"):
+            text = text.replace(f"${{paths.{root}}}", getattr(study.paths, root))
+        self.study = study
+        self._described = yaml.load(text, yaml.CSafeLoader)["stages"]
+
+    def of(self, node: Node) -> str:
+        """The stage that keeps a node's products; empty where none does (archives, weights)."""
+        record = str(node.record(self.study))
+        return next((s for s in self._described if _below(record, self.outs(s))), "")
+
+    def outs(self, stage: str) -> list[str]:
+        described = self._described[stage]
+        entries = [e for kind in ("outs", "metrics", "plots") for e in described.get(kind, [])]
+        assert all(next(iter(e.values()))["persist"] for e in entries)
+        return [next(iter(e)) for e in entries]
+
+    def deps(self, stage: str) -> list[str]:
+        return list(self._described[stage]["deps"])
+
+    def params(self, stage: str) -> list[str]:
+        return [p for p in self._described[stage]["params"] if isinstance(p, str)]
+
+    def versions(self, stage: str) -> set[str]:
+        (code,) = (p for p in self._described[stage]["params"] if isinstance(p, dict))
+        return {v.removeprefix("VERSIONS.") for v in code["src/bgbias/engine/digests.py"]}
+
+
+@pytest.fixture(params=GRIDS)
+def stages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Stages:
+    monkeypatch.chdir(ROOT)
+    return Stages(params.load(ROOT / "params.yaml", request.param))
+
+
+def test_every_product_is_kept_by_one_stage(stages: Stages) -> None:
+    for node in graph.in_order(stages.study):
+        if node.name not in ("fetch", "weights"):
+            made = [*pretended.outputs(stages.study, node), node.record(stages.study)]
+            assert all(_below(str(p), stages.outs(stages.of(node))) for p in made), node.label
+
+
+def test_a_stage_depends_on_what_its_nodes_read_from_others(stages: Stages) -> None:
+    study = stages.study
+    for node in filter(stages.of, graph.in_order(study)):
+        known = [*stages.deps(stages.of(node)), *stages.outs(stages.of(node)), study.paths.raw]
+        records = [n.record(study) for n in graph.reads_from(study, node)]
+        for file in (*reading.inputs(study, node.name, **node.keywords).values(), *records):
+            assert _below(str(file), known), (node.label, file)
+
+
+def test_a_stage_names_the_versions_of_its_nodes(stages: Stages) -> None:
+    for node in graph.in_order(stages.study):
+        if stages.of(node):
+            # Fetched archives and weights are kept by no stage: whoever reads them answers for them.
+            archives = [n for n in graph.reads_from(stages.study, node) if not stages.of(n)]
+            assert {n.name for n in (node, *archives)} <= stages.versions(stages.of(node)), node.label
+
+
+def test_what_no_stage_keeps_is_made_again_with_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Table 4: only some grids have it, and a stage's products are the same files for all of them."""
+    monkeypatch.chdir(ROOT)
+    study = params.load(ROOT / "params.yaml", "rivals")
+    stages = Stages(study)
+    kept_by_none = [n for n in graph.in_order(study) if not stages.of(n)]
+    others = [n.name for n in kept_by_none if n.name not in ("fetch", "weights")]
+    assert others == ["table"]
+    assert {"table", "figure"} <= stages.versions("report")
+
+
+def test_a_setting_that_a_node_reads_is_named_by_its_stage(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each setting of params.yaml is edited in turn; what follows from another stage's products is that stage's affair."""
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    grid = stages.study.grid
+    # One model of each dataset is enough to read everything, and one dataset of the largest grid.
+    block = raw["grids"][grid]["cells"][0]
+    raw["grids"][grid]["cells"] = [block | {"datasets": block["datasets"][:1], "seeds": [0, 1]}]
+    monkeypatch.setattr(params, "read_yaml", lambda path: raw)
+    stages.study = params.load(ROOT / "params.yaml", grid)
+    before = _own(stages, stages.study, monkeypatch)
+    noticed = 0
+    for key in _leaves(raw):
+        if key[0] in ("grid", "paths") or (key[0] == "grids" and key[1] != grid):
+            continue
+        for edited in _edits(raw, key):
+            monkeypatch.setattr(params, "read_yaml", lambda path, edited=edited: edited)
+            try:
+                after = _own(stages, params.load(ROOT / "params.yaml", grid), monkeypatch)
+            except (UserError, AssertionError):
+                continue
+            changed = {stages.of(n) for n in before.keys() & after.keys() if before[n] != after[n]}
+            noticed += bool(changed - {""})
+            for stage in changed - {""}:
+                named = [tuple(p.split(".")) for p in stages.params(stage)]
+                assert any(key[: len(n)] == n for n in named), f"{stage} reads {'.'.join(key)}"
+            break
+    assert noticed > 20
+
+
+def _own(stages: Stages, study: Study, monkeypatch: pytest.MonkeyPatch) -> dict[Node, str]:
+    """What each node reads itself: not what the products of stages tell it, which DVC sees change."""
+    whole = digests.digest
+
+    def of_archives(study: Study, name: str, /, **subject: Any) -> str:
+        return "" if stages.of(graph.node(name, **subject)) else whole(study, name, **subject)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(digests, "digest", of_archives)
+        specs = {n: digests.spec(study, n.name, **n.keywords) for n in graph.in_order(study)}
+    return {n: json.dumps(spec, sort_keys=True, default=str) for n, spec in specs.items()}
+
+
+def _leaves(value: Any, key: Path_ = ()) -> Iterator[Path_]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, (*key, name))
+    else:
+        yield key
+
+
+def _edits(raw: dict[str, Any], key: Path_) -> Iterator[dict[str, Any]]:
+    """Copies of params.yaml with one value changed, some of which are refused."""
+    value: Any = raw
+    for name in key:
+        value = value[name]
+    others: list[Any] = []
+    if isinstance(value, bool):
+        others = [not value]
+    elif isinstance(value, int | float):
+        others = [value + 1, value - 1, value * 0.9]
+    elif isinstance(value, list) and len(value) > 1:
+        others = [value[:-1], value[1:]]
+    elif isinstance(value, str):
+        family = {"masker": raw["maskers"], "backgrounds": raw["backgrounds"], "losses": raw["datasets"]}
+        others = [
+            n
+            for n in family.get(key[-1], ["corrupted", "cosine", "adamw", "bf16", "threshold"])
+            if n != value
+        ]
+    for other in others:
+        edited = copy.deepcopy(raw)
+        inner = edited
+        for name in key[:-1]:
+            inner = inner[name]
+        inner[key[-1]] = other
+        yield edited
+
+
+def _below(path: str, folders: list[str]) -> bool:
+    return any(Path(path) == Path(f) or Path(f) in Path(path).parents for f in folders)

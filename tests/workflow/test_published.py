@@ -1,0 +1,112 @@
+"""The published numbers that our tables set beside our own."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import yaml
+from project import ROOT
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.photos import folds
+from bgbias.results import published
+from bgbias.results.uncertainty import drop
+from bgbias.study.cell import side_by_side
+
+FOLDER = ROOT / "data" / "published"
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return published.read(FOLDER)
+
+
+def test_every_cell_of_the_background_papers_two_tables_is_there_once(rows: pd.DataFrame) -> None:
+    found = rows[rows["source"].str.startswith("Kobs")].set_index(list(published.CELL))
+    # 3 datasets x 5 losses x 2 methods: MAP@R clean and corrupted, and the attribution score.
+    assert len(found) == 90
+    assert found.index.is_unique
+    assert (found["differs"] == "").all()
+    # The paper's starkest cell: contrastive on SOP loses nine tenths.
+    cell = ("sop", "bn_inception", "contrastive", "plain", "map_at_r")
+    clean, corrupted = (found.loc[(*cell, c), "value"] for c in ("clean", "random_background"))
+    assert round(drop(clean, corrupted).relative, 3) == 0.890
+
+
+def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> None:
+    study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    assert set(rows["dataset"]) <= study["datasets"].keys()
+    assert set(rows["backbone"]) <= set(plugins.names("backbones"))
+    assert set(rows["loss"]) <= {*plugins.names("losses"), "none"}
+    split = [side_by_side(name) for name in rows["method"]]
+    assert {alone for alone, _ in split} <= {*plugins.names("methods"), *study["methods"]}
+    # DCML's paper and ours: four folds of 128 dimensions.
+    assert {length for _, length in split} == {"", str(folds.FOLDS * study["train"]["embedding_dim"])}
+    assert set(rows.loc[[bool(length) for _, length in split], "folds"]) == {folds.FOLDS}
+    assert set(rows["metric"]) <= {*plugins.names("metrics"), "attribution_score"}
+    assert not rows.duplicated([*published.CELL, "differs", "folds"]).any()
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "told"),
+    [
+        # DCML's Tables 1 to 3, 128 dimensions and, of four models side by side, 512; 4 to 7 have 512.
+        (("cub200", "bn_inception", "cosface", "dcml_code", "map_at_r"), 22.61, "mean of four models"),
+        (("cars196", "bn_inception", "cosface", "dcml_cars", "precision_at_1"), 78.58, "mean of four models"),
+        (("cub200", "bn_inception", "cosface", "plain", "r_precision"), 31.99, "mean of four models"),
+        (("cub200", "bn_inception", "cosface", "dcml_no_envs+512d", "map_at_r"), 26.56, "unit length"),
+        (("cub200", "bn_inception", "cosface", "dcml_k15+512d", "precision_at_1"), 69.10, "unit length"),
+        (("cars196", "bn_inception", "cosface", "dcml_cars+512d", "map_at_r"), 30.29, "unit length"),
+        # SAM's Table II.
+        (("cub200", "resnet50", "quadruplet", "sam_quad", "precision_at_1"), 66.4, "embedding size"),
+        (("sop", "resnet50", "triplet", "sam_triplet", "precision_at_1"), 77.9, "embedding size"),
+        # Where both papers have the cell, that of the same protocol.
+        (("cub200", "bn_inception", "contrastive", "plain", "map_at_r"), 20.27, ""),
+        (("cub200", "bn_inception", "contrastive", "plain", "precision_at_1"), 59.73, "mean of four models"),
+    ],
+)
+def test_numbers_of_other_papers_say_what_differs(
+    rows: pd.DataFrame, cell: tuple[str, ...], value: float, told: str
+) -> None:
+    found = published.number(rows, *cell, "clean")
+    assert found.value == value
+    assert told in found.differs
+    assert bool(found.differs) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("cell", "of_folds", "value", "told"),
+    [
+        # The mean of four models beside the mean of four models; the second of these methods is as it was released.
+        (("cosface", "plain", "map_at_r"), 4, 21.21, ""),
+        (("cosface", "dcml_code", "map_at_r"), 4, 22.61, "batch norm before the embedding layer"),
+        (("cosface", "plain+512d", "map_at_r"), 4, 26.70, ""),
+        (("cosface", "plain", "map_at_r"), 2, 21.21, "mean of four models"),
+        # Two papers have this cell, one of four folds, one of the dataset's own split.
+        (("contrastive", "plain", "map_at_r"), 1, 20.27, ""),
+        (("contrastive", "plain", "map_at_r"), 2, 20.27, "one split"),
+        (("contrastive", "plain", "map_at_r"), 3, 21.18, "mean of four models"),
+        (("contrastive", "plain", "map_at_r"), 4, 21.18, ""),
+        (("arcface", "bgaugment", "map_at_r"), 4, None, "one split"),
+    ],
+)
+def test_numbers_compare_with_ours_of_as_many_folds(
+    rows: pd.DataFrame, cell: tuple[str, ...], of_folds: int, value: float | None, told: str
+) -> None:
+    found = published.number(rows, "cub200", "bn_inception", *cell, "clean", of_folds)
+    assert value is None or found.value == value
+    assert told in found.differs
+    assert bool(found.differs) == bool(told)
+
+
+def test_no_number_where_no_paper_has_one(rows: pd.DataFrame) -> None:
+    cell = ("cub50", "bn_inception", "contrastive", "plain", "map_at_r", "clean")
+    assert published.number(rows, *cell) is published.NOTHING
+
+
+def test_two_numbers_for_one_cell_are_refused(rows: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match=r"2 rows for cub200 bn_inception cosface dcml_code map_at_r clean"):
+        published.number(
+            pd.concat([rows, rows]), "cub200", "bn_inception", "cosface", "dcml_code", "map_at_r", "clean"
+        )

@@ -1,0 +1,198 @@
+"""Interrupted, terminated or killed, and started again: the same numbers as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from project import SMOKE, Project, wait_for
+
+from bgbias.engine import resume
+
+SCORES = f"data/runs/smoke/scores/{SMOKE}/plain/seed0/scores.csv"
+MODEL = f"data/runs/smoke/models/{SMOKE}/plain/seed0/model.safetensors"
+HISTORY = f"data/work/partial/smoke/{SMOKE}/plain/seed0/history.csv"
+PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
+TARGET = ("--config", "grid=smoke", "--", SCORES)
+LONGER = (
+    "train: {max_epochs: 2, iterations_per_epoch: 4,",
+    "train: {max_epochs: 48, patience: 48, iterations_per_epoch: 12,",
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A model and its scores after a training of 48 epochs that nothing disturbs."""
+    run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
+    run.edit(*LONGER)
+    run.snakemake(*TARGET)
+    return {name: (run.folder / name).read_bytes() for name in (MODEL, SCORES)}
+
+
+@pytest.fixture
+def interrupted(smoke_run: Project, tmp_path: Path) -> Project:
+    """A finished run whose training is to be done again, longer."""
+    run = smoke_run.copy(tmp_path / "project")
+    (run.folder / SCORES).unlink()
+    run.edit(*LONGER)
+    return run
+
+
+@pytest.mark.workflow
+def test_after_any_interruption_it_ends_with_the_same_numbers(
+    interrupted: Project, undisturbed: dict[str, bytes]
+) -> None:
+    run = interrupted
+
+    # Ctrl-C: everything in the terminal's process group hears it.
+    snakemake = _until_epoch(run, run.start(*TARGET), 3)
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(60) != 0
+    _nothing_runs(run)
+
+    # Killed outright: its job lives on, and nobody else may write that cell.
+    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
+    snakemake.kill()
+    snakemake.wait()
+    (orphan,) = _training(run)
+    orphan.suspend()  # or it might be done before the second has begun
+    second = run.bgbias("train", *PLAIN, "--grid", "smoke", check=False)
+    assert second.returncode == 2
+    assert f"is being made by process {orphan.pid}" in second.stdout
+    assert "make resume" in second.stdout
+    resumed = run.start("--grid", "smoke", "--", SCORES, program=("bgbias", "resume"))
+    wait_for(lambda: not orphan.is_running(), 60, "the end of the orphan")
+
+    # The training itself killed.
+    done = _epochs(run)
+    wait_for(lambda: _training(run), 60, "training")
+    _until_epoch(run, resumed, done + 3)
+    _training(run)[0].kill()
+    assert resumed.wait(60) != 0
+    _nothing_runs(run)
+
+    # Terminated: Snakemake lets its job end, and starts no other.
+    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
+    snakemake.terminate()
+    assert snakemake.wait(60) != 0
+    assert (run.folder / MODEL).exists()
+    assert not (run.folder / SCORES).exists()
+
+    run.bgbias("resume", "--grid", "smoke", "--", SCORES)
+    assert {name: (run.folder / name).read_bytes() for name in (MODEL, SCORES)} == undisturbed
+    assert not (run.folder / HISTORY).exists()
+
+
+@pytest.mark.workflow
+def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: Path) -> None:
+    run = smoke_run.copy(tmp_path / "project")
+    (run.folder / "data/report/smoke/table1.json").unlink()
+    both = [
+        run.start("--grid", "smoke", program=("bgbias", "resume"), said=tmp_path / f"{n}.log") for n in (1, 2)
+    ]
+    statuses = [process.wait(300) for process in both]
+    assert sorted(statuses) == [0, 2]
+    (refused,) = (n for n, status in enumerate(statuses) if status)
+    other = both[1 - refused].pid
+    assert f"at work in this folder (process {other})" in (tmp_path / f"{refused + 1}.log").read_text(
+        encoding="utf-8"
+    )
+    assert (run.folder / "data/report/smoke/table1.json").exists()
+
+
+def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    marked = os.environ | {resume.MARK: "1"}
+    plain = {k: v for k, v in os.environ.items() if k != resume.MARK}
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    started = [
+        subprocess.Popen(sleep, env=marked),
+        subprocess.Popen(sleep, env=plain),  # by hand
+        subprocess.Popen(sleep, env=marked, cwd=elsewhere),  # another project's
+        subprocess.Popen([*sleep, "track"], env=marked),  # the mirror into MLflow, which ends by itself
+    ]
+    try:
+        wait_for(lambda: all(_ready(p.pid) for p in started), 20, "four processes")
+        assert [p.pid for p in resume.leftovers()] == [started[0].pid]
+        begun = time.monotonic()
+        resume.end(resume.leftovers())
+        assert time.monotonic() - begun < resume.GRACE_SECONDS
+        assert started[0].poll() is not None
+        assert resume.leftovers() == []
+        assert all(p.poll() is None for p in started[1:])
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_leftover_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resume, "GRACE_SECONDS", 0.5)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", deaf], env=os.environ | {resume.MARK: "1"}, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        resume.end(resume.leftovers())
+        assert process.poll() is not None
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        (["/venv/bin/python3.11", "-m", "snakemake", "--cores", "all"], True),
+        (["/venv/bin/python", "/venv/bin/snakemake"], True),
+        (["/bin/bash", "-c", "snakemake --cores all"], False),
+        (["/venv/bin/python", "-m", "bgbias", "resume", "--", "snakemake"], False),
+        (["vim", "snakemake"], False),
+        ([], False),
+    ],
+)
+def test_snakemake_is_told_by_what_an_interpreter_runs(line: list[str], runs: bool) -> None:
+    assert resume._runs_snakemake(line) is runs
+
+
+def _until_epoch(run: Project, process: subprocess.Popen[bytes], epoch: int) -> subprocess.Popen[bytes]:
+    def reached() -> bool:
+        assert process.poll() is None, "the run ended before it could be interrupted"
+        return _epochs(run) >= epoch
+
+    wait_for(reached, 120, f"epoch {epoch}")
+    return process
+
+
+def _epochs(run: Project) -> int:
+    """Epochs that the interrupted training has finished."""
+    history = run.folder / HISTORY
+    return len(history.read_text(encoding="utf-8").splitlines()) - 1 if history.exists() else 0
+
+
+def _training(run: Project) -> list[psutil.Process]:
+    """The training processes of this run."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        line = process.info["cmdline"] or []
+        if line[1:4] == ["-m", "bgbias", "train"] and process.info["cwd"] == str(run.folder):
+            found.append(process)
+    return found
+
+
+def _nothing_runs(run: Project) -> None:
+    wait_for(lambda: not _training(run), 30, "the end of the training process")
+
+
+def _ready(pid: int) -> bool:
+    return "time.sleep" in " ".join(psutil.Process(pid).cmdline())

@@ -1,0 +1,71 @@
+"""Snakemake on one machine: how many jobs share its GPUs, and how many threads a job really has."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import project
+import pytest
+import yaml
+from pretended_gpus import H200, environment
+from project import ROOT, SMOKE, Project
+
+from bgbias.engine import records
+
+pytestmark = pytest.mark.workflow
+TRAININGS = ("plain", "bgaugment")
+PROFILES = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
+
+
+@pytest.fixture
+def untrained(smoke_run: Project, tmp_path: Path) -> Project:
+    """The grid `smoke` with both models still to be trained, on a machine with two GPUs that only nvidia-smi knows of."""
+    made = smoke_run.copy(tmp_path / "project")
+    for method in TRAININGS:
+        (made.folder / f"data/runs/smoke/models/{SMOKE}/{method}/seed0/run.json").unlink()
+    return made
+
+
+def train(made: Project, *words: str) -> list[str]:
+    """Train both models; the GPUs that their logs name."""
+    tools = environment(made.folder.parent, "\n".join(H200.format(n=n) for n in range(2)))["PATH"]
+    path = os.pathsep.join([tools, made.environment()["PATH"]])
+    made.run(*("snakemake", "--cores", "8", *words, "--config", "grid=smoke", "--", "models"), PATH=path)
+    logs = [made.folder / f"data/work/logs/smoke/train/{SMOKE}/{m}/seed0.log" for m in TRAININGS]
+    return sorted(re.findall(r"runs on GPU . of 2 \((.*)\)", "".join(map(Path.read_text, logs))))
+
+
+def test_without_a_flag_one_job_at_a_time_is_on_a_gpu(untrained: Project) -> None:
+    assert train(untrained) == ["GPU-0000-aa", "GPU-0000-aa"]
+    runs = [untrained.folder / f"data/runs/smoke/models/{SMOKE}/{m}/seed0/run.json" for m in TRAININGS]
+    first, second = sorted((r["started"], r["finished"]) for r in map(records.read, runs))
+    assert first[1] <= second[0]
+
+
+def test_jobs_at_the_same_time_are_on_different_gpus(untrained: Project) -> None:
+    assert train(untrained, "--resources", "gpu=2") == ["GPU-0000-aa", "GPU-1111-aa"]
+
+
+def test_job_has_as_many_threads_as_snakemake_gave_it_cores(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    made.edit("    masker: ground_truth\n", "    masker: u2netp_toy\n")
+    record = "data/work/masks/toy_smoke/u2netp_toy/masks.json"
+    # The rule asks for 4 threads; 2 cores are there; what the terminal says is of no importance.
+    made.snakemake("--config", "grid=smoke", "--", record, OMP_NUM_THREADS="7")
+    assert records.read(made.folder / record)["device"] == "cpu (2 threads)"
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_keeps_what_the_default_one_says_of_reruns(name: str) -> None:
+    profile, default = (
+        yaml.safe_load((ROOT / f"profiles/{n}/config.yaml").read_text(encoding="utf-8"))
+        for n in (name, "default")
+    )
+    # Cores are another machine's, or told by jobs.
+    assert profile.items() >= {k: v for k, v in default.items() if k != "cores"}.items()
+
+
+def test_there_is_a_profile_for_a_workstation_and_for_clusters() -> None:
+    assert {"default", "workstation", "slurm", "kubernetes"} <= set(PROFILES)

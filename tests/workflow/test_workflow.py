@@ -1,0 +1,273 @@
+"""Snakemake for real: what a dry run plans, a run makes, a second run repeats and a failure leaves."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import project
+import pytest
+import stand_in_conda
+from miniatures import as_folder
+from pretended import run as pretend
+from project import SMOKE, Project, wait_for
+
+from bgbias.engine import graph, records
+from bgbias.files import checksums
+from bgbias.images.pixels import encode_png
+from bgbias.study import params, plan
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.workflow
+DEMO = ("--config", "grid=demo")
+RUN_SMOKE = ("--config", "grid=smoke")
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The grid `demo` as if it had been run."""
+    made = project.fresh(tmp_path / "project")
+    monkeypatch.chdir(made.folder)
+    pretend(params.load(Path("params.yaml"), "demo"))
+    return made
+
+
+@pytest.fixture
+def smoke(smoke_run: Project, tmp_path: Path) -> Project:
+    """A finished run of the grid `smoke`, to be changed at will."""
+    return smoke_run.copy(tmp_path / "project")
+
+
+def rules(jobs: list[str]) -> Counter[str]:
+    """How many jobs of each rule."""
+    return Counter(job.split()[0] for job in jobs)
+
+
+def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
+    planned = project.fresh(tmp_path / "project").planned(*RUN_SMOKE)
+    assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
+    assert rules(planned) == {
+        **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
+        **{"collect": 1, "table": 3, "figure": 5, "all": 1},
+    }
+
+
+def test_weights_are_fetched_once_for_all_models_of_a_backbone(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    made.edit(
+        "[toy_smoke], backbones: [tiny]", "[toy_smoke], backbones: [timm:vit_tiny_patch16_224, resnet18]"
+    )
+    planned = made.planned(*RUN_SMOKE)
+    fetched = ["weights backbones/resnet18", "weights backbones/timm:vit_tiny_patch16_224"]
+    assert [job for job in planned if job.startswith("weights")] == fetched
+    assert rules(planned)["train"] == 4
+
+
+def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    planned = made.planned("--config", "grid=cub50")
+    assert rules(planned)["fetch"] == 1
+    assert rules(planned)["train"] == 4
+    assert rules(planned)["embed"] == 5  # the row without training among them
+
+
+def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_again(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    photos = {
+        f"photos/{c}/{n}.png": encode_png(np.full((8, 8, 3), 9, np.uint8)) for c in range(5) for n in range(2)
+    }
+    as_folder(
+        made.folder / "mine", photos | {n.replace("photos", "masks"): data for n, data in photos.items()}
+    )
+    options = "{source: mine/photos, masks: mine/masks}"
+    described = (
+        f"  mine: {{kind: folder, masker: ground_truth, backgrounds: smoke_scenes, options: {options}}}"
+    )
+    made.edit("  toy_000: {", f"{described}\n  toy_000: {{")
+    cells = "{datasets: [mine], backbones: [tiny], losses: [contrastive], methods: [plain], seeds: [0]}"
+    made.edit("grids:\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
+    record = "data/work/datasets/mine/index.json"
+    wanted = (record, "--config", "grid=shop")
+    assert made.planned(*wanted) == ["fetch mine/masks", "fetch mine/photos", "index mine"]
+    made.snakemake(*wanted)
+    assert made.planned(*wanted) == []
+    assert records.read(made.folder / record)["metrics"]["photos"] == 10
+    (made.folder / "mine" / "masks" / "0" / "0.png").unlink()
+    assert made.planned(*wanted) == ["fetch mine/masks", "index mine"]
+    shown = made.bgbias("data").stdout
+    assert "python -m bgbias fetch cub200 photos" in shown
+    assert not (made.folder / "data" / "raw" / "cub200").exists()
+
+
+def test_dry_run_of_the_paper_plans_its_trainings(tmp_path: Path) -> None:
+    planned = rules(project.fresh(tmp_path / "project").planned("--config", "grid=paper"))
+    assert planned["train"] == planned["embed"] == planned["attribute"] == 150
+    assert planned["fetch"] == planned["index"] == 3
+    assert planned["weights"] == 2  # of BN-Inception and of U²-Net
+
+
+def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    assert "Did you mean 'demo'?" in made.snakemake("-n", "--config", "grid=dmo", check=False)
+    assert "all else is in params.yaml" in made.snakemake("-n", "--config", "lr=1", check=False)
+    said = made.snakemake("-n", "data/report/smoke/table4.md", "--config", "grid=smoke", check=False)
+    assert "Grid 'smoke' has no table 'table4'; it has: table1, table2, table3." in said
+    made.edit("max_epochs: 1000", "max_epoch: 1000")
+    said = made.snakemake("-n", check=False)
+    assert "unknown key 'train.max_epoch'. Did you mean 'max_epochs'?" in said
+    assert "Traceback" not in said
+
+
+def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
+    assert demo.planned(*DEMO) == []
+    demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
+    planned = demo.planned(*DEMO)
+    of_cells = [job for job in planned if job.split()[0] in ("train", "embed", "score", "attribute")]
+    assert len(of_cells) == 2 * 4
+    assert all("/arcface/" in job for job in of_cells)
+    assert not rules(planned).keys() & {"index", "masks", "backgrounds"}
+    # A file that is asked for by name is no exception.
+    scores = "data/runs/demo/scores/toy_090/tiny/arcface/plain/seed0/scores.csv"
+    assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "embed": 1, "score": 1}
+
+
+def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
+    demo.edit("losses: [arcface], methods: [plain, bgaugment], seeds: [0]}",
+              "losses: [arcface], methods: [plain, bgaugment], seeds: [0, 1]}")  # fmt: skip
+    planned = demo.planned(*DEMO)
+    assert [job for job in planned if job.startswith("train")] == [
+        f"train toy_090/tiny/arcface/{method}/1" for method in ("bgaugment", "plain")
+    ]
+
+
+def test_segmentation_is_added_to_a_finished_study_and_made_once(smoke: Project) -> None:
+    smoke.edit("{images: 6, samples: 4}", "{images: 6, samples: 4}\n    segmentation: {episodes: 5}")
+    segment = [f"segment {SMOKE}/{method}/0" for method in ("bgaugment", "plain")]
+    assert smoke.planned(*RUN_SMOKE) == ["all", "figure segmentation", *segment, "table table4"]
+    smoke.snakemake(*RUN_SMOKE)
+    assert smoke.planned(*RUN_SMOKE) == []
+    table = pd.read_csv(smoke.folder / "data/report/smoke/table4.csv")
+    assert table["method"].tolist() == ["centre", "plain", "bgaugment"]
+    assert set(table["episodes"]) == {5}
+    assert "Table 4" in smoke.bgbias("show", "--grid", "smoke").stdout
+
+
+def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
+    report = smoke_run.folder / "data/report/smoke"
+    table = pd.read_csv(report / "table1.csv")
+    assert len(table) == 2
+    for name in ("table1", "table2", "table3"):
+        assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex", "html"))
+    figures = {p.stem for p in (report / "figures").glob("*.png")}
+    assert figures == {"photos", "masks", "retrieval", "attribution", "drop"}
+    assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}
+
+
+def test_every_file_is_certified_by_the_node_that_made_it(
+    smoke_run: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(smoke_run, monkeypatch)
+    certified: dict[str, str] = {}
+    for node in graph.in_order(study):
+        path = node.record(study)
+        record = records.read(path)
+        assert record["status"] == "done"
+        # What a node read is what the nodes before it had made.
+        assert record["inputs"].items() <= certified.items(), node.label
+        certified |= record["outputs"] | {str(path): checksums.sha256(path)}
+    folders = [*(f"data/work/{f}" for f in ("datasets", "masks", "backgrounds")), "data/runs", "data/report"]
+    made = {str(p) for folder in folders for p in Path(folder).rglob("*") if p.is_file()}
+    assert made == set(certified)
+
+
+def test_log_begins_with_the_command_that_repeats_it(smoke_run: Project) -> None:
+    log = smoke_run.folder / f"data/work/logs/smoke/train/{SMOKE}/plain/seed0.log"
+    first = log.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("$ python -m bgbias train toy_smoke tiny contrastive plain --seed 0 --grid smoke")
+
+
+def test_second_run_has_nothing_to_do_and_says_so_soon(smoke: Project) -> None:
+    with _processor_seconds() as used:
+        said = smoke.snakemake(*RUN_SMOKE)
+    assert "Nothing to be done" in said
+    # Of processor time: the wall clock depends on the neighbours.
+    assert used[0] < 10
+
+
+def test_planning_another_grid_leaves_this_one_as_it_is(smoke: Project) -> None:
+    assert smoke.planned("--config", "grid=demo")
+    assert smoke.planned(*RUN_SMOKE) == []
+
+
+def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
+    models, data = smoke.folder / "data/runs/smoke/models", smoke.folder / "data/work/datasets"
+    kept = _files(data)
+    smoke.edit("iterations_per_epoch: 4, batch_size: 16,", "iterations_per_epoch: 4, batch_size: 64,")
+    said = smoke.snakemake(*RUN_SMOKE, check=False)
+    print(said)
+    assert "Error in rule train" in said
+    assert "bgbias: " in said
+    assert not list(models.rglob("run.json"))
+    assert _files(data) == kept
+
+
+def test_conda_is_asked_for_only_by_those_who_want_it(smoke: Project) -> None:
+    if shutil.which("conda"):
+        pytest.skip("conda is installed here")
+    said = smoke.snakemake("-n", "--use-conda", *RUN_SMOKE, check=False)
+    assert "Is conda installed and accessible?" in said
+
+
+def test_with_conda_a_rule_runs_in_the_environment_of_the_lock(smoke: Project) -> None:
+    tools = stand_in_conda.install(smoke.folder / "conda")
+    (smoke.folder / "data/report/smoke/table2.json").unlink()
+    path = os.pathsep.join([str(tools), smoke.environment()["PATH"]])
+    smoke.snakemake("--use-conda", "--conda-prefix", "environments", *RUN_SMOKE, "--", "table2", PATH=path)
+    (made,) = (smoke.folder / "environments").glob("*/described.yaml")
+    assert made.read_bytes() == (smoke.folder / "workflow/envs/bgbias.yaml").read_bytes()
+    assert "-m bgbias table table2 --grid smoke" in (made.parent / "ran").read_text(encoding="utf-8")
+    assert (smoke.folder / "data/report/smoke/table2.json").exists()
+
+
+def test_mlflow_holds_one_run_for_every_node_and_model(
+    smoke_run: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(smoke_run, monkeypatch)
+    expected = len(graph.in_order(study)) + len(plan.cells(study))
+    store = smoke_run.folder / "mlflow.db"
+
+    def finished() -> int:
+        # The mirror starts beside the workflow and may be slower than its first nodes.
+        if not store.exists():
+            return 0
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            shown = "status = 'FINISHED' and lifecycle_stage = 'active'"
+            return connection.execute(f"select count(*) from runs where {shown}").fetchone()[0]
+
+    wait_for(lambda: finished() == expected, 180, f"{expected} finished runs in {store}")
+
+
+def _study(run: Project, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.chdir(run.folder)
+    return params.load(Path("params.yaml"), "smoke")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@contextmanager
+def _processor_seconds() -> Iterator[list[float]]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used: list[float] = []
+    yield used
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
