@@ -1,4 +1,4 @@
-"""From an option's name in params.yaml to the file that implements it: ``losses: triplet`` is ``bgbias/losses/triplet.py``.
+"""From an option's name in params.yaml to the file that implements it: ``losses: triplet`` is ``training/losses/triplet.py``.
 
 There is no registry to edit. A new loss, method, backbone, metric, masker or dataset is one new file in its family's folder.
 A file that stands for many (``backbones/timm.py``) is told by what goes on behind a colon, its variant: ``timm:convnext_tiny``.

@@ -14,7 +14,7 @@ from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins, seeds
 from bgbias.attribution import explanation
-from bgbias.attribution.score import normalise
+from bgbias.attribution import score as scores
 from bgbias.attribution.settings import Attribution, SimilarityScore
 from bgbias.attribution.similarity_score import attribute_pairs, partners
 from bgbias.engine import digests
@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_explanation_of_the_pair(score: SimilarityScore)
         pair = [photos.photos.get(i) for i in (name, chosen[name])]
         one = explanation.explain(model(), pair, score=score).maps[0]
         mask = torch.from_numpy(photos.mask(name) / 255)
-        expected = score(normalise(torch.from_numpy(one)), mask)
+        expected = scores.score(scores.normalise(torch.from_numpy(one)), mask)
         row = found.set_index("image_id").loc[name]
         assert row["score"] == pytest.approx(expected, abs=1e-3)
         assert row["mask_fraction"] == pytest.approx(float(mask.mean()))

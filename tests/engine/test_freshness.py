@@ -12,7 +12,7 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias.engine import freshness, graph, reading, records, status
+from bgbias.engine import freshness, graph, reading, status
 from bgbias.errors import UserError
 from bgbias.files import checksums
 from bgbias.nodes import table
@@ -216,7 +216,7 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
         path.write_bytes(content)
     read: list[Path] = []
     whole = checksums.sha256
-    monkeypatch.setattr(records, "sha256", lambda path: read.append(path) or whole(path))
+    monkeypatch.setattr(checksums, "sha256", lambda path: read.append(path) or whole(path))
     assert out_of_date(study) == []
     assert read
     read.clear()

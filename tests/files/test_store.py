@@ -60,7 +60,7 @@ def test_threads_do_not_disturb_each_other(store: ImageStore) -> None:
 # In a process without threads, as forks of others may wait for ever.
 FORKED_READERS = """
 import multiprocessing, pathlib, sys
-from bgbias.store import ImageStore
+from bgbias.files.store import ImageStore
 
 store = ImageStore(pathlib.Path(sys.argv[1]))
 store.read(store.ids[0])  # the parent's descriptor is open when the children are made

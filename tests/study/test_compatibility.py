@@ -67,8 +67,8 @@ def test_losses_over_pairs_have_no_class_weights_to_re_weight(tmp_path: Path, ki
 
 
 OF_PAIRS = """
-from bgbias.losses.contrastive import DISTANCE, build
-from bgbias.strict import Strict
+from bgbias.training.losses.contrastive import DISTANCE, build
+from bgbias.settings import Strict
 
 IMAGES_PER_CLASS = 1
 

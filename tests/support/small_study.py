@@ -7,6 +7,7 @@ bgbias find them.
 from __future__ import annotations
 
 import csv
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 from bgbias import seeds
 from bgbias.engine import records
 from bgbias.images import pixels
-from bgbias.nodes import backgrounds, index, masks, score, train
+from bgbias.nodes import backgrounds, index, masks
 from bgbias.study import params
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -100,10 +101,8 @@ def data_nodes(study: Study) -> None:
 def run(study: Study, cell: Cell, *nodes: str) -> None:
     """Run these nodes of a model."""
     for node in nodes:
-        if node == "score":
-            score.score(study, cell)
-        else:
-            getattr(train, node)(study, cell, "cpu")
+        device = () if node == "score" else ("cpu",)
+        getattr(importlib.import_module(f"bgbias.nodes.{node}"), node)(study, cell, *device)
 
 
 def record(study: Study, name: str, **wildcards: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from handmade_records import MODEL, NAME, TRAIN, Project
 
-from bgbias.tracking import curves
+from bgbias.compute import vitals
 from bgbias.tracking.records import Records
 
 
@@ -61,5 +61,5 @@ def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) ->
 
 
 def test_curves_have_at_most_200_points() -> None:
-    assert all(map(curves.shown, range(100)))
-    assert sum(map(curves.shown, range(1, 1001))) == 181
+    assert all(map(vitals.shown, range(100)))
+    assert sum(map(vitals.shown, range(1, 1001))) == 181

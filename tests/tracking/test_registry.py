@@ -126,7 +126,7 @@ def test_what_is_registered_holds_safetensors_code_and_nothing_pickled(project: 
     assert kept.read_bytes() == weights.read_bytes()
     assert [p.name for p in files if not p.suffix] == ["MLmodel"]
     code = {p.name for p in files if p.suffix == ".py"}
-    assert {"serving.py", "model.py"} <= code
+    assert {"embedder.py", "model.py"} <= code
 
 
 def test_a_training_is_one_version_and_the_last_one_is_current(project: Records) -> None:
