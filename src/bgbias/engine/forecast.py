@@ -175,7 +175,7 @@ def _of_cell(study: Study, name: str, cell: Cell) -> Cost:
         return Cost(name, 1, images, (least, most), backward, _model_bytes(study, cell), counts is None)
     test = known.get("test", 0)
     if name == "embed":
-        views = test * (1 + study.evaluation.draws)
+        views = test * len(study.evaluation.views)
         size = views * study.train.embedding_dim * FLOAT
         if parts := plan.folds_of(study, cell):
             return Cost(name, 1, 0, (0, 0), (0, 0), len(parts) * size, counts is None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bgbias.engine import records
 from bgbias.evaluation import embedding, embeddings
 from bgbias.evaluation.embeddings import Embeddings
@@ -13,24 +11,24 @@ from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    pass
-
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once. Four folds' models side
-    by side have embedded them already.
+    """Embed a cell's test photos in all views of the grid's conditions, decoding each photo once. Four folds' models side by
+    side have embedded them already.
     """
     files = study.files
     outputs = {"embeddings": files.at("embeddings", **cell.wildcards)}
     with records.node(study, "embed", outputs, files.at("embed_record", **cell.wildcards), cell=cell) as made:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
-            found = embeddings.side_by_side(by_fold)
+            embedded = embeddings.side_by_side(by_fold)
         else:
-            found = _embedded(study, cell, device, made)
-        found.write(outputs["embeddings"])
-        made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
+            embedded = _embedded(study, cell, device, made)
+        embedded.write(outputs["embeddings"])
+        made.metrics |= {
+            "photos": len(embedded.ids),
+            "photos_without_trusted_mask": int((~embedded.usable).sum()),
+        }
 
 
 def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
@@ -41,9 +39,9 @@ def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Em
     made.device = describe(device)
     model = for_inference(model_of(study, cell).to(device))
     album = Album(study, cell.dataset, model.resize, model.input_size)
-    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     settings = study.evaluation
+    photos = album.evaluation(album.table("test"), settings.needs, "test")
     pooled = not plan.trains(study, cell)
     return embedding.embed(
-        model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled
+        model, photos, settings.views, device, settings.precision, settings.batch_size, pooled
     )

@@ -12,6 +12,7 @@ from bgbias import plugins, seeds
 from bgbias.engine import digests, records
 from bgbias.errors import UserError
 from bgbias.evaluation import photos as loading
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import _fresh_model
 from bgbias.study import plan
@@ -72,11 +73,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
 
         def validate(trained: EmbeddingModel) -> dict[str, float]:
             # One fixed draw for corrupted validation: redrawing it each epoch would favour lucky epochs.
-            views = (
-                validation.views(range(1), clean=False, workers=workers)
-                if condition == "corrupted"
-                else validation.views(range(0), workers=workers)
-            )
+            view = (RANDOM_BACKGROUND if condition == "corrupted" else CLEAN, 0)
+            views = validation.views([view], workers)
             found = embed_views(trained, views, device, settings.precision, study.evaluation.batch_size)
             scores = _means(found, validation.table.labels)
             suffix = "" if condition == "clean" else "_corrupted"
