@@ -9,6 +9,7 @@ from bgbias import seeds
 from bgbias.engine import records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.nodes import _inputs
 from bgbias.nodes import masks as masks_node
 from bgbias.study import plan
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from bgbias.evaluation.conditions.random_background import Corruption
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models import backbones
     from bgbias.study.album import Album
@@ -89,8 +89,8 @@ def _photos(study: Study):  # type: ignore[no-untyped-def]
     from bgbias.images import contact_sheet
     from bgbias.report.figures import _look as figures
 
-    shown, replaced = _evaluation(study)
-    ids, keys, labels = shown.table.ids, shown.table.keys, shown.table.labels
+    shown = _evaluation(study)
+    ids, labels = shown.table.ids, shown.table.labels
     order = seeds.generator("contact sheet", study.grid).permutation(len(ids))
     chosen: dict[int, int] = {}
     for row in order:
@@ -98,8 +98,9 @@ def _photos(study: Study):  # type: ignore[no-untyped-def]
             chosen.setdefault(int(labels[row]), int(row))
     pictures: list[np.ndarray] = []
     for row in chosen.values():
-        view, mask = shown.clean(ids[row]), shown.mask(ids[row])
-        pictures += [view, mask, *(replaced(view, mask, keys[row], d) for d in range(SHEET_DRAWS))]
+        photo = shown.photo(row)
+        replaced = [random_background.view(photo, draw) for draw in range(SHEET_DRAWS)]
+        pictures += [photo.view, photo.mask, *replaced]
     return figures.picture(contact_sheet.contact_sheet(pictures, columns=2 * (2 + SHEET_DRAWS)))
 
 
@@ -130,21 +131,23 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     from bgbias.evaluation.retrieval import neighbours
     from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
 
-    shown, replaced = _evaluation(study)
+    shown = _evaluation(study)
     found = {c.method: embeddings.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
     labels = shown.table.labels
     hits, ranked = {}, {}
     for method, e in found.items():
-        for condition, queries in (("own", e.clean), ("other", e.corrupted[0])):
-            near = neighbours(queries, labels, e.clean, labels)
+        for condition, view in (("own", (CLEAN, 0)), ("other", (RANDOM_BACKGROUND, 0))):
+            near = neighbours(e.views[view], labels, e.views[CLEAN, 0], labels)
             ranked[method, condition], hits[method, condition] = (
                 near.indices[:, :NEIGHBOURS],
                 near.same_label[:, :NEIGHBOURS],
             )
     query = chosen_query({k: h.sum(1) for k, h in hits.items()}, found["plain"].usable)
-    view = shown.clean(shown.table.ids[query])
-    mask, key = shown.mask(shown.table.ids[query]), shown.table.keys[query]
-    seen = {"own": (view, "own background"), "other": (replaced(view, mask, key, 0), "another")}
+    photo = shown.photo(query)
+    seen = {
+        "own": (photo.view, "own background"),
+        "other": (random_background.view(photo, 0), "another"),
+    }
     return figure_retrieval(
         {
             method: [
@@ -179,7 +182,7 @@ def _attribution(study: Study):  # type: ignore[no-untyped-def]
 
     from bgbias.report.figures.attribution import Attribution, figure_attribution
 
-    shown, _ = _evaluation(study)
+    shown = _evaluation(study)
     maps, scores = {}, {}
     for cell in _pair(study):
         with np.load(study.files.at("maps", **cell.wildcards), allow_pickle=False) as file:
@@ -273,10 +276,10 @@ def _pair(study: Study) -> tuple[Cell, Cell]:
     return shown
 
 
-def _evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
-    """The shown dataset's test photos at the size of the grid's first backbone, and what replaces their backgrounds."""
+def _evaluation(study: Study) -> EvaluationPhotos:
+    """The shown dataset's test photos at the size of the grid's first backbone, with what replaces their backgrounds."""
     _, album = _album(study)
-    return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")
+    return album.evaluation(album.table("test"), random_background.NEEDS, "test")
 
 
 def _album(study: Study) -> tuple[backbones.Facts, Album]:

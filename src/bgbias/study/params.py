@@ -210,6 +210,8 @@ def _check_names(study: Study, path: Path) -> None:
         proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None
         if proposal:
             check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
+    for name in study.evaluation.conditions:
+        check("evaluation.conditions", name, plugins.names("conditions"))
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)
