@@ -78,22 +78,14 @@ rule figure:
         "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
 
 
-rule table1:
-    input:
-        PATHS.at("report_table", table="table1", format="csv"),
-        PATHS.at("table_record", table="table1"),
+for target in plan.tables(STUDY):
 
-
-rule table2:
-    input:
-        PATHS.at("report_table", table="table2", format="csv"),
-        PATHS.at("table_record", table="table2"),
-
-
-rule table3:
-    input:
-        PATHS.at("report_table", table="table3", format="csv"),
-        PATHS.at("table_record", table="table3"),
+    rule:
+        name:
+            target
+        input:
+            PATHS.at("report_table", table=target, format="csv"),
+            PATHS.at("table_record", table=target),
 
 
 rule report:
