@@ -26,8 +26,8 @@ def project(here):
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         unpacked = Path(tempfile.mkdtemp(dir=folder.parent))
-        with (unpacked / "archive").open("w+b") as file:
-            commit.repo.archive(file, commit.hexsha, path=["src", "params.yaml"])
+        with tempfile.TemporaryFile() as file:
+            commit.repo.archive(file, commit.hexsha)
             file.seek(0)
             with tarfile.open(fileobj=file) as archive:
                 archive.extractall(unpacked, filter="data")
@@ -52,13 +52,19 @@ shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias.engine import digests, forecast, freshness, graph, reading
-from bgbias.errors import UserError
-from bgbias.photos.folds import seed_and_fold
-from bgbias.progress import say
-from bgbias.study import paths, plan
-from bgbias.study.cell import Cell
-from bgbias.study.params import load
+try:
+    from bgbias.engine import digests, forecast, freshness, graph, reading
+    from bgbias.errors import UserError
+    from bgbias.photos.folds import seed_and_fold
+    from bgbias.progress import say
+    from bgbias.study import paths, plan
+    from bgbias.study.cell import Cell
+    from bgbias.study.params import load
+except ModuleNotFoundError as error:
+    raise WorkflowError(
+        f"{sys.executable} runs Snakemake, and plans this workflow with {error.name}, which it does not have: `make setup`"
+        f" in a checkout, else {sys.executable} -m pip install {PROJECT}"
+    )
 
 
 def planned(make, *args, **kwargs):
@@ -89,7 +95,7 @@ PARAMS = str(config.get("params", "params.yaml"))
 if not Path(PARAMS).exists():
     raise WorkflowError(
         f"{PARAMS} is missing in {Path.cwd()}: start Snakemake where it lies, name it (--config params=...),"
-        f" or begin with a copy of {PROJECT / 'params.yaml'}"
+        f" or begin with a copy of {PROJECT}/params.yaml and the data/ beside it"
     )
 STUDY = planned(load, Path(PARAMS), config.get("grid"))
 config = config | {"grid": STUDY.grid}  # for the captions of the report; a host keeps its own

@@ -13,5 +13,5 @@ class Evaluation(Strict):
     """Clean and corrupted retrieval."""
 
     draws: int = Field(5, ge=1, description="background draws per photo")
-    batch_size: int = Field(64, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
+    batch_size: int = Field(64, ge=1, description="photos to embed at once")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
