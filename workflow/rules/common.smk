@@ -159,7 +159,9 @@ def reads(name):
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
-        needed = [p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
+        needed = [
+            p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream
+        ]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
             upstream = [path for path in upstream if path.exists()]
@@ -189,6 +191,22 @@ def mirror_to_mlflow():
         return
     log = PATHS.at("logs", name="track")
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = ["-m", "bgbias", "track", "--grid", STUDY.grid, "--params", PARAMS, "--follow", str(os.getpid())]
+    command = [
+        "-m",
+        "bgbias",
+        "track",
+        "--grid",
+        STUDY.grid,
+        "--params",
+        PARAMS,
+        "--follow",
+        str(os.getpid()),
+    ]
     with log.open("a") as out:
-        subprocess.Popen([sys.executable, *command], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, *command],
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )

@@ -10,15 +10,15 @@ rule collect:
         attribution=PATHS.all_attribution,
         masks=PATHS.mask_report,
         record=PATHS.collect_record,
-    params:
-        options=options("collect"),
     log:
         f"{LOGS}/{STUDY.grid}/collect.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("collect"),
     shell:
         "python -m bgbias collect {params.options} > {log} 2>&1"
 
@@ -38,17 +38,17 @@ rule table:
         ),
         yaml=PATHS.report_table.replace("{format}", "yaml"),
         record=PATHS.table_record,
-    wildcard_constraints:
-        table=r"table\d+",  # which of them the grid has, plan.tables knows
-    params:
-        options=options("table"),
     log:
         f"{LOGS}/{STUDY.grid}/{{table}}.log",
+    wildcard_constraints:
+        table=r"table\d+",  # which of them the grid has, plan.tables knows
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("table"),
     shell:
         "python -m bgbias table {wildcards.table} {params.options} > {log} 2>&1"
 
@@ -65,15 +65,15 @@ rule figure:
             labels={"figure": "{figure}"},
         ),
         record=PATHS.figures_record,
-    params:
-        options=options("figure"),
     log:
         f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("figure"),
     shell:
         "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
 
@@ -90,6 +90,10 @@ for target in plan.tables(STUDY):
 
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format=form) for t in plan.tables(STUDY) for form in ("csv", "html")],
+        [
+            PATHS.at("report_table", table=t, format=form)
+            for t in plan.tables(STUDY)
+            for form in ("csv", "html")
+        ],
         [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
         records_of("table", "figure"),
