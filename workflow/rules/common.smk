@@ -191,22 +191,7 @@ def mirror_to_mlflow():
         return
     log = PATHS.at("logs", name="track")
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        "-m",
-        "bgbias",
-        "track",
-        "--grid",
-        STUDY.grid,
-        "--params",
-        PARAMS,
-        "--follow",
-        str(os.getpid()),
-    ]
+    following = ["--grid", STUDY.grid, "--params", PARAMS, "--follow", str(os.getpid())]
+    mirror = [sys.executable, "-m", "bgbias", "track", *following]
     with log.open("a") as out:
-        subprocess.Popen(
-            [sys.executable, *command],
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        subprocess.Popen(mirror, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
