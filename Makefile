@@ -15,7 +15,7 @@ export PYTHONPATH := $(abspath src)
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph schema toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -90,14 +90,18 @@ bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	python -m benchmarks --device cuda --write docs/speed.md
 
-check: $(READY)  ## formatting, lint, types, workflow lint
+check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	ruff format --check src tests benchmarks workflow
 	ruff check src tests benchmarks workflow
 	mypy
+	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 rulegraph: $(READY)  ## draw the rules into the README
 	python workflow/rulegraph.py
+
+schema: $(READY)  ## write the schema of params.yaml from the models that check it
+	python workflow/schemas/from_models.py
 
 toy-masker: $(READY)  ## train the small U2-Net-p that the demo uses
 	python -m bgbias toy-masker

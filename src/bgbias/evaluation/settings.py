@@ -18,8 +18,8 @@ class Evaluation(Strict):
         (CLEAN, RANDOM_BACKGROUND), description="what is done to the photos (files in conditions/)"
     )
     draws: int = Field(5, ge=1, description="draws per photo of a condition with chance in it")
-    batch_size: int = Field(64, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
+    batch_size: int = Field(64, ge=1, description="photos to embed at once")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
 
     @model_validator(mode="after")
     def _comparable(self) -> Evaluation:
