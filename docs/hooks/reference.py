@@ -62,9 +62,14 @@ def commands() -> str:
     for name, command in group.commands.items():
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-        usage = " ".join(["bgbias", name, *(_argument(p) for p in arguments), "[options]"[: 9 * bool(options)]])
+        usage = " ".join(
+            ["bgbias", name, *(_argument(p) for p in arguments), "[options]"[: 9 * bool(options)]]
+        )
         rows = [f"| `{_argument(p)}` | {_cell(p.help)} | |" for p in arguments]
-        rows += [f"| `{', '.join([*p.opts, *p.secondary_opts])}` | {_cell(p.help)} | {_default(p.default)} |" for p in options]
+        rows += [
+            f"| `{', '.join([*p.opts, *p.secondary_opts])}` | {_cell(p.help)} | {_default(p.default)} |"
+            for p in options
+        ]
         sections.append(
             f"## {name}\n\n{command.help}\n\n```sh\n{usage.strip()}\n```\n\n"
             + "\n".join(["| argument, option | what | default |", "|---|---|---|", *rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 WIDTH, HEIGHT, ACROSS, DOWN = 96, 30, 132, 46
@@ -28,21 +29,31 @@ def svg(source: str) -> str:
     before: dict[str, list[str]] = defaultdict(list)
     for first, then in arrows:
         before[then].append(first)
-    names = list(dict.fromkeys(name for arrow in arrows for name in arrow))
+    depth = {name: _depth(name, before) for name in dict.fromkeys(name for arrow in arrows for name in arrow)}
+    # A line that passes a column has a place of its own there.
+    chains = [
+        [first, *(f"{first}>{then}>{d}" for d in range(depth[first] + 1, depth[then])), then]
+        for first, then in arrows
+    ]
     columns: dict[int, list[str]] = defaultdict(list)
-    for name in sorted(names, key=lambda n: (_depth(n, before), n)):
-        columns[_depth(name, before)].append(name)
+    left: dict[str, list[str]] = defaultdict(list)
+    for start, chain in zip((depth[first] for first, _ in arrows), chains, strict=True):
+        for number, name in enumerate(chain):
+            at = depth.get(name, start + number)
+            columns[at] += [] if name in columns[at] else [name]
+            left[name] += chain[number - 1 : number]
     rows = max(map(len, columns.values()))
-    place = {
-        name: (depth * ACROSS + WIDTH / 2 + 2, (row + 0.5 + (rows - len(column)) / 2) * DOWN)
-        for depth, column in columns.items()
-        for row, name in enumerate(column)
-    }
-    lines = [_line(*place[first], *place[then]) for first, then in arrows]
+    place: dict[str, tuple[float, float]] = {}
+    for at, column in sorted(columns.items()):
+        column.sort(key=lambda name: (sum(place[n][1] for n in left[name]) / max(1, len(left[name])), name))
+        for row, name in enumerate(column):
+            place[name] = at * ACROSS + WIDTH / 2 + 2, (row + 0.5 + (rows - len(column)) / 2) * DOWN
+    lines = [_line(place[a], place[b], a in depth, b in depth) for c in chains for a, b in pairwise(c)]
     boxes = [
         f'<rect x="{x - WIDTH / 2:g}" y="{y - HEIGHT / 2:g}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>'
         f'<text x="{x:g}" y="{y:g}">{name}</text>'
         for name, (x, y) in place.items()
+        if name in depth
     ]
     size = f"0 0 {len(columns) * ACROSS - (ACROSS - WIDTH) + 4:g} {rows * DOWN:g}"
     return (
@@ -54,7 +65,8 @@ def _depth(name: str, before: dict[str, list[str]]) -> int:
     return max((1 + _depth(first, before) for first in before[name]), default=0)
 
 
-def _line(x: float, y: float, to_x: float, to_y: float) -> str:
-    x, to_x = x + WIDTH / 2, to_x - WIDTH / 2
+def _line(start: tuple[float, float], end: tuple[float, float], from_box: bool, to_box: bool) -> str:
+    (x, y), (to_x, to_y) = start, end
+    x, to_x = x + from_box * WIDTH / 2, to_x - to_box * WIDTH / 2
     middle = (x + to_x) / 2
     return f'<path d="M{x:g},{y:g} C{middle:g},{y:g} {middle:g},{to_y:g} {to_x:g},{to_y:g}"/>'
