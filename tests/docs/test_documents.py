@@ -76,7 +76,9 @@ def _commands() -> Iterator[Any]:
 
 
 def _command(text: str, where: str) -> Iterator[Any]:
-    if not re.match(r"\s*(\w+=\S+ )*(bgbias|make|snakemake|python -m bgbias|dvc repro)\b(?! *[=/.])", text):
+    if not re.match(r"\s*(\w+=\S+ )*(bgbias|make|snakemake|python -m bgbias|dvc repro) +[\w-]", text):
+        return
+    if "..." in text:  # only the beginning is told
         return
     words = shlex.split(text)
     while "=" in words[0]:
