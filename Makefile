@@ -15,7 +15,7 @@ export PYTHONPATH := $(abspath src)
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status report docs docs-demo ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,7 +67,8 @@ status: $(READY)  ## what is current, what is stale and why
 report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
-# Its own warning about the future of mkdocs is no defect of a page.
+# A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
+.PHONY: docs docs-demo
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
