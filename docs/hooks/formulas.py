@@ -29,6 +29,6 @@ def mathml(escaped: str, place: str, display: str) -> str:
     except Exception as error:  # latex2mathml raises many kinds
         raise PluginError(f"{place}: the formula {latex!r} cannot be read ({error!r})") from error
     # A command that it does not know is printed as it stands.
-    if unknown := re.search(r"\\[a-zA-Z]+", re.sub(r"<annotation.*?</annotation>", "", made)):
+    if unknown := re.search(r"\\[^ <]*", re.sub(r"<annotation.*?</annotation>", "", made)):
         raise PluginError(f"{place}: {unknown[0]} in the formula {latex!r} is not known to latex2mathml")
     return made

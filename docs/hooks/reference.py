@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
+from docstrings import escaped, markdown
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -34,7 +35,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def params() -> str:
     """params.yaml, one section for each model, from the whole file down."""
     return "\n\n".join(
-        f"## {model.__name__}\n\n{_prose(model)}\n\n{table(model)}"
+        f"## {model.__name__}\n\n{markdown(model.__doc__)}\n\n{table(model)}"
         for model in dict.fromkeys(_models(File))
         if model.model_fields
     )
@@ -44,11 +45,11 @@ def families() -> str:
     """Every file of every family, with its options."""
     sections = []
     for family, package in plugins.FAMILIES.items():
-        sections.append(f"## {family}\n\n`{package}`\n\n{_prose(importlib.import_module(package))}")
+        sections.append(f"## {family}\n\n`{package}`\n\n{markdown(importlib.import_module(package).__doc__)}")
         for name in plugins.names(family):
             module = importlib.import_module(f"{package}.{name}")
             title = f"{name}:…" if getattr(module, "VARIANTS", "") else name
-            sections.append(f"### {title}\n\n{_prose(module)}")
+            sections.append(f"### {title}\n\n{markdown(module.__doc__)}")
             options = getattr(module, "Params", None)
             if options is not None and options.model_fields:
                 sections.append(table(options))
@@ -71,7 +72,7 @@ def commands() -> str:
             for p in options
         ]
         sections.append(
-            f"## {name}\n\n{command.help}\n\n```sh\n{usage.strip()}\n```\n\n"
+            f"## {name}\n\n{escaped(command.help or '')}\n\n```sh\n{usage.strip()}\n```\n\n"
             + "\n".join(["| argument, option | what | default |", "|---|---|---|", *rows])
         )
     return "\n\n".join(sections)
@@ -110,7 +111,7 @@ def _spelled(annotation: Any) -> str:
     if origin is tuple:
         return f"list: {_spelled(inner[0])}" if inner[-1] is ... else f"[{', '.join(map(_spelled, inner))}]"
     if origin is dict:
-        return f"names, each with: {_spelled(inner[1])}"
+        return "options" if inner[1] is Any else f"names, each with: {_spelled(inner[1])}"
     return WORDS.get(getattr(annotation, "__name__", str(annotation)), str(annotation))
 
 
@@ -139,14 +140,8 @@ def _default(value: Any) -> str:
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
-def _prose(thing: Any) -> str:
-    """A docstring as Markdown: its sections on formulas are links."""
-    text = inspect.cleandoc(thing.__doc__ or "").replace("``", "`")
-    return re.sub(r"(?:METHODS|docs/methods\.md,) (sections? \d+)", r"[methods, \1](../methods.md)", text)
-
-
 def _cell(text: str | None) -> str:
-    return (text or "").replace("|", r"\|").replace("\n", " ")
+    return escaped(text or "").replace("|", r"\|").replace("\n", " ")
 
 
 def _argument(argument: Any) -> str:
