@@ -33,7 +33,7 @@ $(READY): requirements.lock requirements-uv.lock
 	chmod +x $(BIN)/bgbias
 	touch $@
 
-cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (see README)
+cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
 demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
@@ -67,11 +67,19 @@ status: $(READY)  ## what is current, what is stale and why
 report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
+# A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
+.PHONY: docs docs-demo
+docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
+docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README
+	python docs/demo/from_report.py
+
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
-	PYTHONPATH=$(PYTHONPATH):tests python docs/mlflow/take_screenshots.py $(GRID)
+	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(GRID)
 
 # A test that hangs says where, and ends.
 test: $(READY)  ## the tests, without the shared photos
@@ -91,13 +99,14 @@ bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	python -m benchmarks --device cuda --write docs/speed.md
 
 check: $(READY)  ## formatting, lint, types; format and lint of the workflow
-	ruff format --check src tests benchmarks workflow
-	ruff check src tests benchmarks workflow
+	ruff format --check src tests benchmarks workflow docs
+	ruff check src tests benchmarks workflow docs
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
+	-@python docs/demo/from_report.py --check
 
-rulegraph: $(READY)  ## draw the rules into the README
+rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
 
 schema: $(READY)  ## write the schema of params.yaml from the models that check it
