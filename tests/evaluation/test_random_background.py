@@ -18,6 +18,7 @@ from bgbias.evaluation.conditions import random_background
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
+from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
@@ -177,5 +178,5 @@ def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
 
 def test_embedding_without_photos_is_an_error() -> None:
     with pytest.raises(Exception, match="no photos to embed"):
-        embedding.embed_views(Pictures(), iter(()))  # type: ignore[arg-type]
+        embed_views(Pictures(), iter(()))  # type: ignore[arg-type]
     assert torch.is_grad_enabled()

@@ -28,7 +28,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     import torch
 
     from bgbias.compute.device import describe, pick
-    from bgbias.evaluation.embedding import embed_views
+    from bgbias.models.inference import embed_views
     from bgbias.models.model import save
     from bgbias.training import loop
     from bgbias.training.batches import Batch
