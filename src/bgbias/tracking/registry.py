@@ -138,7 +138,7 @@ def ship(weights: Path, package: Path) -> list[str]:
     for family, option in (("backbones", header["backbone"]), ("necks", header.get("neck"))):
         if option:
             module = plugins.load(family, option).__name__
-            started.append(module)
+            started += [plugins.FAMILIES[family], module]
             if module.startswith(plugins.OF_A_FOLDER):
                 places[module.partition(".")[0]] = plugins.FAMILIES[family].rpartition(".")[0]
     waiting, imported, outside = started, set[str](), {"mlflow", "pandas"}
@@ -156,7 +156,8 @@ def ship(weights: Path, package: Path) -> list[str]:
                 raise UserError(f"{spec.origin} has the name of a file of ours; give it another one.")
             there.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(spec.origin, there)
-    return sorted({_distributions()[name][0] for name in outside if name in _distributions()})
+    brought = {name: _distributions()[name] for name in outside if name in _distributions()}
+    return sorted({name if name in by else by[0] for name, by in brought.items()})
 
 
 def _spec(module: str) -> ModuleSpec | None:
