@@ -19,7 +19,7 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -148,7 +148,7 @@ def _places(family: str) -> dict[str, _Place]:
     return found
 
 
-def _listed(package: str, folders: list[str]) -> Iterator[tuple[str, _Place]]:
+def _listed(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]]:
     for finder, name, _ in pkgutil.iter_modules(folders):
         if not name.startswith("_"):
             yield name, _Place(f"{package}.{name}", f"{getattr(finder, 'path', package)}/{name}.py")

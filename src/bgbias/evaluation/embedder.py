@@ -32,7 +32,7 @@ class Embedder:
     """
 
     def __init__(self, weights: Path, device: str = "auto") -> None:
-        self.device = pick(device)
+        self.weights, self.device = weights, pick(device)
         self.model = load(weights, self.device)
 
     def __repr__(self) -> str:
