@@ -62,6 +62,7 @@ REQUIRED = {
     "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
     "metrics": Required(("TITLE", "per_query")),
     "necks": Required(("Params", "build")),
+    "nodes": Required(("SUBJECT", "VERSION", "OUTPUTS", "settings")),
 }
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
