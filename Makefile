@@ -22,15 +22,13 @@ help:  ## list the commands
 
 setup: $(READY)  ## make the environment from the hashed lock
 
-# uv comes first, hash-checked by pip; it installs the rest, hash-checked too.
-$(READY): requirements.lock requirements-uv.lock
+# uv comes first, hash-checked by pip; it installs the rest, hash-checked too. Then bgbias itself, as it stands here: an edit of
+# src/ needs no other installation. Its dependencies are in the lock, and setuptools, which builds it, is too.
+$(READY): requirements.lock requirements-uv.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	@# `bgbias` and `python -m bgbias` are found wherever the environment is activated.
-	echo $(abspath src) > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/bgbias.pth
-	printf '#!/bin/sh\nexec "%s/python" -m bgbias "$$@"\n' $(abspath $(BIN)) > $(BIN)/bgbias
-	chmod +x $(BIN)/bgbias
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
 cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
