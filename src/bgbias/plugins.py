@@ -56,6 +56,7 @@ class Required(NamedTuple):
 # The docstring of a family's package says what these are.
 REQUIRED = {
     "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
+    "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
     "datasets": Required(("Params", "parts", "items")),
     "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),
     "maskers": Required(("Params", "PREDICTS", "SPEED", "FILES"), "PREDICTS", ("build",), ("given",)),
