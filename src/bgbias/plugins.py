@@ -19,11 +19,14 @@ FAMILIES = {
     "backbones": "bgbias.models.backbones",
     "conditions": "bgbias.evaluation.conditions",
     "datasets": "bgbias.datasets",
+    "figures": "bgbias.report.figures",
     "losses": "bgbias.training.losses",
     "maskers": "bgbias.masks.maskers",
     "methods": "bgbias.training.methods",
     "metrics": "bgbias.evaluation.metrics",
     "necks": "bgbias.models.necks",
+    "nodes": "bgbias.nodes",
+    "tables": "bgbias.report.tables",
 }
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 

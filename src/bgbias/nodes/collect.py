@@ -8,7 +8,7 @@ from bgbias.engine import records
 from bgbias.files.atomic import replacing
 from bgbias.masks import policy
 from bgbias.photos.table import read as read_table
-from bgbias.results.model_rows import together
+from bgbias.results.rows import together
 from bgbias.study import plan
 from bgbias.study.params import Study
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SHOTS = 5
 # One-way: a pair; two-way: triplets with one photo, or each of SHOTS, of both classes.
 TASKS = ("one_way_1", "two_way_1", "two_way_5")
+CENTRE = "centre"  # no model at all: one map for all photos
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from bgbias.photos import folds
 from bgbias.study import paths
 
-PRETRAINED = "pretrained"
+PRETRAINED, PLAIN = "pretrained", "plain"
 _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
 
 
