@@ -4,7 +4,7 @@ A file says of its figure
 
 ``PLACE``            where it stands among the others;
 ``ABOUT``            a sentence or two for the report's page;
-``wanted(study)``    whether it makes sense for the grid;
+``wanted(study)``    whether it makes sense for the grid; a figure without this function does for all;
 ``reads(study)``     role to ``Made``: the files that it is drawn from, and which nodes make those;
 ``settings(study)``  what else it depends on;
 ``draw(study)``      the figure, by matplotlib.
@@ -17,13 +17,14 @@ from __future__ import annotations
 from types import ModuleType
 
 from bgbias import plugins
+from bgbias.report.tables import wanted_by
 from bgbias.study.params import Study
 
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The grid's figures in their order."""
     names = sorted(plugins.names("figures"), key=lambda name: (load(name).PLACE, name))
-    return tuple(name for name in names if load(name).wanted(study))
+    return tuple(name for name in names if wanted_by(load(name), study))
 
 
 def load(name: str) -> ModuleType:

@@ -27,11 +27,6 @@ HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """Table 1."""
     return {"table1": made(node("table", table="table1"), "report_table", format="csv")}

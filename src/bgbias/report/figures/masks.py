@@ -37,11 +37,6 @@ DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """Photos, their masks, and true masks where they are known."""
     index = node("index", dataset=plan.shown_dataset(study))

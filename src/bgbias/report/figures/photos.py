@@ -20,11 +20,6 @@ ABOUT = "Photos, the masks of their objects, and the same objects before other b
 CLASSES, DRAWS = 8, 2
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """Photos, masks, backgrounds."""
     return shown.corrupted(study)

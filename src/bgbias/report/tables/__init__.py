@@ -7,7 +7,7 @@ A file says of its table
 ``COLUMNS``                what is printed of it (``_columns.Column``);
 ``LEGEND``                 the lines below it on a terminal;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
-``wanted(study)``          whether the grid has it;
+``wanted(study)``          whether the grid has it; a table without this function is in every grid;
 ``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those;
 ``settings(study)``        what else its numbers and its caption depend on;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
@@ -27,7 +27,12 @@ from bgbias.study.params import Study
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The grid's tables by their printed names, in the order of their numbers: ``table1``, ``table2``, ..."""
-    return tuple(name for name, table in _by_name().items() if table.wanted(study))
+    return tuple(name for name, table in _by_name().items() if wanted_by(table, study))
+
+
+def wanted_by(file: ModuleType, study: Study) -> bool:
+    """Whether a grid has what the file of a table or a figure makes."""
+    return not hasattr(file, "wanted") or bool(file.wanted(study))
 
 
 def load(name: str) -> ModuleType:

@@ -67,11 +67,6 @@ LEGEND = (
 HEADLINE = {"ref": "attribution score"}
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: scores photo by photo, and which photos were left out."""
     return {name: made(node("collect"), name) for name in ("all_attribution", "mask_report")}

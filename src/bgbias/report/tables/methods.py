@@ -69,11 +69,6 @@ FROM_TABLE_1 = [
 FROM_TABLE_2 = ["ref", "ref_gain", "ref_gain_low", "ref_gain_high"]
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """The paper's two tables, the values that they were made of, and what every training recorded."""
     values = {name: made(node("collect"), name) for name in ("all_queries", "all_attribution")}
@@ -147,11 +142,11 @@ def told(table: pd.DataFrame, selection: str, batch_size: int) -> str:
         f" {sentences.seeds(table)}.{sentences.folds(table, averaged)}\n\n"
         "vs plain, gain: the row minus plain, in points of MAP@R and in score. Cure: plain's relative drop minus that of the"
         f" row, in points; [low, high]: {sentences.bootstrap('queries')}; over seeds: Student's t. Marks: p <"
-        f" {tests.SIGNIFICANT:g}, {words.OVER_QUERIES} over queries (gain: photos) by {tests.FLIPS:,} flips of signs, which speaks"
-        " of these models as if queries were independent, though those of one class are not,"
+        f" {tests.SIGNIFICANT:g}, {words.OVER_QUERIES} over queries (gain: photos) by {tests.FLIPS:,} flips of signs, which"
+        " speaks of these models as if queries were independent, though those of one class are not,"
         f" {words.OVER_SEEDS} over training seeds by a paired t test, which speaks of the methods; both Holm-corrected for the"
-        " methods beside one plain model, each difference on its own. A method with batches of its own (DCML: four photos a class,"
-        " whatever the loss) differs from plain by these too. All"
+        " methods beside one plain model, each difference on its own. A method with batches of its own (DCML: four photos a"
+        " class, whatever the loss) differs from plain by these too. All"
         " intervals and p: table3.csv.\n\n"
         f"Step, training, memory: what training took on {', '.join(devices)}, beside whatever else ran on the machine: time of"
         f" all epochs by their steps of {batch_size} photos, what a method does between steps included (median over trainings);"

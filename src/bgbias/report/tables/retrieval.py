@@ -75,11 +75,6 @@ HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_dr
 TOLERANCE = 1e-4
 
 
-def wanted(study: Study) -> bool:
-    """Every grid has it."""
-    return True
-
-
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: results, the values they are means of, and which photos were left out."""
     return {name: made(node("collect"), name) for name in ("results", "all_queries", "mask_report")}
