@@ -12,6 +12,7 @@ import pytest
 from small_study import data_nodes, described, load, options, run
 
 from bgbias.engine import digests, graph
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.embeddings import Embeddings
@@ -109,8 +110,8 @@ def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str
     assert plan.checked_cells(study) == (*of_folds, together)
     assert [c.name.split("/")[-1] for c in of_folds] == ["seed0", "seed0-fold1", "seed0-fold2", "seed0-fold3"]
     assert plan.folds_of(study, together) == of_folds
-    read = graph.reads_from(study, graph.node("embed", cell=together))
-    assert read == [graph.node("embed", cell=part) for part in of_folds]
+    read = graph.reads_from(study, step("embed", cell=together))
+    assert read == [step("embed", cell=part) for part in of_folds]
     planned = {(n.name, n.keywords["cell"]) for n in graph.in_order(study) if "cell" in n.keywords}
     assert {name for name, cell in planned if cell == together} == {"embed", "score"}
     for node in ("train", "attribute"):
@@ -204,14 +205,14 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     report.table(study, "table1")
     report.table(study, "table2")
     report.table(study, "table3")
-    shown = study.files.at("report_table", table="table1", format="md").read_text()
+    shown = study.files.at("table_md", table="table1").read_text()
     assert "| Contrastive, 32-d, 4 folds |" in shown
     assert "· 1 seed · 4 folds · 2 draws ·" in shown
     assert "4 folds: as many models, each validated on other classes" in shown
-    attributed = study.files.at("report_table", table="table2", format="md").read_text()
+    attributed = study.files.at("table_md", table="table2").read_text()
     assert "4 folds" in attributed
     assert "32-d" not in attributed
-    compared = pd.read_csv(study.files.at("report_table", table="table3", format="csv"))
+    compared = pd.read_csv(study.files.at("table_csv", table="table3"))
     assert compared[["method", "seeds", "folds"]].to_numpy().tolist() == [
         ["plain", 1, 4],
         ["bgaugment", 1, 4],
@@ -219,7 +220,7 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     cured = compared.iloc[1]
     assert 0 < cured["cure_p"] <= 1
     assert cured.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all()
-    of_all = study.files.at("report_table", table="table3", format="md").read_text()
+    of_all = study.files.at("table_md", table="table3").read_text()
     assert "· 1 seed · 4 folds · 2 draws ·" in of_all
     assert "over seeds, the differences of one seed's folds are averaged and count once" in of_all
     assert "Cure, over seeds" not in of_all

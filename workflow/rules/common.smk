@@ -26,12 +26,14 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias.engine import digests, forecast, freshness, graph, reading
+from bgbias.engine import digests, forecast, freshness, graph
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.photos.folds import seed_and_fold
 from bgbias.progress import say
-from bgbias.study import paths, plan
-from bgbias.study.cell import Cell
+from bgbias.report import figures, tables
+from bgbias.study import plan
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import load
 
 
@@ -51,7 +53,11 @@ if unknown:
 
 PARAMS = str(config.get("params", "params.yaml"))
 STUDY = planned(load, Path(PARAMS), config.get("grid"))
-config["grid"] = STUDY.grid  # for the captions of the report
+# For the captions of the report.
+config["grid"] = STUDY.grid
+config["about"] = {
+    name: family.load(name).ABOUT for family in (tables, figures) for name in planned(family.wanted, STUDY)
+}
 CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"
@@ -96,10 +102,8 @@ def node(name, wildcards):
     chosen = dict(wildcards.items())
     if "seed" in chosen:
         seed, fold = planned(seed_and_fold, chosen.pop("seed"))
-        return graph.node(name, cell=Cell(**chosen, seed=seed, fold=fold))
-    if name in ("table", "figure"):
-        return graph.node(name, name=chosen[name])
-    return graph.node(name, **chosen)
+        return step(name, cell=Cell(**chosen, seed=seed, fold=fold))
+    return step(name, **chosen)
 
 
 def reads(name):
@@ -112,7 +116,7 @@ def reads(name):
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
-        needed = [p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
+        needed = [p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
             upstream = [path for path in upstream if path.exists()]

@@ -31,7 +31,7 @@ rule train:
     params:
         options=options("train"),
     log:
-        f"{LOGS}/{STUDY.grid}/train/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/train/{CELL}.log",
     # On a CPU, small models train faster side by side than with many threads each.
     threads: 4 if HAS_GPU else 1
     resources:

@@ -27,19 +27,19 @@ rule table:
     input:
         reads("table"),
     output:
-        csv=PATHS.report_table.replace("{format}", "csv"),
-        md=PATHS.report_table.replace("{format}", "md"),
-        tex=PATHS.report_table.replace("{format}", "tex"),
+        csv=PATHS.table_csv,
+        md=PATHS.table_md,
+        tex=PATHS.table_tex,
         html=report(
-            PATHS.report_table.replace("{format}", "html"),
+            PATHS.table_html,
             caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
-        yaml=PATHS.report_table.replace("{format}", "yaml"),
+        yaml=PATHS.table_yaml,
         record=PATHS.table_record,
     wildcard_constraints:
-        table=r"table\d+",  # which of them the grid has, plan.tables knows
+        table=r"table\d+",  # which of them the grid has, report.tables knows
     params:
         options=options("table"),
     log:
@@ -57,14 +57,14 @@ rule figure:
     input:
         reads("figure"),
     output:
-        pdf=PATHS.figures.replace("{format}", "pdf"),
+        pdf=PATHS.figure_pdf,
         png=report(
-            PATHS.figures.replace("{format}", "png"),
+            PATHS.figure_png,
             caption="../report/figure.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
-        record=PATHS.figures_record,
+        record=PATHS.figure_record,
     params:
         options=options("figure"),
     log:
@@ -80,24 +80,24 @@ rule figure:
 
 rule table1:
     input:
-        PATHS.at("report_table", table="table1", format="csv"),
+        PATHS.at("table_csv", table="table1"),
         PATHS.at("table_record", table="table1"),
 
 
 rule table2:
     input:
-        PATHS.at("report_table", table="table2", format="csv"),
+        PATHS.at("table_csv", table="table2"),
         PATHS.at("table_record", table="table2"),
 
 
 rule table3:
     input:
-        PATHS.at("report_table", table="table3", format="csv"),
+        PATHS.at("table_csv", table="table3"),
         PATHS.at("table_record", table="table3"),
 
 
 rule report:
     input:
-        [PATHS.at("report_table", table=t, format=form) for t in plan.tables(STUDY) for form in ("csv", "html")],
-        [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
+        [PATHS.at(f"table_{form}", table=t) for t in tables.wanted(STUDY) for form in ("csv", "html")],
+        [PATHS.at("figure_png", figure=f) for f in figures.wanted(STUDY)],
         records_of("table", "figure"),

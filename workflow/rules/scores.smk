@@ -10,7 +10,7 @@ rule embed:
     params:
         options=options("embed"),
     log:
-        f"{LOGS}/{STUDY.grid}/embed/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/embed/{CELL}.log",
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
@@ -33,7 +33,7 @@ rule score:
     params:
         options=options("score"),
     log:
-        f"{LOGS}/{STUDY.grid}/score/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/score/{CELL}.log",
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
@@ -54,7 +54,7 @@ rule attribute:
     params:
         options=options("attribute"),
     log:
-        f"{LOGS}/{STUDY.grid}/attribute/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/attribute/{CELL}.log",
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
@@ -77,7 +77,7 @@ rule segment:
     params:
         options=options("segment"),
     log:
-        f"{LOGS}/{STUDY.grid}/segment/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/segment/{CELL}.log",
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,

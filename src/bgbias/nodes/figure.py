@@ -1,15 +1,47 @@
-"""Figure nodes: each figure's file gathers what it shows and draws it."""
+"""Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from bgbias.engine import records
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
 from bgbias.report import figures
-from bgbias.report.figures import _look as look
 from bgbias.study.params import Study
 
+SUBJECT = ("figure",)
+VERSION = 2
+OUTPUTS = {
+    "figure_pdf": "REPORT/figures/{figure}.pdf",
+    "figure_png": "REPORT/figures/{figure}.png",
+    "figure_record": "REPORT/figures/{figure}.json",
+}
 
-def figure(study: Study, name: str) -> None:
+
+def goals(study: Study) -> list[dict[str, str]]:
+    """The figures of the grid."""
+    return [{"figure": name} for name in figures.wanted(study)]
+
+
+def reads(study: Study, figure: str) -> dict[str, Made]:
+    """What the figure shows; one that the grid does not have is an error."""
+    wanted = figures.wanted(study)
+    if figure not in wanted:
+        raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(wanted)}.")
+    read: dict[str, Made] = figures.load(figure).reads(study)
+    return read
+
+
+def settings(study: Study, figure: str) -> dict[str, Any]:
+    """What else it depends on."""
+    chosen: dict[str, Any] = figures.load(figure).settings(study)
+    return chosen
+
+
+def figure(study: Study, figure: str) -> None:
     """Draw a figure as PDF and PNG."""
-    outputs = {form: study.files.at("figures", figure=name, format=form) for form in ("pdf", "png")}
-    with records.node(study, "figure", outputs, study.files.at("figures_record", figure=name), name=name):
-        look.save(figures.load(name).draw(study), outputs["pdf"].parent, name)
+    from bgbias.report.figures import _look as look
+
+    with records.node(study, step("figure", figure=figure)) as record:
+        look.save(figures.load(figure).draw(study), record.outputs["figure_pdf"].parent, figure)

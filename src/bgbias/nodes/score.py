@@ -1,27 +1,51 @@
-"""From embeddings to scores: the node that ranks every photo's neighbours. It needs no network and no GPU."""
+"""Node: metrics of a model's embeddings, one value per query. It needs no network and no GPU."""
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.evaluation import embeddings
+from bgbias.engine.node import Made, files_of, step
 from bgbias.files.atomic import replacing
-from bgbias.study.cell import Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+
+SUBJECT = ("cell",)
+VERSION = 1
+OUTPUTS = {
+    "scores": f"RUNS/scores/{CELL}/scores.csv",
+    "queries": f"RUNS/scores/{CELL}/queries.parquet",
+    "score_record": f"RUNS/scores/{CELL}/score.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """The embeddings."""
+    return files_of(step("embed", cell=cell), "embeddings")
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """The metrics that there are."""
+    return {"metrics": plugins.names("metrics")}
 
 
 def score(study: Study, cell: Cell) -> None:
     """Score a cell's embeddings: every metric, one value a query, clean and corrupted, symmetric and query-only."""
+    import pandas as pd
+
+    from bgbias.evaluation import embeddings
     from bgbias.evaluation.retrieval import neighbours
 
     files = study.files
-    outputs = {name: files.at(name, **cell.wildcards) for name in ("scores", "queries")}
-    with records.node(study, "score", outputs, files.at("score_record", **cell.wildcards), cell=cell) as made:
+    with records.node(study, step("score", cell=cell)) as made:
+        outputs = made.outputs
         found = embeddings.read(files.at("embeddings", **cell.wildcards))
         parts = []
 

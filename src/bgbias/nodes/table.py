@@ -1,53 +1,65 @@
-"""Report nodes: the scores of all models of a grid together, as tables, on the terminal and in MLflow."""
+"""Node: a table of the report; each table's file says what it is made of, and makes it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from bgbias.engine import records
-from bgbias.report import names, tables
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
+from bgbias.report import tables
 from bgbias.study.params import Study
 
+SUBJECT = ("table",)
+VERSION = 5
+OUTPUTS = {
+    "table_csv": "REPORT/{table}.csv",
+    "table_md": "REPORT/{table}.md",
+    "table_tex": "REPORT/{table}.tex",
+    "table_html": "REPORT/{table}.html",
+    "table_yaml": "REPORT/{table}.yaml",
+    "table_record": "REPORT/{table}.json",
+}
 
-def table(study: Study, name: str) -> None:
+
+def goals(study: Study) -> list[dict[str, str]]:
+    """The tables of the grid."""
+    return [{"table": name} for name in tables.wanted(study)]
+
+
+def reads(study: Study, table: str) -> dict[str, Made]:
+    """What the table is made of; one that the grid does not have is an error."""
+    wanted = tables.wanted(study)
+    if table not in wanted:
+        raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(wanted)}.")
+    read: dict[str, Made] = tables.load(table).reads(study)
+    return read
+
+
+def settings(study: Study, table: str) -> dict[str, Any]:
+    """What else its numbers and its caption depend on."""
+    chosen: dict[str, Any] = tables.load(table).settings(study)
+    return chosen
+
+
+def table(study: Study, table: str) -> None:
     """Write one of the grid's tables as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
     from bgbias.report import formats
 
-    files = study.files
-    forms = ("csv", "md", "tex", "html", "yaml")
-    outputs = {form: files.at("report_table", table=name, format=form) for form in forms}
-    with records.node(study, "table", outputs, files.at("table_record", table=name), name=name):
-        declared = tables.load(name)
+    with records.node(study, step("table", table=table)) as record:
+        declared = tables.load(table)
         numbers = declared.make(study)
-        formats.write(numbers, outputs["csv"].parent, name, declared.caption(study, numbers))
+        formats.write(numbers, record.outputs["table_csv"].parent, table, declared.caption(study, numbers))
 
 
 def show(study: Study) -> None:
     """Print the grid's tables, and say where figures are and how to compare runs."""
-    from bgbias.report import formats
+    from bgbias.report import formats, names
 
     files = study.files
     for name in tables.wanted(study):
-        numbers = formats.read(files.at("report_table", table=name, format="csv"))
-        printed = files.at("report_table", table=name, format="md")
-        print(f"\n{names.table(name)} ({printed})\n\n{formats.show(numbers, name)}")
-    folder = files.at("figures", figure="x", format="png").parent
+        shown = formats.show(formats.read(files.at("table_csv", table=name)), name)
+        print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{shown}")
+    folder = files.at("figure_png", figure="x").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
     print("Compare runs, curves and settings: make ui, then open http://127.0.0.1:5000")
-
-
-def track(study: Study, uri: str | None, follow: int | None) -> None:
-    """Mirror the grid's records into MLflow, once or for as long as process ``follow`` lives."""
-    from bgbias.tracking import follow as tracking
-
-    folders = [
-        Path(study.paths.work),
-        Path(study.paths.runs),
-        Path(study.paths.report),
-        Path(study.paths.raw),
-    ]
-    target = uri or tracking.default_uri(Path.cwd())
-    if follow is None:
-        print(tracking.sync(folders, target, study.grid))
-    else:
-        tracking.follow(folders, target, study.grid, follow)

@@ -84,7 +84,7 @@ class Album:
         return self._prepared(self._pool_path(role), f"backgrounds/{pool}")
 
     def _pool_path(self, role: str) -> Path:
-        return self._study.files.at("pool", pool=self._study.datasets[self._dataset].backgrounds, role=role)
+        return self._study.files.at(f"{role}_pool", pool=self._study.datasets[self._dataset].backgrounds)
 
     def _prepared(self, store: Path, owner: str, **how: Any) -> Pictures:
         return prepared.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)

@@ -14,7 +14,7 @@ from bgbias.attribution.settings import Attribution
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError
 from bgbias.evaluation.settings import Evaluation
-from bgbias.masks.policy import MaskPolicy
+from bgbias.masks.settings import MaskPolicy
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, step
 from bgbias.study import plan
-from bgbias.study.cell import Cell
+from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study, options
 
 if TYPE_CHECKING:
@@ -15,47 +17,52 @@ if TYPE_CHECKING:
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
 
-
-def pair(study: Study) -> tuple[Cell, Cell]:
-    """The plain model and the cured one; figures that show them are wanted only where there is such a pair."""
-    cells = plan.pair(study)
-    assert cells is not None
-    return cells
+CURED = "bgaugment"
 
 
-def photos(study: Study) -> dict[str, Made]:
-    """The dataset's photos and their table."""
-    index = node("index", dataset=plan.shown_dataset(study))
-    return {name: made(index, name) for name in ("table", "photos")}
+def dataset(study: Study) -> str:
+    """The last dataset of the grid's first block."""
+    return study.cells[0].datasets[-1]
 
 
-def masks(study: Study) -> dict[str, Made]:
-    """Its masks and their table."""
-    dataset = plan.shown_dataset(study)
-    masks = node("masks", dataset=dataset, masker=study.datasets[dataset].masker)
-    return {name: made(masks, name) for name in ("masks", "mask_table")}
+def pair(study: Study) -> tuple[Cell, ...]:
+    """A plain and a cured model of the dataset that differ in nothing else; nothing if the grid has none."""
+    cells = plan.cells(study)
+    for cell in cells:
+        cured = replace(cell, method=CURED)
+        if cell.dataset == dataset(study) and cell.method == PLAIN and cured in cells:
+            return cell, cured
+    return ()
+
+
+def has_pair(study: Study) -> bool:
+    """Whether there are two models to compare."""
+    return bool(pair(study))
 
 
 def corrupted(study: Study) -> dict[str, Made]:
     """Photos, masks and the backgrounds of the test split."""
-    backgrounds = node("backgrounds", pool=study.datasets[plan.shown_dataset(study)].backgrounds)
-    return photos(study) | masks(study) | {"test_pool": made(backgrounds, "pool", role="test")}
+    name = dataset(study)
+    return inputs.photos(name) | inputs.masks(study, name) | inputs.pools(study, name, "test")
 
 
 def of_pair(study: Study, name: str, *outputs: str) -> dict[str, Made]:
     """What the node ``name`` made of both models."""
-    of_models = (node(name, cell=cell) for cell in pair(study))
     return {
-        f"{output} {of.keywords['cell'].name}": made(of, output) for of in of_models for output in outputs
+        f"{output} {cell.name}": Made(step(name, cell=cell), output)
+        for cell in pair(study)
+        for output in outputs
     }
 
 
+def cut_by(study: Study) -> dict[str, Any]:
+    """Settings: the backbone whose size photos are shown at."""
+    return {"backbone": study.cells[0].backbones[0]}
+
+
 def settings(study: Study) -> dict[str, Any]:
-    """By what photos are cut, and how masks are used."""
-    policy = study.mask_policy
-    # Soft masks are used as they are, and read no threshold.
-    used = policy.model_dump(exclude={"kind", "threshold"} if policy.kind == "soft" else None)
-    return {"backbone": study.cells[0].backbones[0], "mask_policy": used}
+    """Settings: by what photos are cut, and how masks are used."""
+    return cut_by(study) | inputs.mask_policy(study)
 
 
 def evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
@@ -71,4 +78,4 @@ def album(study: Study) -> tuple[Facts, Album]:
 
     name = study.cells[0].backbones[0]
     facts = backbones.facts(name, options(study, "backbones", name, study.backbones[name]))
-    return facts, Album(study, plan.shown_dataset(study), facts.resize, facts.input_size)
+    return facts, Album(study, dataset(study), facts.resize, facts.input_size)

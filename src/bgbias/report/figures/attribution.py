@@ -15,7 +15,6 @@ from bgbias.report import names
 from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
 from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, at_size, number, overlay, scale
-from bgbias.study import plan
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ SIDE = 1.3
 
 def wanted(study: Study) -> bool:
     """Whether there is a pair of models to compare."""
-    return plan.pair(study) is not None
+    return shown.has_pair(study)
 
 
 def reads(study: Study) -> dict[str, Made]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import formats, names
@@ -38,7 +38,7 @@ def wanted(study: Study) -> bool:
 
 def reads(study: Study) -> dict[str, Made]:
     """Table 1."""
-    return {"table1": made(node("table", table="table1"), "report_table", format="csv")}
+    return {"table1": Made(step("table", table="table1"), "table_csv")}
 
 
 def settings(study: Study) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
-from bgbias.masks.policy import MaskPolicy
 from bgbias.masks.quality import THRESHOLD
+from bgbias.masks.settings import MaskPolicy
 from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
-from bgbias.study import plan
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ LONGEST_ID = 20
 
 def reads(study: Study) -> dict[str, Made]:
     """Photos, their masks, and true masks where they are known."""
-    index = node("index", dataset=plan.shown_dataset(study))
-    return {name: made(index, name) for name in ("photos", "truth")} | shown.masks(study)
+    dataset = shown.dataset(study)
+    return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 
 
 def settings(study: Study) -> dict[str, Any]:
     """Which masks are used."""
-    return shown.settings(study)
+    return inputs.mask_policy(study)
 
 
 def draw(study: Study) -> Figure:

@@ -16,7 +16,6 @@ from bgbias.images import contact_sheet
 from bgbias.report import names
 from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
-from bgbias.study import plan
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -36,7 +35,7 @@ LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
 
 def wanted(study: Study) -> bool:
     """Whether there is a pair of models to compare."""
-    return plan.pair(study) is not None
+    return shown.has_pair(study)
 
 
 def reads(study: Study) -> dict[str, Made]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine import inputs
+from bgbias.engine.node import Made
 from bgbias.images import contact_sheet
 from bgbias.report import names
 from bgbias.report.figures import _look as look
@@ -16,7 +17,6 @@ from bgbias.report.figures import _shown as shown
 from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, number, overlay, scale
 from bgbias.study import plan
 from bgbias.study.params import Study
-from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,25 +32,19 @@ SIDE = 1.3
 
 def wanted(study: Study) -> bool:
     """Whether the grid asks for segmentation, and there is a pair of models to compare."""
-    return plan.segments(study) and plan.pair(study) is not None
+    return plan.segments(study) and shown.has_pair(study)
 
 
 def reads(study: Study) -> dict[str, Made]:
     """Photos, where their objects are, and what both models made of them."""
-    dataset = plan.shown_dataset(study)
-    if plan.truth(study, dataset) == "boxes":
-        objects = {
-            f"fetched {part}": made(node("fetch", dataset=dataset, part=part), "part")
-            for part in parts_of(study, dataset)
-        }
-    else:
-        objects = {"truth": made(node("index", dataset=dataset), "truth")}
-    return shown.photos(study) | objects | shown.of_pair(study, "segment", "segments")
+    dataset = shown.dataset(study)
+    objects = inputs.truth(study, dataset)
+    return inputs.photos(dataset) | objects | shown.of_pair(study, "segment", "segments")
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """How photos are cut."""
-    return shown.settings(study)
+    """By what photos are cut."""
+    return shown.cut_by(study)
 
 
 def draw(study: Study) -> Figure:
@@ -65,7 +59,7 @@ def draw(study: Study) -> Figure:
             segments[cell.method] = {name: file[name] for name in file.files}
     drawn = next(iter(segments.values()))
     truth = of_dataset(
-        study, plan.shown_dataset(study), album, drawn["ids"].tolist(), facts.resize, facts.input_size
+        study, shown.dataset(study), album, drawn["ids"].tolist(), facts.resize, facts.input_size
     )
     return figure_segmentation(
         [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _columns as words
@@ -69,7 +69,7 @@ HEADLINE = {"ref": "attribution score"}
 
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: scores photo by photo, and which photos were left out."""
-    return {name: made(node("collect"), name) for name in ("all_attribution", "mask_report")}
+    return files_of(step("collect"), "all_attribution", "mask_report")
 
 
 def settings(study: Study) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine.node import Made, files_of, step
 from bgbias.photos.folds import seed_and_fold
 from bgbias.report import formats
 from bgbias.report.tables import _captions as sentences
@@ -71,10 +71,10 @@ FROM_TABLE_2 = ["ref", "ref_gain", "ref_gain_low", "ref_gain_high"]
 
 def reads(study: Study) -> dict[str, Made]:
     """The paper's two tables, the values that they were made of, and what every training recorded."""
-    values = {name: made(node("collect"), name) for name in ("all_queries", "all_attribution")}
-    printed = {t: made(node("table", table=t), "report_table", format="csv") for t in ("table1", "table2")}
+    values = files_of(step("collect"), "all_queries", "all_attribution")
+    printed = {t: Made(step("table", table=t), "table_csv") for t in ("table1", "table2")}
     trained = {
-        f"{what} {cell.name}": made(node("train", cell=cell), output)
+        f"{what} {cell.name}": Made(step("train", cell=cell), output)
         for cell in _trained(study)
         for what, output in (("history", "history"), ("record", "train_record"))
     }

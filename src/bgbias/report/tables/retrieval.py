@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.report import names
 from bgbias.report.tables import _captions as sentences
@@ -77,7 +77,7 @@ TOLERANCE = 1e-4
 
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: results, the values they are means of, and which photos were left out."""
-    return {name: made(node("collect"), name) for name in ("results", "all_queries", "mask_report")}
+    return files_of(step("collect"), "results", "all_queries", "mask_report")
 
 
 def settings(study: Study) -> dict[str, Any]:

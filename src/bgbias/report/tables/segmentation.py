@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, made, node
+from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.report import names
 from bgbias.report.tables import _captions as sentences
@@ -66,7 +66,7 @@ def wanted(study: Study) -> bool:
 def reads(study: Study) -> dict[str, Made]:
     """The episodes of every network of the grid."""
     return {
-        f"segmentation {c.name}": made(node("segment", cell=c), "segmentation") for c in plan.networks(study)
+        f"segmentation {c.name}": Made(step("segment", cell=c), "segmentation") for c in plan.networks(study)
     }
 
 
