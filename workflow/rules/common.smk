@@ -58,6 +58,7 @@ try:
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
     from bgbias.progress import say
+    from bgbias.report import figures, tables
     from bgbias.study import plan
     from bgbias.study.cell import CELL, Cell
     from bgbias.study.params import load
@@ -99,7 +100,15 @@ if not Path(PARAMS).exists():
         f" or begin with a copy of {PROJECT}/params.yaml and the data/ beside it"
     )
 STUDY = planned(load, Path(PARAMS), config.get("grid"))
-config = config | {"grid": STUDY.grid}  # for the captions of the report; a host keeps its own
+# For the captions of the report; a host keeps its own.
+config = config | {
+    "grid": STUDY.grid,
+    "about": {
+        name: family.load(name).ABOUT
+        for family in (tables, figures)
+        for name in planned(family.wanted, STUDY)
+    },
+}
 CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"

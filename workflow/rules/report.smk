@@ -41,7 +41,7 @@ rule table:
     log:
         f"{LOGS}/{STUDY.grid}/{{table}}.log",
     wildcard_constraints:
-        table=r"table\d+",  # which of them the grid has, plan.tables knows
+        table=r"table\d+",  # which of them the grid has, report.tables knows
     conda:
         "../envs/bgbias.yaml"
     resources:
@@ -78,7 +78,7 @@ rule figure:
         "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
 
 
-for target in plan.tables(STUDY):
+for target in tables.wanted(STUDY):
 
     rule:
         name:
@@ -90,10 +90,6 @@ for target in plan.tables(STUDY):
 
 rule report:
     input:
-        [
-            PATHS.at(f"table_{form}", table=t)
-            for t in plan.tables(STUDY)
-            for form in ("csv", "html")
-        ],
-        [PATHS.at("figure_png", figure=f) for f in plan.figures(STUDY)],
+        [PATHS.at(f"table_{form}", table=t) for t in tables.wanted(STUDY) for form in ("csv", "html")],
+        [PATHS.at("figure_png", figure=f) for f in figures.wanted(STUDY)],
         records_of("table", "figure"),

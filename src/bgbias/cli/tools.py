@@ -172,8 +172,8 @@ def explain(
     from bgbias.attribution import explanation
     from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
+    from bgbias.report.explanation import figure_explanation
     from bgbias.report.figures import _look as figures
-    from bgbias.report.figures.explanation import figure_explanation
 
     use(*(plugins or []))
     decoded = explanation.read(photos)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -56,4 +55,6 @@ def _fitted(image: np.ndarray, side: int) -> Image.Image:
 
 
 def _font_file() -> str:
+    import matplotlib
+
     return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

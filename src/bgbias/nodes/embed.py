@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Made, step
-from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -30,10 +29,10 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
         return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
     needs = study.evaluation.needs
     return (
-        _inputs.photos(cell.dataset)
-        | (_inputs.masks(study, cell.dataset) if "masks" in needs else {})
-        | (_inputs.pools(study, cell.dataset, "test") if "backgrounds" in needs else {})
-        | _inputs.model(study, cell)
+        inputs.photos(cell.dataset)
+        | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
+        | (inputs.pools(study, cell.dataset, "test") if "backgrounds" in needs else {})
+        | inputs.model(study, cell)
     )
 
 
@@ -42,7 +41,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
-    return {"evaluation": evaluation, **_inputs.untrained(study, cell), **_inputs.mask_policy(study)}
+    return {"evaluation": evaluation, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

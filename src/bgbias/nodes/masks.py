@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import elsewhere, recorded
-from bgbias.nodes import _inputs
 from bgbias.study import weights
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
@@ -53,7 +52,7 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
     """Photos, true masks to measure by, and the masker's weights."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
-    return photos | _inputs.weights(study, pretrained.owner("maskers", masker))
+    return photos | inputs.weights(study, pretrained.owner("maskers", masker))
 
 
 def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:

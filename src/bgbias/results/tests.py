@@ -26,14 +26,14 @@ def sign_flip(differences: np.ndarray, generator: np.random.Generator, n: int = 
     if not len(kept):
         return math.nan
     # Flipping a sign takes twice the difference away; those of equal size may be summed in another order.
-    found = abs(kept.sum()) * (1 - 1e-9)
+    observed = abs(kept.sum()) * (1 - 1e-9)
     as_large = 0
     rows = max(1, BLOCK // len(kept))
     for start in range(0, n, rows):
         count = min(rows, n - start)
         bits = np.frombuffer(generator.bytes(count * -(-len(kept) // 8)), np.uint8).reshape(count, -1)
         flipped = np.unpackbits(bits, axis=1, count=len(kept)).astype(np.float64) @ kept
-        as_large += int((np.abs(kept.sum() - 2 * flipped) >= found).sum())
+        as_large += int((np.abs(kept.sum() - 2 * flipped) >= observed).sum())
     return (1 + as_large) / (1 + n)
 
 

@@ -18,15 +18,6 @@ BLOCK = 2**22
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean over ``n`` queries; ``skipped`` more had nobody to find. ``value`` is NaN if n = 0."""
-
-    value: float
-    n: int
-    skipped: int
-
-
-@dataclass(frozen=True)
 class Drop:
     """What corruption costs: ``absolute`` = clean - corrupted, ``relative`` = 1 - corrupted / clean."""
 
@@ -51,11 +42,10 @@ class DropEstimate:
     relative: Estimate
 
 
-def mean(values: np.ndarray) -> Mean:
-    """The mean over queries (not over classes) of ``values`` [N]."""
-    values = np.asarray(values, dtype=np.float64)
+def mean(values: np.ndarray) -> float:
+    """The mean of ``values`` over queries (not over classes), those that are skipped left out; NaN if none is left."""
     counted = values[~np.isnan(values)]
-    return Mean(float(counted.mean()) if len(counted) else math.nan, len(counted), len(values) - len(counted))
+    return float(counted.mean()) if len(counted) else math.nan
 
 
 def per_query_mean(values: np.ndarray) -> np.ndarray:
@@ -146,22 +136,6 @@ def bootstrap_difference_of_drops(
     return DropEstimate(
         *(_estimate(p[0] - p[1], s[0] - s[1], confidence) for p, s in zip(points, spreads, strict=True))
     )
-
-
-def chance_map_at_r(relevant: np.ndarray, others: int) -> np.ndarray:
-    """Expected MAP@R of a random ranking, float64 [N], NaN where R = 0.
-
-    ``relevant`` [N] is each query's R among the ``others`` = M photos of its gallery. In a random order, rank
-    k is a hit with probability R/M, and given that, each of the k - 1 ranks before is one with (R-1)/(M-1);
-    so E[Prec(k) rel(k)] = R/M * (1 + (k-1)(R-1)/(M-1)) / k. Summed over k <= R and divided by R, with H_R = 1
-    + 1/2 + ... + 1/R: chance = (H_R + (R - H_R)(R-1)/(M-1)) / M.
-    """
-    relevant = np.asarray(relevant)
-    ranks = np.arange(1, int(relevant.max(initial=0)) + 1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / ranks)])[relevant]
-    # With one other photo, R <= 1 and the second term is 0.
-    chance = (harmonic + (relevant - harmonic) * (relevant - 1) / max(others - 1, 1)) / others
-    return np.where(relevant > 0, chance, np.nan)
 
 
 def _seeds_by_draws(values: np.ndarray) -> np.ndarray:

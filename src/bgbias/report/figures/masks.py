@@ -6,25 +6,64 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
+from bgbias.files.store import ImageStore
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
-from bgbias.report.figures import _look as figures
+from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
+from bgbias.study.params import Study
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLACE = 2
+ABOUT = "The worst and the most doubtful masks, with the reason why each is shown."
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
-SIDE = (figures.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
+SIDE = (look.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
 OUTLINE, TRUTH = "#FFB000", "#FFFFFF"
 DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Photos, their masks, and true masks where they are known."""
+    dataset = shown.dataset(study)
+    return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """Which masks are used."""
+    return inputs.mask_policy(study)
+
+
+def draw(study: Study) -> Figure:
+    """The worst and the most doubtful masks of the shown dataset."""
+    read = {role: file.path(study) for role, file in reads(study).items()}
+    photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
+    table = masking.read(read["mask_table"])
+    usable = masking.usable(table, study.mask_policy)
+    rows = {str(row["image_id"]): row for row in table.to_dict("records")}
+
+    def tile(image_id: str) -> MaskTile:
+        true = truth.array(image_id, "L") if image_id in truth else None
+        row = {str(column): value for column, value in rows[image_id].items()}
+        return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, image_id not in usable)
+
+    chosen = doubtful(table, study.mask_policy)
+    tiles = {reason: [tile(image_id) for image_id in ids] for reason, ids in chosen.items()}
+    return figure_masks(tiles, study.mask_policy)
 
 
 @dataclass(frozen=True)
@@ -71,13 +110,13 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
     if not rows:
         raise UserError("There is no mask to show. Make some first: snakemake --cores all all_masks")
     step = SIDE + CAPTION + GAP
-    with figures.style():
-        figure = figures.blank(figures.WIDTH, HEAD + len(rows) * step + FOOT)
+    with look.style():
+        figure = look.blank(look.WIDTH, HEAD + len(rows) * step + FOOT)
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
             _text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7, va="center")
             for place, tile in enumerate(tiles):
-                axes = figures.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
+                axes = look.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
                 _tile(axes, tile)
         _legend(figure, policy)
     return figure
@@ -101,11 +140,11 @@ def _tile(axes: Axes, tile: MaskTile) -> None:
         facecolor="#F1F3F5",
     )
     for spine in axes.spines.values():
-        colour, line = (figures.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
+        colour, line = (look.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
-    look = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **look)  # type: ignore[arg-type]
-    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **look)  # type: ignore[arg-type]
+    caption = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
+    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **caption)  # type: ignore[arg-type]
+    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **caption)  # type: ignore[arg-type]
 
 
 def _outline(axes: Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
@@ -134,7 +173,7 @@ def _short(image_id: str) -> str:
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
     """The picture with no more pixels than are printed."""
-    longest = round(SIDE * figures.DPI * 1.5)
+    longest = round(SIDE * look.DPI * 1.5)
     scale = longest / max(picture.shape[:2])
     if scale >= 1:
         return picture
@@ -158,17 +197,7 @@ def _legend(figure: Figure, policy: MaskPolicy) -> None:
         )
 
 
-def _text(figure: Figure, x: float, y: float, text: str, **look: object) -> None:
+def _text(figure: Figure, x: float, y: float, text: str, **words: object) -> None:
     """Text at inches from the upper left corner."""
     width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, **look)  # type: ignore[arg-type]
-
-
-def shown(table: pd.DataFrame, policy: MaskPolicy) -> dict[str, list[tuple[dict[str, object], bool]]]:
-    """``doubtful`` with each photo's row of the mask table, and whether the policy excludes it."""
-    usable = masking.usable(table, policy)
-    rows = {str(row["image_id"]): row for row in table.to_dict("records")}
-    return {
-        reason: [({str(k): v for k, v in rows[i].items()}, i not in usable) for i in ids]
-        for reason, ids in doubtful(table, policy).items()
-    }
+    figure.text(x / width, 1 - y / height, text, **words)  # type: ignore[arg-type]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from bgbias.attribution.explanation import Explanation
-from bgbias.report.figures import _look as figures
-from bgbias.report.figures.attribution import overlay, scale
+from bgbias.report.figures import _look as look
+from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, overlay, scale
 
-SIDE, GAP, MARGIN, HEAD, FOOT = 1.7, 0.08, 0.06, 0.26, 0.2
+SIDE = 1.7
 
 
 def figure_explanation(found: Explanation) -> Figure:
@@ -23,15 +23,15 @@ def figure_explanation(found: Explanation) -> Figure:
         found.roles[0],
         *(f"{r}, {d:.2f} away" for r, d in zip(found.roles[1:], found.distances, strict=True)),
     ]
-    with figures.style():
-        figure = figures.blank(width, height)
+    with look.style():
+        figure = look.blank(width, height)
         for column, (photo, attention, head) in enumerate(zip(found.photos, found.maps, heads, strict=True)):
             left = margin + column * (SIDE + GAP)
-            upper = figures.panel(figure, left, HEAD, SIDE, SIDE)
-            figures.photo(upper, photo)
+            upper = look.panel(figure, left, HEAD, SIDE, SIDE)
+            look.photo(upper, photo)
             upper.set_title(head, loc="center", pad=4)
-            lower = figures.panel(figure, left, HEAD + SIDE + GAP, SIDE, SIDE)
-            figures.photo(lower, overlay(photo, attention))
+            lower = look.panel(figure, left, HEAD + SIDE + GAP, SIDE, SIDE)
+            look.photo(lower, overlay(photo, attention))
             if not attention.any():
                 lower.text(0.5, 0.5, "no place counts", transform=lower.transAxes, ha="center", color="white")
         words = "similarity" if found.same else "difference"
