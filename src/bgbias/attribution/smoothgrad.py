@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from bgbias import progress, seeds
-from bgbias.attribution.quick_gradients import for_input_gradients
 from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
@@ -59,7 +58,7 @@ def attribute_photos(
     trusted is not scored.
     """
     keep_freed_memory()  # backward passes over 25 views: twice as fast
-    network = for_input_gradients(for_inference(model).to(device))
+    network = for_inference(model).to(device)
     reference = reference_embedding(network)
     rows: list[dict[str, object]] = []
     kept: dict[str, np.ndarray] = {}
