@@ -29,7 +29,7 @@ def build(params: Params) -> nn.Module:
     """The trunk, 0.1 million parameters: float [B, 3, H, W] to [B, 192, H/8, W/8]; random weights."""
     from torch import nn
 
-    from bgbias.models.backbones._blocks import ConvNormRelu, ResidualBlock, SpatialGate
+    from bgbias.models.backbones._layers import ConvNormRelu, ResidualBlock, SpatialGate
 
     return nn.Sequential(
         ConvNormRelu(3, 32, kernel=4, stride=4),

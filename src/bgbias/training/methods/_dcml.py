@@ -198,7 +198,7 @@ class Dcml(BaseMethod):
     ) -> dict[str, Tensor]:
         import torch.nn.functional as F
 
-        from bgbias.training.losses._class_logits import class_logits
+        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         attended = self._attended(number, features)
@@ -225,7 +225,7 @@ class Dcml(BaseMethod):
         import torch
         import torch.nn.functional as F
 
-        from bgbias.training.losses._class_logits import class_logits
+        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         with torch.no_grad():
