@@ -12,10 +12,10 @@ gradient is that of s times -1/d: one gradient of s serves both distances exactl
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pandas as pd
@@ -102,8 +102,7 @@ def gradient_maps(
 ) -> GradientMaps:
     """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
 
-    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or
-    cosine) is that of
+    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or cosine) is that of
     ``ref``. At most ``passes`` views go through the network at once.
     """
     step = max(1, passes // settings.samples)
@@ -161,15 +160,11 @@ def _strengths_of_groups(
     samples, device = settings.samples, str(reference.device)
 
     def drawn() -> Iterator[_Shown]:
-        # One number follows from the other, so that a photo's noise is one thread's work. Beside a network on the CPU that thread
-        # would only take its cores: as many photos' noise as there are threads is drawn before the first of them goes through it.
-        gpu, waiting = device.startswith("cuda"), iter(groups)
+        # One number follows from the other, so that a photo's noise is one thread's work.
         with ThreadPoolExecutor(threads()) as pool:
-            while some := list(itertools.islice(waiting, 1 if gpu else threads())):
-                named = [(key, x.shape[1:]) for x, keys in some for key in keys]
-                noise = iter(list(pool.map(lambda of: _drawn(of[0], samples, of[1]), named)))
-                for x, keys in some:
-                    yield _Shown(x, torch.stack([next(noise) for _ in keys]).to(x.dtype))
+            for x, keys in groups:
+                noise = pool.map(_drawn, keys, repeat(samples), repeat(x.shape[1:]))
+                yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
 
     def found() -> Iterator[Tensor]:
         for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,6 @@ from bgbias.evaluation.conditions.random_background import Corruption
 from bgbias.images import pixels
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
-
-if TYPE_CHECKING:
-    pass
-
 
 PHOTOS_AHEAD = 8  # of each worker
 

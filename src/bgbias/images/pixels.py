@@ -11,16 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    pass
-
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
 KEPT = 512  # pictures, 400 kB each at short side 256
