@@ -75,7 +75,7 @@ def explain(
     )
 
 
-def read(paths: Sequence[Path]) -> list[np.ndarray]:
+def read_photos(paths: Sequence[Path]) -> list[np.ndarray]:
     """The decoded photos of files; one that is missing or no picture is an error that names it."""
     for path in paths:
         if not path.is_file():

@@ -33,7 +33,7 @@ class Listed:
     sha256: str
 
 
-def read(path: Path, group: str | None = None) -> list[Listed]:
+def read_list(path: Path, group: str | None = None) -> list[Listed]:
     """The photos of a list in its order, or of one of its groups; what is wrong in it is an error that names the line."""
     if not path.exists():
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")

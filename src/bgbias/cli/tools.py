@@ -164,7 +164,7 @@ def explain(
     from bgbias.report.figures import _look as figures
     from bgbias.report.figures.explanation import figure_explanation
 
-    decoded = explanation.read(photos)
+    decoded = explanation.read_photos(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
     print(out)

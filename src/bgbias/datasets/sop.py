@@ -41,7 +41,7 @@ class Params(Strict):
     sha256: str | None = None
 
 
-class Listed(NamedTuple):
+class ListedPhoto(NamedTuple):
     """One photo by its list: class counted from 0, split, and place in the list of that split."""
 
     label: int
@@ -100,11 +100,11 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def read_lists(texts: dict[str, str], archive: str) -> dict[str, Listed]:
+def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
     """What ``Ebay_train.txt`` and ``Ebay_test.txt`` say of each path. Lines of another form, and counts other than the
     dataset's, are errors.
     """
-    listed: dict[str, Listed] = {}
+    listed: dict[str, ListedPhoto] = {}
     for file in LISTS:
         lines = texts[file].splitlines()
         if not lines or lines[0].split() != HEADER:
@@ -123,7 +123,7 @@ def read_lists(texts: dict[str, str], archive: str) -> dict[str, Listed]:
             split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
             if path in listed:
                 raise UserError(f"{archive}: line {number} of {file} lists '{path}' again.")
-            listed[path] = Listed(label, split, places[split])
+            listed[path] = ListedPhoto(label, split, places[split])
             places[split] += 1
             labels.add(label)
         found = len(listed) - before, len(labels)

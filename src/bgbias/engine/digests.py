@@ -15,7 +15,7 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import elsewhere, listing, recorded
+from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.files.places import PUBLISHED, project_root
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
@@ -100,7 +100,7 @@ def masker_identity(study: Study, masker: str) -> dict[str, Any]:
         "options": {k: v for k, v in described.options.items() if k not in module.SPEED},
     }
     weights = own_weights(described.options)
-    given = {k: listing(str(described.options[k])) for k in module.FILES if described.options.get(k)}
+    given = {k: fingerprint(str(described.options[k])) for k in module.FILES if described.options.get(k)}
     read |= _fetched_weights(study, pretrained.owner("maskers", masker))
     return read | ({"weights": weights} if weights else {}) | ({"listing": given} if given else {})
 
@@ -130,7 +130,7 @@ def _propose(study: Study, pool: str) -> dict[str, Any]:
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
     return {
         "source": proposal.source,
-        "listing": before["listing"] if gone else listing(proposal.source),
+        "listing": before["listing"] if gone else fingerprint(proposal.source),
         "names": {"keep": proposal.keep, "drop": proposal.drop},
         "masker": masker_identity(study, proposal.masker),
     }
@@ -148,7 +148,7 @@ def _backgrounds(study: Study, pool: str) -> dict[str, Any]:
     found = {
         role: before["listing"][role]
         if elsewhere(p.source) and role in before.get("listing", {})
-        else listing(p.source)
+        else fingerprint(p.source)
         for role, p in described.pools.items()
         if p and p.source and not p.listed
     }

@@ -50,7 +50,7 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
         name = mask_of.get(_stem(image_id))
-        return None if name is None else drawn_masks.read(read(name), f"{place}: {name}")
+        return None if name is None else drawn_masks.decode_mask(read(name), f"{place}: {name}")
 
     return given
 

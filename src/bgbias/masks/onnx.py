@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
-def read(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
+def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
     """A state dict of ``net`` by its own names; UserError where the graph is not that of a net of this kind.
 
     Convolutions that kept their names go by these, the numbered ones by their order, which is that in which ``net`` runs them.

@@ -32,7 +32,7 @@ class MaskPair:
     mask: NDArray[np.uint8]
 
 
-def read(place: Path) -> list[MaskPair]:
+def read_pairs(place: Path) -> list[MaskPair]:
     """The pairs of a folder or of a table (.csv with columns ``image``, ``mask`` and, if wanted, ``group``), sorted by name.
 
     In a folder, a mask is ``<name>_mask.png`` and its photo ``<name>.jpg`` or ``<name>_image.jpg`` beside it (any kind of
@@ -88,7 +88,7 @@ def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
 
 def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
     pixels = images.decode(photo.read_bytes(), str(photo))
-    alpha = drawn_masks.read(mask.read_bytes(), str(mask))
+    alpha = drawn_masks.decode_mask(mask.read_bytes(), str(mask))
     if alpha.shape != pixels.shape[:2]:
         raise UserError(
             f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"

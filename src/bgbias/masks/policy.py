@@ -27,7 +27,7 @@ class Mask:
     confidence: float
 
 
-def read(path: Path) -> pd.DataFrame:
+def read_mask_table(path: Path) -> pd.DataFrame:
     """The mask table that ``masks`` wrote: one row a photo with the columns of ``COLUMNS``."""
     if not path.exists():
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")

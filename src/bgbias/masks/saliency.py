@@ -29,7 +29,8 @@ from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.policy import Mask
 from bgbias.masks.u2net import U2Net
 
-MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
@@ -151,7 +152,11 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
 
 def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
     """The tensors of a file of weights by the names of ``net``, in whichever format they are published."""
-    return onnx.read(path, net, whose) if path.suffix == ".onnx" else state_dicts.read(path, whose)
+    return (
+        onnx.read_onnx(path, net, whose)
+        if path.suffix == ".onnx"
+        else state_dicts.read_state_dict(path, whose)
+    )
 
 
 def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:

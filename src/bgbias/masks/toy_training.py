@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bgbias import progress, seeds
 from bgbias.compute.device import keep_freed_memory
 from bgbias.masks import quality, saliency
-from bgbias.masks.training import deep_supervision, fit, save, stretched
+from bgbias.masks.training import deep_supervision, fit, resized, save
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
@@ -73,7 +73,7 @@ def batches(
         seen = [
             saliency.network_input(photos[n][:, side], size) for n, side in zip(chosen, facing, strict=True)
         ]
-        true = [stretched(masks[n][:, side], size) for n, side in zip(chosen, facing, strict=True)]
+        true = [resized(masks[n][:, side], size) for n, side in zip(chosen, facing, strict=True)]
         x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
         yield x, torch.from_numpy(np.stack(true))[:, None]
 

@@ -91,7 +91,7 @@ def soft_iou(logits: Tensor, truth: Tensor) -> Tensor:
     return (1 - (both + 1) / (either + 1)).mean()
 
 
-def stretched(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+def resized(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
     """A mask in 0..1 at the network's size."""
     square = Image.fromarray(mask).resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(square, np.float32) / np.float32(255)

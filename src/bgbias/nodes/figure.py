@@ -64,7 +64,7 @@ def _masks(study: Study):  # type: ignore[no-untyped-def]
         true = truth.array(image_id, "L") if image_id in truth else None
         return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, excluded)
 
-    chosen = shown(policy.read(study.files.at("mask_table", **where)), study.mask_policy)
+    chosen = shown(policy.read_mask_table(study.files.at("mask_table", **where)), study.mask_policy)
     tiles = {reason: [tile(*of_photo) for of_photo in row] for reason, row in chosen.items()}
     return figure_masks(tiles, study.mask_policy)
 

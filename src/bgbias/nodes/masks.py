@@ -18,7 +18,7 @@ from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.masks.policy import COLUMNS
 from bgbias.masks.quality import measure
-from bgbias.photos.table import read as read_table
+from bgbias.photos.table import read_table
 from bgbias.study import weights
 from bgbias.study.params import Study, options
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-CELL = ("dataset", "backbone", "loss", "method", "seed")
+from bgbias.tracking.entries import CELL
+
 RETRIEVAL = ("map_at_r_clean", "map_at_r_corrupted", "relative_drop")
 ATTRIBUTION = ("attribution_ref", "attribution_robust")
 RESULTS = {

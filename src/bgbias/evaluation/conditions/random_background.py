@@ -12,7 +12,7 @@ import numpy as np
 
 from bgbias.backgrounds.draws import Draw, draw
 from bgbias.images import pixels
-from bgbias.images.composite import Foreground
+from bgbias.images.composite import CutOut
 from bgbias.photos.prepared import Pictures
 
 CLEAN = "clean"
@@ -45,7 +45,7 @@ class Corruption:
     def before(self, view: np.ndarray, mask: np.ndarray, drawn: Iterable[Draw]) -> Iterator[np.ndarray]:
         """The same for backgrounds that are given."""
         size = view.shape[0]
-        shown = Foreground(view, mask)
+        shown = CutOut(view, mask)
         for d in drawn:
             behind = pixels.cropped(self._image(d.index), d.box, size, d.flip)
             yield shown.before(np.asarray(behind))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 GROUP = 8  # channels that share their statistics in group normalisation
 
 
-class ConvNormRelu(nn.Sequential):
+class ConvGroupNormRelu(nn.Sequential):
     """Convolution, group normalisation, ReLU; halves (or quarters) the map where ``stride`` says so."""
 
     def __init__(self, channels_in: int, channels: int, kernel: int, stride: int = 1) -> None:
@@ -25,7 +25,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.first = ConvNormRelu(channels, channels, 3)
+        self.first = ConvGroupNormRelu(channels, channels, 3)
         self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norm = nn.GroupNorm(channels // GROUP, channels)
 
