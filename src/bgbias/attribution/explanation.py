@@ -64,9 +64,9 @@ def explain(
         x = torch.from_numpy(np.stack(views)).to(weight.device).permute(0, 3, 1, 2).float()
         features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
         embeddings = model.embed_features(features)
-    found = attention.importances(model.projected, features.split(1), same, score)
+    importances = attention.importances(model.projected, features.split(1), same, score)
     size = (model.input_size, model.input_size)
-    maps = attention.stretched(attention.weighted_map(torch.cat(found), features))
+    maps = attention.stretched(attention.weighted_map(torch.cat(importances), features))
     return Explanation(
         tuple(views),
         tuple(attention.enlarged(maps, size).cpu().numpy()),

@@ -107,8 +107,8 @@ def gradient_maps(
     """
     step = max(1, passes // settings.samples)
     groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
-    found = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
-    return GradientMaps(*torch.cat(found, dim=1))
+    strengths = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
+    return GradientMaps(*torch.cat(strengths, dim=1))
 
 
 def _maps_of_photos(
@@ -126,8 +126,8 @@ def _maps_of_photos(
             views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
             yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
 
-    found = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
-    maps = (GradientMaps(*one[:, None]) for group in found for one in group.unbind(1))
+    strengths = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    maps = (GradientMaps(*one[:, None]) for group in strengths for one in group.unbind(1))
     for image_id, _ in named:
         yield image_id, next(maps) if image_id in photos.usable else None
 
@@ -166,7 +166,7 @@ def _strengths_of_groups(
                 noise = pool.map(_drawn, keys, repeat(samples), repeat(x.shape[1:]))
                 yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
 
-    def found() -> Iterator[Tensor]:
+    def strengths() -> Iterator[Tensor]:
         for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
             views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [
@@ -177,7 +177,7 @@ def _strengths_of_groups(
                 [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
             )
 
-    return fetched(found())
+    return fetched(strengths())
 
 
 def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from bgbias.datasets._official import listed_photos
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -78,12 +79,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             f"{archive} has no {absent[0]}: it is not in the official layout of Stanford Online Products."
         )
     listed = read_lists(texts, str(archive))
-    missing = set(listed)
-    for member, data in members(archive, lambda n: _path(n) in listed):
-        path = _path(member)
-        if path not in missing:
-            continue
-        missing.remove(path)
+    for path, data in listed_photos(archive, _path, listed):
         photo = listed[path]
         yield Item(
             image_id=path,
@@ -93,10 +89,6 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             key_set=f"{KEY}|{photo.split}",
             key_item=str(photo.place),
             data=data,
-        )
-    if missing:
-        raise UserError(
-            f"{archive} lacks {len(missing)} of the photos it lists, e.g. '{min(missing)}'; fetch it again."
         )
 
 
@@ -126,10 +118,10 @@ def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
             listed[path] = ListedPhoto(label, split, places[split])
             places[split] += 1
             labels.add(label)
-        found = len(listed) - before, len(labels)
-        if found != COUNTS[file]:
+        counts = len(listed) - before, len(labels)
+        if counts != COUNTS[file]:
             raise UserError(
-                f"{archive}: {file} lists {found[0]} photos of {found[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
+                f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
     return listed
 

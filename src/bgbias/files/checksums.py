@@ -63,8 +63,8 @@ class Checksums:
 
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes, which are read once as long as it is the same file."""
-    found = path.stat()
-    return _sha256(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    stat = path.stat()
+    return _sha256(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @cache

@@ -80,15 +80,15 @@ class _Stored:
         import torch
         from onnx import numpy_helper
 
-        made = {}
+        tensors = {}
         for part, source in zip(parts, sources, strict=True):
             if source not in self._found:
                 raise UserError(
                     f"{self.fault} that can be read: '{source}' is computed in the graph, not stored in it."
                     " Use the official .pth file."
                 )
-            made[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
-        return made
+            tensors[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
+        return tensors
 
 
 def _unchanging(norm: str, known: Mapping[str, Tensor]) -> dict[str, Tensor]:

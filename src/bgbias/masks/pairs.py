@@ -40,14 +40,14 @@ def read_pairs(place: Path) -> list[MaskPair]:
     a photo, a pair of two sizes and a mask without object are errors that name the file.
     """
     if place.is_dir():
-        found = list(_in_folder(place))
+        pairs = list(_in_folder(place))
     elif place.is_file():
-        found = list(_in_table(place))
+        pairs = list(_in_table(place))
     else:
         raise UserError(f"There is no folder or table {place}; give photos and masks a folder: {EXAMPLE}.")
-    if not found:
+    if not pairs:
         raise UserError(f"{place} holds no photo with a mask; name them like this: {EXAMPLE}.")
-    return [_pair(*files) for files in sorted(found)]
+    return [_pair(*files) for files in sorted(pairs)]
 
 
 def _in_folder(root: Path) -> Iterator[tuple[str, str, Path, Path]]:

@@ -73,12 +73,12 @@ class SaliencyMasker:
         with ThreadPoolExecutor(threads()) as pool:
             inputs = (self._inputs(batch, pool) for batch in batches)
             # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
-            found = (
+            saliencies = (
                 fetched(map(self._saliency, ahead(inputs, str(self.device), sent)))
                 if self._overlapped
                 else map(self._saliency, inputs)
             )
-            for batch, maps in zip(batches, found, strict=True):
+            for batch, maps in zip(batches, saliencies, strict=True):
                 masks += _masks(maps, batch, pool)
         return masks
 

@@ -57,11 +57,11 @@ class PillowCrops:
         self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
     ) -> Tensor:
         """As ``Crops`` says."""
-        made = [
+        crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
         ]
-        batch = torch.from_numpy(np.stack(made))
+        batch = torch.from_numpy(np.stack(crops))
         return batch.permute(0, 3, 1, 2) if batch.ndim == 4 else batch.unsqueeze(1)
 
 
@@ -116,8 +116,8 @@ class DeviceCrops:
         lines = _rounded((self._pixels[places] * across[:, None, :, :, None]).sum(3))  # [B, count, S, C]
         batch = torch.arange(len(chosen), device=first.device)[:, None, None]
         columns = lines[batch, y - first[:, None, None]]  # [B, S, taps, S, C]
-        found = _rounded((columns * down[:, :, :, None, None]).sum(2))
-        return found.to(torch.uint8).permute(0, 3, 1, 2)
+        levels = _rounded((columns * down[:, :, :, None, None]).sum(2))
+        return levels.to(torch.uint8).permute(0, 3, 1, 2)
 
     def _filter(self, begin: np.ndarray, length: np.ndarray, limit: np.ndarray) -> tuple[Tensor, Tensor]:
         """Which pixels each output pixel reads, int64 [B, size, taps], and with which weights, float32."""

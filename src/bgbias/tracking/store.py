@@ -224,19 +224,19 @@ def _database(uri: str) -> Path:
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
     """The experiment's id; one deleted in the UI comes back."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         # Beside a local database; a server knows its own place.
         artifacts = str(_database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
         identity = client.create_experiment(name, artifacts)
         client.set_experiment_tag(identity, "mlflow.note.content", views.note(identity))
-        found = client.get_experiment(identity)
-    elif found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
+        experiment = client.get_experiment(identity)
+    elif experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
     for key, value in views.tags().items():
-        if found.tags.get(key) != value:
-            client.set_experiment_tag(found.experiment_id, key, value)
-    return str(found.experiment_id)
+        if experiment.tags.get(key) != value:
+            client.set_experiment_tag(experiment.experiment_id, key, value)
+    return str(experiment.experiment_id)
 
 
 def _state(entry: Entry, rows: Sequence[Point], samples: Sequence[Point], run: Run | None) -> dict[str, str]:

@@ -230,7 +230,7 @@ class Dcml(BaseMethod):
 
         with torch.no_grad():
             features = self.model.features(self.photos(batch))
-        found = []
+        gradients = []
         for number in range(self.params.environments):
             attended = self._attended(number, features).detach().requires_grad_()
             logits = class_logits(self.environment_loss, self.model.embed_features(attended), batch.labels)
@@ -238,8 +238,8 @@ class Dcml(BaseMethod):
             if self.nets:
                 losses = F.cross_entropy(logits, batch.labels, reduction="none")
                 rows += invariance.attention_gradients(attended, losses)
-            found.append(rows)
-        return found
+            gradients.append(rows)
+        return gradients
 
 
 def _map_size(model: EmbeddingModel) -> attention.Params:

@@ -130,8 +130,8 @@ class SimilarityMining(BaseMethod):
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
-                found = attention.stretched(attention.weighted_map(importance, map_))
-                whole = attention.enlarged(found, (photos.shape[2], photos.shape[3]))
+                attended = attention.stretched(attention.weighted_map(importance, map_))
+                whole = attention.enlarged(attended, (photos.shape[2], photos.shape[3]))
                 masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
         with same_statistics(self.model):
             embeddings = self.model(torch.cat(masked))
