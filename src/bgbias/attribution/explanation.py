@@ -52,7 +52,7 @@ def explain(
 
     Two photos: what they share, or what sets them apart if not ``same``. Three or four: anchor, positive and one or two
     negatives; what anchor and positive share and the negatives lack. Another number of photos is an error. ``score``: see
-    ``similarity_attention``; the published one shows little where embeddings have both signs.
+    ``attribution.similarity``; the published one shows little where embeddings have both signs.
     """
     if len(photos) not in ROLES:
         raise UserError(f"An explanation is of two, three or four photos, not {len(photos)}.")

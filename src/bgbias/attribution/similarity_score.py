@@ -1,6 +1,6 @@
 """Similarity attention as a second attribution: where a model finds a photo like another one of its class (METHODS section 7).
 
-It is scored as gradients are (``attribution.py``), with the variant's name ``similarity``. Every photo's partner is the same one
+It is scored as gradients are (``smoothgrad.py``), with the variant's name ``similarity``. Every photo's partner is the same one
 for every model.
 """
 

@@ -142,7 +142,7 @@ def cropped(picture: Image.Image, box: RelativeBox, size: int, flip: bool) -> Im
 
 
 def resized_shape(height: int, width: int, side: int) -> tuple[int, int]:
-    """(height, width) of a picture of this size at short side ``side``; see ``images.resize_short``."""
+    """(height, width) of a picture of this size at short side ``side``; see ``resize_short``."""
     if min(height, width) == side:
         return height, width
     return (int(side * height / width), side) if width <= height else (side, int(side * width / height))

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files.fetch import is_picture
-from bgbias.images import drawn_masks
-from bgbias.images import pixels as images
+from bgbias.images import drawn_masks, pixels
 
 MASK, PHOTO = "_mask", "_image"
 # A photo saved with loss; a mask never is.
@@ -87,13 +86,13 @@ def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
 
 
 def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
-    pixels = images.decode(photo.read_bytes(), str(photo))
+    picture = pixels.decode(photo.read_bytes(), str(photo))
     alpha = drawn_masks.decode_mask(mask.read_bytes(), str(mask))
-    if alpha.shape != pixels.shape[:2]:
+    if alpha.shape != picture.shape[:2]:
         raise UserError(
             f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"
-            f" {pixels.shape[1]}x{pixels.shape[0]}; save both at one size."
+            f" {picture.shape[1]}x{picture.shape[0]}; save both at one size."
         )
     if alpha.max() < 128:
         raise UserError(f"{mask} shows no object: none of its pixels is 128 or brighter; draw it in white.")
-    return MaskPair(name, group, pixels, alpha)
+    return MaskPair(name, group, picture, alpha)

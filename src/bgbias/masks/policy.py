@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from bgbias.errors import UserError
 from bgbias.settings import Strict
 
-# Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``mask_quality``'s.
+# Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``quality``'s.
 QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")
 COLUMNS = ("image_id", "sha256", *QUALITY)
 

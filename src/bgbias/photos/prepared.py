@@ -31,8 +31,7 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.locks import locked
 from bgbias.files.store import ImageStore
-from bgbias.images import pixels as images
-from bgbias.images.pixels import resized_shape
+from bgbias.images import pixels
 
 VERSION = 1  # of the pixels: another resize is another version
 PER_CHUNK = 256  # pictures between two lines of progress
@@ -75,14 +74,14 @@ class Pictures:
         """The picture at a place in the collection's order; an error if it is not what was written."""
         shape = self.shapes[row]
         start = self._offsets[row]
-        pixels = self._pixels[start : start + math.prod(shape)]
+        levels = self._pixels[start : start + math.prod(shape)]
         if not self._intact[row]:
-            if zlib.crc32(pixels.data) != self._checks[row]:
+            if zlib.crc32(levels.data) != self._checks[row]:
                 raise UserError(
                     f"'{self.ids[row]}' is damaged in {self._path}, which is a cache: delete it and run the same command again."
                 )
             self._intact[row] = True
-        return pixels.reshape(shape)
+        return levels.reshape(shape)
 
 
 def pictures(
@@ -114,8 +113,8 @@ def pictures(
 
 def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Change | None) -> None:
     channels = (3,) if mode == "RGB" else ()
-    sizes = [images.size(source.read(i), i) for i in source.ids]
-    shapes = np.array([(*resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
+    sizes = [pixels.size(source.read(i), i) for i in source.ids]
+    shapes = np.array([(*pixels.resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
     lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
     total = int(lengths.sum())
     free = shutil.disk_usage(path.parent).free
@@ -127,7 +126,7 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
 
     def decoded(image_id: str) -> bytes:
         picture = source.array(image_id, mode)
-        return images.resize_short(change(picture) if change else picture, side).tobytes()
+        return pixels.resize_short(change(picture) if change else picture, side).tobytes()
 
     ids = source.ids
     chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
