@@ -23,7 +23,7 @@ from bgbias.attribution.smoothgrad import attribute_photos
 from bgbias.backgrounds.draws import draw
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
-from bgbias.images.composite import Foreground
+from bgbias.images.composite import CutOut
 from bgbias.models import model as models
 from bgbias.toy import render, scenes
 
@@ -121,7 +121,7 @@ def test_corrupted_pictures_are_those_of_the_study(key: str) -> None:
     key_set, item = ("cub200|test", "5923") if "|" in key else ("", key)
     drawn = draw(key_set, 4, item, [(50, 64), (64, 64)])
     behind = pixels.crop(backgrounds[drawn.index], drawn.box, 64, drawn.flip)
-    expected = Foreground(photo, mask).before(behind)
+    expected = CutOut(photo, mask).before(behind)
     np.testing.assert_array_equal(bgbias.corrupt(photo, mask, backgrounds, key, draw=4), expected)
     assert (expected[mask == 255] == photo[mask == 255]).all()
     assert (expected[mask == 0] == behind[mask == 0]).all()

@@ -18,7 +18,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_backgr
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
-from bgbias.images.composite import Foreground
+from bgbias.images.composite import CutOut
 from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
 from bgbias.photos import prepared
@@ -148,7 +148,7 @@ def test_views_are_clean_then_one_a_draw(tmp_path: Path, pool: Path) -> None:
             if name in shown.usable:
                 assert shown.backgrounds is not None
                 behind = shown.backgrounds.picture(shown.backgrounds.draw(("own|test", name), repeat), 32)
-                assert (view == Foreground(clean, shown.mask(name)).before(behind)).all()
+                assert (view == CutOut(clean, shown.mask(name)).before(behind)).all()
                 assert (view == random_background.view(shown.photo(n), repeat)).all()
                 assert (view != clean).any()
             else:  # without a trusted mask a photo keeps its own background

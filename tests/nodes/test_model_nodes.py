@@ -15,7 +15,7 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.nodes import attribute, index, train
-from bgbias.photos.table import read as read_table
+from bgbias.photos.table import read_table
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study

@@ -64,7 +64,7 @@ def test_a_fold_moves_classes_between_training_and_validation_alone(
 ) -> None:
     study = load(tmp_path, raw)
     data_nodes(study)
-    own = image_table.read(study.files.at("table", dataset="squares"))
+    own = image_table.read_table(study.files.at("table", dataset="squares"))
     assert own.of_fold(0) is own
     validated = []
     for fold in range(4):

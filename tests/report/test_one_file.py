@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,29 +84,26 @@ def draw(study):
 
 
 @pytest.fixture
-def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+def add(tmp_path: Path) -> Iterator[Callable[[str, str, str], None]]:
     """Put a file where a family finds it; no other file is touched."""
 
     def write(family: str, name: str, text: str) -> None:
         folder = tmp_path / "own" / family
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
-        package = sys.modules[plugins.FAMILIES[family]]
-        if str(folder) not in package.__path__:
-            monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-        # Two tests' files of one name are not one module.
-        monkeypatch.delitem(sys.modules, f"{package.__name__}.{name}", raising=False)
-        plugins.names.cache_clear()
 
-    return write
+    yield write
+    plugins.use()
 
 
 @pytest.fixture
-def study(tmp_path: Path, small_plugins: None, add: Callable[[str, str, str], None]) -> Study:
+def study(tmp_path: Path, add: Callable[[str, str, str], None]) -> Study:
     """The small study, and one table and one figure more."""
     add("tables", "photo_counts", TABLE)
     add("figures", "photo_bar", FIGURE)
-    return load(tmp_path, described(tmp_path))
+    raw = described(tmp_path)
+    raw["plugins"] = [*raw["plugins"], str(tmp_path / "own")]
+    return load(tmp_path, raw)
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:

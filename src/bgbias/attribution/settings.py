@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bgbias.settings import Strict
 
-# What similarity attention asks of a photo (similarity_attention.py).
+# What similarity attention asks of a photo (similarity.py).
 SimilarityScore = Literal["magnitude", "published"]
 
 

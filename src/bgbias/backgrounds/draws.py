@@ -17,7 +17,7 @@ class Draw:
     """Which background, which part of it, mirrored or not."""
 
     index: int
-    box: pixels.Box
+    box: pixels.RelativeBox
     flip: bool
 
 

@@ -176,7 +176,7 @@ def explain(
     from bgbias.report.figures import _look as figures
 
     use(*(plugins or []))
-    decoded = explanation.read(photos)
+    decoded = explanation.read_photos(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
     print(out)

@@ -17,7 +17,7 @@ from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
-from bgbias.images.composite import Foreground
+from bgbias.images.composite import CutOut
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
@@ -120,9 +120,9 @@ class Photo:
         return self.split.mask(self.image_id)
 
     @cached_property
-    def foreground(self) -> Foreground:
+    def foreground(self) -> CutOut:
         """The object, cut out once for all the backgrounds that it is put before."""
-        return Foreground(self.view, self.mask)
+        return CutOut(self.view, self.mask)
 
 
 def workers(device: str) -> int:

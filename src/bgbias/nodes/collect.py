@@ -80,13 +80,13 @@ def _mask_report(study: Study) -> pd.DataFrame:
     import pandas as pd
 
     from bgbias.masks import policy
-    from bgbias.photos.table import read as read_table
+    from bgbias.photos.table import read_table
 
     rows = []
     low, high = study.mask_policy.min_area, study.mask_policy.max_area
     for dataset in plan.datasets(study):
         masker = study.datasets[dataset].masker
-        quality = policy.read(study.files.at("mask_table", dataset=dataset, masker=masker))
+        quality = policy.read_mask_table(study.files.at("mask_table", dataset=dataset, masker=masker))
         table = read_table(study.files.at("table", dataset=dataset))
         test = set(table.split("test").ids)
         usable = policy.usable(quality, study.mask_policy)

@@ -82,7 +82,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
     """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
     from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
     from bgbias.files.store import ImageStore
-    from bgbias.photos.table import read as read_table
+    from bgbias.photos.table import read_table
 
     (subject,) = subjects(study, dataset, masker)
     masker = subject["masker"]

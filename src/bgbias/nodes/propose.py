@@ -13,7 +13,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.fingerprint import elsewhere, listing, recorded
+from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.nodes.masks import predictor
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
@@ -50,7 +50,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
     return {
         "source": proposal.source,
-        "listing": before["listing"] if gone else listing(proposal.source),
+        "listing": before["listing"] if gone else fingerprint(proposal.source),
         "names": {"keep": proposal.keep, "drop": proposal.drop},
         "masker": pretrained.masker_identity(study, proposal.masker),
     }

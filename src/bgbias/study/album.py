@@ -38,7 +38,7 @@ class Album:
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
-        table = image_table.read(self._study.files.at("table", dataset=self._dataset))
+        table = image_table.read_table(self._study.files.at("table", dataset=self._dataset))
         return table.of_fold(self._fold).split(split)
 
     def training(self, needed: Collection[str], device: str = "cpu") -> TrainingPhotos:
@@ -66,7 +66,7 @@ class Album:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
         where = {"dataset": self._dataset, "masker": masker}
         policy = self._study.mask_policy
-        usable = masking.usable(masking.read(files.at("mask_table", **where)), policy)
+        usable = masking.usable(masking.read_mask_table(files.at("mask_table", **where)), policy)
         tag = f"-from{policy.threshold}" if policy.kind == "threshold" else ""
         masks = self._prepared(
             files.at("masks", **where),

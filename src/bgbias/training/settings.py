@@ -1,4 +1,4 @@
-"""Settings of the protocol in params.yaml, which a grid may change key by key: training, masks, evaluation, attribution."""
+"""Settings of training, which a grid may change key by key."""
 
 from __future__ import annotations
 

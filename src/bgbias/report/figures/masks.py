@@ -52,7 +52,7 @@ def draw(study: Study) -> Figure:
     """The worst and the most doubtful masks of the shown dataset."""
     read = {role: file.path(study) for role, file in reads(study).items()}
     photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
-    table = masking.read(read["mask_table"])
+    table = masking.read_mask_table(read["mask_table"])
     usable = masking.usable(table, study.mask_policy)
     rows = {str(row["image_id"]): row for row in table.to_dict("records")}
 
