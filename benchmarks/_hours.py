@@ -35,7 +35,7 @@ def hours(study: Study, speeds: Speeds, epochs: int) -> dict[str, float]:
 
     Left out too is what happens once for all models: downloads, the index, the first decoding.
     """
-    costs = {cost.step: cost for cost in forecast.forecast(study)}
+    costs = forecast.forecast(study)
     found = {"masks": costs["masks"].forward[0] / speeds.masked} if "masks" in costs else {}
     found["train"] = sum(_trainings(study, speeds, epochs))
     found["embed"] = costs["embed"].forward[0] / speeds.embedded

@@ -23,7 +23,10 @@ FAMILIES = {
     "maskers": "bgbias.masks.maskers",
     "methods": "bgbias.training.methods",
     "metrics": "bgbias.evaluation.metrics",
+    "figures": "bgbias.report.figures",
     "necks": "bgbias.models.necks",
+    "nodes": "bgbias.nodes",
+    "tables": "bgbias.report.tables",
 }
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 

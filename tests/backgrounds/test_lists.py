@@ -75,7 +75,7 @@ def test_copies_are_taken_and_the_rest_is_fetched(tmp_path: Path, raw: dict[str,
         "val": [f"val{n}.png" for n in range(3)],
         "test": [f"test{n}.png" for n in range(4)],
     }.items():
-        store = ImageStore(study.files.at("pool", pool="noise", role=role))
+        store = ImageStore(study.files.at(f"{role}_pool", pool="noise"))
         assert store.ids == names
         assert [store.read(n) for n in names] == [(tmp_path / role / n).read_bytes() for n in names]
     record = read_record(study.files.at("gather_record", pool="noise"))

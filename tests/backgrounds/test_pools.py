@@ -26,7 +26,7 @@ def raw(tmp_path: Path) -> dict[str, Any]:
 
 
 def pool_names(study: Study, role: str) -> list[str]:
-    return ImageStore(study.files.at("pool", pool="noise", role=role)).ids
+    return ImageStore(study.files.at(f"{role}_pool", pool="noise")).ids
 
 
 def test_pools_are_sorted_and_certified(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def test_pools_are_sorted_and_certified(tmp_path: Path, raw: dict[str, Any]) -> 
 def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     backgrounds.backgrounds(study, "noise")
-    first = {r: study.files.at("pool", pool="noise", role=r).read_bytes() for r in ("train", "val", "test")}
+    first = {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in ("train", "val", "test")}
     (tmp_path / "list.txt").write_text("".join(f"train/train{n}.png\n" for n in (3, 1, 0, 4, 2)))
     with zipfile.ZipFile(tmp_path / "val.zip", "w") as archive:
         archive.writestr("__MACOSX/val/._val0.png", b"junk")
@@ -56,7 +56,7 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     raw["backgrounds"]["noise"]["val"]["source"] = str(tmp_path / "val.zip")
     study = load(tmp_path, raw)
     backgrounds.backgrounds(study, "noise")
-    assert first == {r: study.files.at("pool", pool="noise", role=r).read_bytes() for r in first}
+    assert first == {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in first}
 
 
 def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:

@@ -85,9 +85,7 @@ def test_objects_are_rejected_and_scenes_shared_out(tmp_path: Path, raw: dict[st
     with Image.open(study.files.at("proposal_sheet", pool="noise")) as sheet:
         assert sheet.width > 1000
     backgrounds.backgrounds(study, "noise")
-    pools = {
-        r: ImageStore(study.files.at("pool", pool="noise", role=r)).ids for r in ("train", "val", "test")
-    }
+    pools = {r: ImageStore(study.files.at(f"{r}_pool", pool="noise")).ids for r in ("train", "val", "test")}
     kept = table.index[table["kept"]]
     assert sorted(n for names in pools.values() for n in names) == sorted(kept)
     assert len(pools["train"]) == round(0.4 * len(kept))

@@ -26,7 +26,7 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def costs(study: params.Study) -> dict[str, Cost]:
-    return {c.step: c for c in forecast.forecast(study)}
+    return forecast.forecast(study)
 
 
 def test_the_papers_study_is_counted_by_hand(own: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias.engine import freshness, graph, reading, status
+from bgbias.engine import freshness, graph, status
+from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.files import checksums
 from bgbias.nodes import table
@@ -52,7 +53,7 @@ def out_of_date(study: Study) -> list[str]:
     return [n.label for n in nodes if n.record(study).exists() and _time(n.record(study)) < MARKER]
 
 
-def delete(study: Study, node: graph.Node) -> None:
+def delete(study: Study, node: Node) -> None:
     """As Snakemake does before it makes a node anew."""
     for path in (*pretended.outputs(study, node), node.record(study)):
         path.unlink()
@@ -70,7 +71,7 @@ def test_every_input_is_made_by_a_node_that_is_read_from(study: Study, grid: str
     for node in graph.in_order(study):
         upstream = graph.reads_from(study, node)
         made = {p for n in upstream for p in (*pretended.outputs(study, n), n.record(study))}
-        read = set(reading.inputs(study, node.name, **node.keywords).values())
+        read = set(graph.inputs(study, node.name, **node.keywords).values())
         assert read <= made, node.label
 
 
@@ -129,7 +130,7 @@ def test_right_files_with_any_modification_times_stay(study: Study, first: int) 
 def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(study: Study) -> None:
     """A run that makes a dataset anew deletes it first; killed then, it leaves nothing to compare the rest with."""
     pretended.run(study)
-    index = graph.node("index", dataset="toy_050")
+    index = step("index", dataset="toy_050")
     photos = study.files.at("photos", dataset="toy_050")
     photos.write_text("other photos")
     old = out_of_date(study)
@@ -141,7 +142,7 @@ def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(
 
 def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: Study) -> None:
     pretended.run(study)
-    delete(study, graph.node("index", dataset="toy_050"))
+    delete(study, step("index", dataset="toy_050"))
     assert out_of_date(study) == []
 
 

@@ -12,10 +12,12 @@ import pytest
 from small_study import data_nodes, described, load, options, run
 
 from bgbias import plugins
-from bgbias.engine import graph, reading, records
+from bgbias.cli.nodes import meant, work
+from bgbias.engine import graph, records
+from bgbias.engine.node import step
 from bgbias.images import pixels
 from bgbias.images.boxes import box_of
-from bgbias.nodes import fetch, index
+from bgbias.nodes import index
 from bgbias.nodes.figure import figure
 from bgbias.nodes.segment import segment
 from bgbias.study.album import Album, of_dataset
@@ -57,7 +59,7 @@ def as_birds(folder: Path) -> dict[str, Any]:
 def said(study: Study, node: str, **subject: Any) -> set[Path]:
     """What the node reads by Python; weights are read by another language, which no hook sees."""
     return {
-        p for p in reading.inputs(study, node, **subject).values() if p.suffix not in (".safetensors", ".pth")
+        p for p in graph.inputs(study, node, **subject).values() if p.suffix not in (".safetensors", ".pth")
     }
 
 
@@ -75,14 +77,14 @@ def test_segmentation_and_its_figure_open_what_they_say(
         raw["datasets"]["squares"] |= as_birds(tmp_path)
     study = load(tmp_path, raw)
     if truth == "boxes":
-        fetch.fetch_all(study, "squares")
+        work(study, meant(study, "fetch", dataset="squares"))
     data_nodes(study)
     for cell in (PLAIN, CURED):
         run(study, cell, "train")
     products = {
         p
         for node in graph.in_order(study)
-        for p in reading.inputs(study, node.name, **node.keywords).values()
+        for p in graph.inputs(study, node.name, **node.keywords).values()
         if p.suffix != ".json"  # every node opens the records of those before it
     }
     OPENED.clear()
@@ -91,7 +93,7 @@ def test_segmentation_and_its_figure_open_what_they_say(
     segment(study, CURED, "cpu")
     OPENED.clear()
     figure(study, "segmentation")
-    assert products & set(OPENED) == said(study, "figure", name="segmentation")
+    assert products & set(OPENED) == said(study, "figure", figure="segmentation")
 
 
 @pytest.mark.parametrize("truth", ["masks", "boxes"])
@@ -101,10 +103,10 @@ def test_what_segmentation_reads_is_made_by_the_nodes_before_it(tmp_path: Path, 
     if truth == "boxes":
         raw["datasets"]["squares"] |= as_birds(tmp_path)
     study = load(tmp_path, raw)
-    fetched = ["fetch squares photos"] if truth == "boxes" else []
+    fetched = ["fetch squares/photos"] if truth == "boxes" else []
     expected = {
-        graph.node("segment", cell=PLAIN): [f"train {PLAIN.name}"],
-        graph.node("figure", name="segmentation"): [f"segment {c.name}" for c in (PLAIN, CURED)],
+        step("segment", cell=PLAIN): [f"train {PLAIN.name}"],
+        step("figure", figure="segmentation"): [f"segment {c.name}" for c in (PLAIN, CURED)],
     }
     for node, of_cells in expected.items():
         before = [n.label for n in graph.reads_from(study, node)]
@@ -122,7 +124,7 @@ def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: P
         raw["datasets"]["squares"] |= as_birds(tmp_path)
     study = load(tmp_path, raw)
     if truth == "boxes":
-        fetch.fetch_all(study, "squares")
+        work(study, meant(study, "fetch", dataset="squares"))
     index.index(study, "squares")
     album = Album(study, "squares", 32, 32)
     asked = album.table("test").ids[:3]

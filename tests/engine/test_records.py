@@ -16,12 +16,15 @@ import pretended
 import pytest
 from small_study import described, load
 
-from bgbias.engine import digests, graph, reading, records
+from bgbias.engine import digests, graph, records
+from bgbias.engine.node import step
 from bgbias.errors import UserError
+from bgbias.nodes import backgrounds
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
+BACKGROUNDS = step("backgrounds", pool="noise")
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def pools(study: Study) -> dict[str, Path]:
-    return {"pool": study.files.at("pool", pool="noise", role="train")}
+    return BACKGROUNDS.outputs(study)
 
 
 def certificate(study: Study) -> Path:
@@ -43,7 +46,7 @@ def running(study: Study) -> list[dict[str, Any]]:
 
 def make(study: Study, content: bytes = b"made") -> None:
     """A node at work, in place of the one that makes backgrounds."""
-    with records.node(study, "backgrounds", pools(study), certificate(study), pool="noise") as made:
+    with records.node(study, BACKGROUNDS) as made:
         made.metrics["photos"] = 3
         made.notes["why"] = "a test"
         for path in pools(study).values():
@@ -62,7 +65,7 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
     )
     assert (found["status"], found["device"]) == ("done", "cpu")
     assert found["digest"] == digests.digest(study, "backgrounds", pool="noise")
-    assert found["version"] == digests.VERSIONS["backgrounds"]
+    assert found["version"] == backgrounds.VERSION
     assert found["spec"]["pools"]["train"]["source"].endswith("/train")
     assert found["outputs"] == {str(p): hashlib.sha256(b"made").hexdigest() for p in pools(study).values()}
     assert (found["metrics"], found["notes"]) == ({"photos": 3}, {"why": "a test"})
@@ -76,11 +79,11 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
 
 def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
     cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    inputs = reading.inputs(study, "train", cell=cell)
-    pretended.make(study, graph.node("index", dataset="squares"))
+    inputs = graph.inputs(study, "train", cell=cell)
+    pretended.make(study, step("index", dataset="squares"))
     made = study.files.at("train_record", **cell.wildcards)
     outputs = {name: study.files.at(name, **cell.wildcards) for name in ("model", "history")}
-    with records.node(study, "train", outputs, made, cell=cell):
+    with records.node(study, step("train", cell=cell)):
         (working,) = running(study)
         assert (working["status"], working["pid"]) == ("running", os.getpid())
         # Where to read the curve while the training runs, and where it is at the end.
@@ -98,7 +101,7 @@ def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
 def test_failed_node_leaves_no_record_and_says_so_among_the_running(study: Study) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        records.node(study, "backgrounds", pools(study), certificate(study), pool="noise"),
+        records.node(study, BACKGROUNDS),
     ):
         _ = 1 / 0
     assert not certificate(study).exists()
@@ -112,7 +115,7 @@ def test_failed_node_leaves_no_record_and_says_so_among_the_running(study: Study
 def test_node_that_forgets_an_output_is_no_success(study: Study) -> None:
     with (
         pytest.raises(RuntimeError, match=r"ended without making .*train\.zip"),
-        records.node(study, "backgrounds", pools(study), certificate(study), pool="noise"),
+        records.node(study, BACKGROUNDS),
     ):
         pass
     assert not certificate(study).exists()
@@ -120,19 +123,22 @@ def test_node_that_forgets_an_output_is_no_success(study: Study) -> None:
 
 def test_missing_input_is_named_before_anything_starts(study: Study) -> None:
     with (
-        pytest.raises(UserError, match=r"masks squares needs .*images\.csv \(table\), which is missing"),
-        records.node(study, "masks", {}, Path("x"), dataset="squares", masker="ground_truth"),
+        pytest.raises(
+            UserError, match=r"masks squares/ground_truth needs .*images\.csv \(table\), which is missing"
+        ),
+        records.node(study, step("masks", dataset="squares", masker="ground_truth")),
     ):
         pytest.fail("it must not start")
     assert not Path(study.paths.work).exists()
 
 
 def test_leftovers_of_a_killed_node_are_cleared_away(study: Study) -> None:
-    (path,) = pools(study).values()
+    path = pools(study)["train_pool"]
     path.parent.mkdir(parents=True)
     path.with_name(f".{path.name}.1234.partial").write_bytes(b"half")
     make(study)
-    assert sorted(p.name for p in path.parent.iterdir()) == ["backgrounds.json", "train.zip"]
+    made = ["backgrounds.csv", "backgrounds.json", "test.zip", "train.zip", "val.zip"]
+    assert sorted(p.name for p in path.parent.iterdir()) == made
 
 
 def test_damaged_record_is_named(tmp_path: Path) -> None:
@@ -184,4 +190,4 @@ def test_full_disk_at_the_record_keeps_what_was_made(study: Study, monkeypatch: 
     with pytest.raises(OSError, match="No space left on device"):
         make(study)
     assert record.read_bytes() == before
-    assert pools(study)["pool"].read_bytes() == b"made"
+    assert pools(study)["train_pool"].read_bytes() == b"made"

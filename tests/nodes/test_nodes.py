@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, outputs, record
 
+from bgbias.cli.nodes import meant, work
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import listing
 from bgbias.files.store import ImageStore
@@ -94,7 +95,7 @@ def test_one_broken_photo_among_thousands_is_named_and_counted(tmp_path: Path, r
         "options": {"source": str(archive)},
     }
     study = load(tmp_path, raw)
-    fetch.fetch_all(study, "birds")
+    work(study, meant(study, "fetch", dataset="birds"))
     index.index(study, "birds")
     found = record(study, "index_record", dataset="birds")["metrics"]
     assert (found["photos"], found["excluded"], found["photos_test"]) == (11_787, 1, 5_923)
@@ -115,14 +116,14 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
     options = {"source": f"{tmp_path}/mine"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
     study = load(tmp_path, raw)
-    fetch.fetch_all(study, "mine")
+    work(study, meant(study, "fetch", dataset="mine"))
     (tmp_path / "mine" / "4" / "2.png").write_bytes(pixel)
     listing.cache_clear()
     with pytest.raises(
         UserError, match="has changed since it was fetched; run: python -m bgbias fetch mine photos"
     ):
         index.index(study, "mine")
-    fetch.fetch_all(study, "mine")
+    work(study, meant(study, "fetch", dataset="mine"))
     index.index(study, "mine")
 
 
@@ -136,7 +137,7 @@ def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: 
     sources = {"source": f"{tmp_path}/mine/photos", "masks": f"{tmp_path}/mine/masks"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
     study = load(tmp_path, raw)
-    fetch.fetch_all(study, "mine")
+    work(study, meant(study, "fetch", dataset="mine"))
     index.index(study, "mine")
     excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
     assert excluded.to_numpy().tolist() == [["2/1.png", "'2/1.png': photo and true mask differ in size"]]
@@ -153,7 +154,7 @@ def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: 
     }
     study = load(tmp_path, raw)
     with pytest.raises(UserError) as told:
-        fetch.fetch_all(study, "cars")
+        work(study, meant(study, "fetch", dataset="cars"))
     for file, part in (("car_ims.tgz", "photos"), ("cars_annos.mat", "annotations")):
         assert f"cars/{part}: {file} could not be fetched" in str(told.value)
         assert f"then run: python -m bgbias fetch cars {part}" in str(told.value)

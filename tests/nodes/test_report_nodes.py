@@ -38,7 +38,7 @@ def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
     for name in plan.tables(study):
         table.table(study, name)
     first, second, third = (
-        pd.read_csv(study.files.at("report_table", table=name, format="csv")) for name in plan.tables(study)
+        pd.read_csv(study.files.at("table_csv", table=name)) for name in plan.tables(study)
     )
     shared = ["method", "clean", "corrupted", "relative_drop", "cure", "cure_low", "cure_high"]
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)

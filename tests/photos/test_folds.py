@@ -12,6 +12,7 @@ import pytest
 from small_study import data_nodes, described, load, options, run
 
 from bgbias.engine import digests, graph
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.embeddings import Embeddings
@@ -109,8 +110,8 @@ def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str
     assert plan.checked_cells(study) == (*of_folds, together)
     assert [c.name.split("/")[-1] for c in of_folds] == ["seed0", "seed0-fold1", "seed0-fold2", "seed0-fold3"]
     assert plan.folds_of(study, together) == of_folds
-    read = graph.reads_from(study, graph.node("embed", cell=together))
-    assert read == [graph.node("embed", cell=part) for part in of_folds]
+    read = graph.reads_from(study, step("embed", cell=together))
+    assert read == [step("embed", cell=part) for part in of_folds]
     planned = {(n.name, n.keywords["cell"]) for n in graph.in_order(study) if "cell" in n.keywords}
     assert {name for name, cell in planned if cell == together} == {"embed", "score"}
     for node in ("train", "attribute"):
@@ -138,31 +139,35 @@ def test_names_of_runs_say_seed_and_fold(seed: int, fold: int) -> None:
     assert folds.seed_and_fold(folds.run(seed, fold)) == (seed, fold)
 
 
+VIEWS = [("clean", 0), ("random_background", 0), ("random_background", 1)]
+
+
 def embedded(rng: np.random.Generator, length: float = 1.0) -> Embeddings:
     def drawn(*shape: int) -> np.ndarray:
         vectors = rng.normal(size=(*shape, 3)).astype(np.float32)
         return length * vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
     usable = np.array([True, True, False, True, True])
-    return Embeddings([*"abcde"], np.arange(5), usable, drawn(5), drawn(2, 5))
+    return Embeddings([*"abcde"], np.arange(5), usable, {view: drawn(5) for view in VIEWS})
 
 
 def test_models_side_by_side_are_as_similar_as_in_the_mean_of_them() -> None:
     """However long a model's embeddings were."""
     rng = np.random.default_rng(3)
     parts = [embedded(rng) for _ in range(4)]
-    unequal = [replace(part, clean=(n + 1) * part.clean) for n, part in enumerate(parts)]
+    unequal = [
+        replace(part, views={view: (n + 1) * vectors for view, vectors in part.views.items()})
+        for n, part in enumerate(parts)
+    ]
     found = embeddings.side_by_side(unequal)
-    assert (found.clean.shape, found.corrupted.shape) == ((5, 12), (2, 5, 12))
-    assert found.clean.dtype == found.corrupted.dtype == np.float32
+    assert list(found.views) == VIEWS
+    assert {(v.shape, v.dtype.name) for v in found.views.values()} == {((5, 12), "float32")}
     assert found.ids == parts[0].ids
     assert np.array_equal(found.usable, parts[0].usable)
-    for i in range(5):
-        for k in range(5):
-            of_each = [float(p.clean[i] @ p.clean[k]) for p in parts]
-            assert float(found.clean[i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
-            of_each = [float(p.corrupted[1, i] @ p.clean[k]) for p in parts]
-            assert float(found.corrupted[1, i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
+    gallery = VIEWS[0]
+    for view in VIEWS:
+        of_each = np.mean([p.views[view] @ p.views[gallery].T for p in parts], axis=0)
+        assert found.views[view] @ found.views[gallery].T == pytest.approx(of_each, abs=1e-6)
 
 
 def test_models_of_different_photos_are_not_put_side_by_side() -> None:
@@ -170,6 +175,9 @@ def test_models_of_different_photos_are_not_put_side_by_side() -> None:
     one, other = embedded(rng), replace(embedded(rng), ids=[*"abcdf"])
     with pytest.raises(UserError, match="embedded different photos"):
         embeddings.side_by_side([one, other])
+    less = replace(one, views={view: one.views[view] for view in VIEWS[:2]})
+    with pytest.raises(UserError, match="embedded different photos"):
+        embeddings.side_by_side([one, less])
 
 
 def whole_way(study: Study) -> pd.DataFrame:
@@ -200,18 +208,18 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     assert found["seeds"].tolist() == [1] * 4
     assert found["folds"].tolist() == [4] * 4
     together = embeddings.read(study.files.at("embeddings", **plan.cells(study)[-1].wildcards))
-    assert together.clean.shape[1] == 4 * 8
+    assert {vectors.shape[1] for vectors in together.views.values()} == {4 * 8}
     report.table(study, "table1")
     report.table(study, "table2")
     report.table(study, "table3")
-    shown = study.files.at("report_table", table="table1", format="md").read_text()
+    shown = study.files.at("table_md", table="table1").read_text()
     assert "| Contrastive, 32-d, 4 folds |" in shown
     assert "· 1 seed · 4 folds · 2 draws ·" in shown
     assert "4 folds: as many models, each validated on other classes" in shown
-    attributed = study.files.at("report_table", table="table2", format="md").read_text()
+    attributed = study.files.at("table_md", table="table2").read_text()
     assert "4 folds" in attributed
     assert "32-d" not in attributed
-    compared = pd.read_csv(study.files.at("report_table", table="table3", format="csv"))
+    compared = pd.read_csv(study.files.at("table_csv", table="table3"))
     assert compared[["method", "seeds", "folds"]].to_numpy().tolist() == [
         ["plain", 1, 4],
         ["bgaugment", 1, 4],
@@ -219,7 +227,7 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     cured = compared.iloc[1]
     assert 0 < cured["cure_p"] <= 1
     assert cured.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all()
-    of_all = study.files.at("report_table", table="table3", format="md").read_text()
+    of_all = study.files.at("table_md", table="table3").read_text()
     assert "· 1 seed · 4 folds · 2 draws ·" in of_all
     assert "over seeds, the differences of one seed's folds are averaged and count once" in of_all
     assert "Cure, over seeds" not in of_all

@@ -13,7 +13,7 @@ from small_study import data_nodes, described, load, options, record
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.masks import policy
-from bgbias.masks.policy import MaskPolicy
+from bgbias.masks.settings import MaskPolicy
 from bgbias.nodes import figure as pictures
 from bgbias.report.figures import _look as figures
 from bgbias.report.figures.masks import MaskTile, doubtful, figure_masks
@@ -90,7 +90,7 @@ def test_the_sheet_is_drawn_for_the_shown_dataset(tmp_path: Path) -> None:
     study = load(tmp_path, options(described(tmp_path), empty_mask=["13/2.png"], without_mask=["12/0.png"]))
     data_nodes(study)
     pictures.figure(study, "masks")
-    assert study.files.at("figures", figure="masks", format="png").stat().st_size > 10_000
-    read = record(study, "figures_record", figure="masks")["inputs"]
+    assert study.files.at("figure_png", figure="masks").stat().st_size > 10_000
+    read = record(study, "figure_record", figure="masks")["inputs"]
     assert str(study.files.at("mask_table", dataset="squares", masker="ground_truth")) in read
     assert not any("backgrounds" in path for path in read)

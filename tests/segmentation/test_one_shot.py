@@ -21,6 +21,7 @@ from bgbias.attribution.settings import SimilarityScore
 from bgbias.datasets import cub200
 from bgbias.engine import digests, graph, records
 from bgbias.engine.forecast import forecast
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.images import pixels
@@ -134,10 +135,10 @@ def test_every_model_is_asked_the_same_episodes_and_the_table_compares_them(
     mine = found[CELL][found[CELL]["task"] == "two_way_5"]
     assert metrics["iou_two_way_5"] == pytest.approx(mine["iou"].mean())
     report.table(study, "table4")
-    table = pd.read_csv(study.files.at("report_table", table="table4", format="csv"))
+    table = pd.read_csv(study.files.at("table_csv", table="table4"))
     assert table["method"].tolist() == ["centre", "pretrained", "plain", "bgaugment"]
     assert table["two_way_5"][2] == pytest.approx(100 * mine["iou"].mean())
-    text = study.files.at("report_table", table="table4", format="md").read_text(encoding="utf-8")
+    text = study.files.at("table_md", table="table4").read_text(encoding="utf-8")
     assert "squares · pixels · 1 seed · 6 episodes" in text
     assert "| Centre prior | " in text
     assert "squares by masks" in text
@@ -296,7 +297,7 @@ def test_models_of_several_folds_become_one_row(tmp_path: Path, raw: dict[str, A
         run(study, cell, "train")
         segment(study, cell, "cpu")
     report.table(study, "table4")
-    text = study.files.at("report_table", table="table4", format="md").read_text(encoding="utf-8")
+    text = study.files.at("table_md", table="table4").read_text(encoding="utf-8")
     assert "squares · pixels · 1 seed · 2 folds · 6 episodes" in text
 
 
@@ -326,7 +327,6 @@ def test_finished_segmentation_is_known_to_belong_to_its_settings(
     study = load(tmp_path, raw)
     data_nodes(study)
     segment(study, PRETRAINED, "cpu")
-    path = study.files.at("segment_record", **PRETRAINED.wildcards)
-    assert records.of_now(study, path, "segment", cell=PRETRAINED)
+    assert records.of_now(study, step("segment", cell=PRETRAINED))
     raw["segmentation"]["rounds"] = 2
-    assert not records.of_now(load(tmp_path, raw), path, "segment", cell=PRETRAINED)
+    assert not records.of_now(load(tmp_path, raw), step("segment", cell=PRETRAINED))

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias.engine import digests, graph, reading
+from bgbias.engine import digests, graph
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import listing
@@ -52,7 +53,7 @@ def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
         ):
             yield (node, cell.name), digests.digest(study, node, cell=cell)
     yield ("collect", ""), digests.digest(study, "collect")
-    yield ("table", "table1"), digests.digest(study, "table", name="table1")
+    yield ("table", "table1"), digests.digest(study, "table", table="table1")
 
 
 def changed(before: Study, after: Study) -> set[tuple[str, str]]:
@@ -162,7 +163,7 @@ def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict
     options = {"source": str(tmp_path / "train")}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
     study = load(tmp_path, raw)
-    for node in (graph.node("index", dataset="mine"), graph.node("backgrounds", pool="noise")):
+    for node in (step("index", dataset="mine"), step("backgrounds", pool="noise")):
         path = node.record(study)
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"spec": digests.spec(study, node.name, **node.keywords)}))
@@ -181,12 +182,12 @@ def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[s
     options = {"source": str(tmp_path / "train"), "masks": str(tmp_path / "val")}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
     study = load(tmp_path, raw)
-    fetched = [graph.node("fetch", dataset="mine", part=part) for part in ("photos", "masks")]
-    assert graph.reads_from(study, graph.node("index", dataset="mine")) == fetched
-    assert reading.inputs(study, "index", dataset="mine") == {
+    fetched = [step("fetch", dataset="mine", part=part) for part in ("photos", "masks")]
+    assert graph.reads_from(study, step("index", dataset="mine")) == fetched
+    assert graph.inputs(study, "index", dataset="mine") == {
         part: study.files.at("part", dataset="mine", part=part) for part in ("photos", "masks")
     }
-    assert [n.label for n in fetched] == ["fetch mine photos", "fetch mine masks"]
+    assert [n.label for n in fetched] == ["fetch mine/photos", "fetch mine/masks"]
     # An added mask is fetched again, the photos are not.
     before = fingerprints(study)
     (tmp_path / "val" / "one_more.png").write_bytes(b"x")
@@ -222,11 +223,11 @@ def test_part_that_is_not_there_is_refused(
 
 def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
-    assert set(reading.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
+    assert set(graph.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
     cured = {"table", "photos", "masks", "mask_table", "train_pool", "val_pool"}
-    assert set(reading.inputs(study, "train", cell=CURED[0])) == cured
+    assert set(graph.inputs(study, "train", cell=CURED[0])) == cured
     embedding = {"model", "table", "photos", "masks", "mask_table", "test_pool"}
-    assert set(reading.inputs(study, "embed", cell=PLAIN[0])) == embedding
+    assert set(graph.inputs(study, "embed", cell=PLAIN[0])) == embedding
 
 
 def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -234,7 +235,7 @@ def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any])
         raw["train"]["selection"] = selection
         study = load(tmp_path, raw)
         for chosen in ALL:
-            assert not any("test" in role for role in reading.inputs(study, "train", cell=chosen))
+            assert not any("test" in role for role in graph.inputs(study, "train", cell=chosen))
 
 
 def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:

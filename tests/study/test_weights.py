@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from small_study import described, load, with_weights
 
 from bgbias import plugins
-from bgbias.engine import digests, graph, reading
+from bgbias.engine import digests, graph
 from bgbias.errors import UserError
 from bgbias.files import fetch, state_dicts
 from bgbias.nodes import weights as nodes
@@ -53,7 +53,7 @@ def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(
     readers = {
         node.label
         for node in graph.in_order(chosen)
-        if target in reading.inputs(chosen, node.name, **node.keywords).values()
+        if target in graph.inputs(chosen, node.name, **node.keywords).values()
     }
     trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(chosen, c)}
     assert readers == {*trained, f"embed {FEATURES.name}"}

@@ -133,6 +133,7 @@ def chain(project: Project) -> None:
         grid="another",
         spec={"kind": "toy", "options": {"source": "https://example.org/toys.zip"}},
         outputs={photos: "2" * 64},
+        collection=("photos", photos),
         metrics={"photos": 30, "classes": 6, "photos_train": 20, "photos_test": 10},
     )
     masked = project.record(
@@ -142,6 +143,7 @@ def chain(project: Project) -> None:
         spec={"kind": "u2netp", "index": digest(index)},
         inputs={photos: "2" * 64},
         outputs={masks: "4" * 64},
+        collection=("masks", masks),
         metrics={"photos": 30, "empty": 1},
     )
     trained = project.training(
@@ -158,7 +160,7 @@ def chain(project: Project) -> None:
         f"runs/demo/scores/{NAME}/embed.json",
         "embed",
         NAME,
-        spec={"evaluation": {"draws": 5}, "model": digest(trained), "masks": digest(masked)},
+        spec={"evaluation": {"draws": 5}, "train": digest(trained), "masks": digest(masked)},
         inputs={photos: "2" * 64, masks: "4" * 64},
         metrics={"photos": 10},
         peak_memory_mb=900.0,
@@ -180,6 +182,6 @@ def chain(project: Project) -> None:
         f"runs/demo/scores/{NAME}/attribute.json",
         "attribute",
         NAME,
-        spec={"attribution": {"samples": 25}, "model": digest(trained), "masks": digest(masked)},
+        spec={"attribution": {"samples": 25}, "train": digest(trained), "masks": digest(masked)},
         metrics={"attribution_ref": 0.3, "attribution_robust": 0.35},
     )

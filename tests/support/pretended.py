@@ -5,41 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bgbias.engine import digests, graph, reading
-from bgbias.engine.graph import Node
+from bgbias.engine import digests, graph
+from bgbias.engine.node import Node
 from bgbias.files import checksums
 from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
-OUTPUTS = {
-    "fetch": ("part",),
-    "gather": ("gathered",),
-    "propose": ("proposal", "proposal_sheet"),
-    "index": ("table", "photos", "truth", "excluded"),
-    "weights": ("weights",),
-    "masks": ("masks", "mask_table"),
-    "train": ("model", "history"),
-    "embed": ("embeddings",),
-    "score": ("scores", "queries"),
-    "attribute": ("attribution", "maps"),
-    "segment": ("segmentation", "segments"),
-    "collect": ("results", "all_queries", "all_attribution", "mask_report"),
-}
-
 
 def outputs(study: Study, node: Node) -> list[Path]:
     """What a node makes, without its record."""
-    files, subject = study.files, node.keywords
-    if node.name == "backgrounds":
-        pools = [files.at("pool", role=role, **subject) for role in ("train", "val", "test")]
-        return [*pools, files.at("pool_table", **subject)]
-    if node.name == "table":
-        forms = ("csv", "md", "tex", "html", "yaml")
-        return [files.at("report_table", table=subject["name"], format=f) for f in forms]
-    if node.name == "figure":
-        return [files.at("figures", figure=subject["name"], format=f) for f in ("pdf", "png")]
-    cell = subject.get("cell")
-    return [files.at(name, **(cell.wildcards if cell else subject)) for name in OUTPUTS[node.name]]
+    return list(node.outputs(study).values())
 
 
 def make(study: Study, node: Node, content: str = "") -> None:
@@ -52,7 +27,7 @@ def make(study: Study, node: Node, content: str = "") -> None:
 
 def certify(study: Study, node: Node) -> None:
     """The record of a node whose outputs lie there."""
-    read = reading.inputs(study, node.name, **node.keywords).values()
+    read = graph.inputs(study, node.name, **node.keywords).values()
     record = {
         "node": node.name,
         "status": "done",

@@ -54,7 +54,7 @@ def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project
     trained = json.loads((project.data / f"runs/demo/models/{NAME}/run.json").read_text())
     place = f"runs/demo/scores/{NAME}/segment.json"
     for model, expected in ((trained["digest"], 0.5), ("f" * 16, None)):
-        project.record(place, "segment", NAME, spec={"model": model}, metrics={"iou_one_way_1": 0.5})
+        project.record(place, "segment", NAME, spec={"train": model}, metrics={"iou_one_way_1": 0.5})
         assert entries(project)[CELL_KEY].metrics.get("iou_one_way_1") == expected
 
 
@@ -64,7 +64,7 @@ def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project
         ({}, True),
         ({"index": "cd" * 8}, False),
         ({"backbone": {"weights": "other", "width": 2}}, False),
-        ({"fetched_weights": "ab" * 8}, False),
+        ({"weights": "ab" * 8}, False),
     ],
 )
 def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_are_the_same(

@@ -193,4 +193,4 @@ print(bgbias.__file__)
     )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip().splitlines()[-1]).is_relative_to(smoke_run.folder / "mlartifacts")
-    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.clean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.views["clean", 0], rtol=0, atol=1e-6)

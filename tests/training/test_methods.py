@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from small_study import data_nodes, described, history, load
 
 from bgbias import plugins, seeds
-from bgbias.engine import digests, reading
+from bgbias.engine import digests, graph
 from bgbias.errors import UserError
 from bgbias.images.composite import replaced
 from bgbias.models import inference
@@ -147,7 +147,7 @@ def test_a_combination_reads_and_selects_like_bgaugment(tmp_path: Path, raw: dic
     study = load(tmp_path, with_methods(raw, "gained", "gained+bgaugment"))
     alone, combined, cure = cell("gained"), cell("gained+bgaugment"), cell("bgaugment")
     assert plan.needs(study, combined) == plan.needs(study, cure)
-    assert reading.inputs(study, "train", cell=combined) == reading.inputs(study, "train", cell=cure)
+    assert graph.inputs(study, "train", cell=combined) == graph.inputs(study, "train", cell=cure)
     assert plan.needs(study, alone) == frozenset()
     assert [plan.selection_condition(study, c) for c in (alone, combined)] == ["clean", "corrupted"]
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias.engine import digests, graph, reading
-from bgbias.engine.graph import Node
+from bgbias.engine import digests, graph
+from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.study import params
 from bgbias.study.params import Study
@@ -51,8 +51,9 @@ class Stages:
         return [p for p in self._described[stage]["params"] if isinstance(p, str)]
 
     def versions(self, stage: str) -> set[str]:
-        (code,) = (p for p in self._described[stage]["params"] if isinstance(p, dict))
-        return {v.removeprefix("VERSIONS.") for v in code["src/bgbias/engine/digests.py"]}
+        code = [p for p in self._described[stage]["params"] if isinstance(p, dict)]
+        assert all(names == ["VERSION"] for file in code for names in file.values())
+        return {Path(place).stem for file in code for place in file}
 
 
 @pytest.fixture(params=GRIDS)
@@ -73,7 +74,7 @@ def test_a_stage_depends_on_what_its_nodes_read_from_others(stages: Stages) -> N
     for node in filter(stages.of, graph.in_order(study)):
         known = [*stages.deps(stages.of(node)), *stages.outs(stages.of(node)), study.paths.raw]
         records = [n.record(study) for n in graph.reads_from(study, node)]
-        for file in (*reading.inputs(study, node.name, **node.keywords).values(), *records):
+        for file in (*graph.inputs(study, node.name, **node.keywords).values(), *records):
             assert _below(str(file), known), (node.label, file)
 
 
@@ -134,7 +135,7 @@ def _own(stages: Stages, study: Study, monkeypatch: pytest.MonkeyPatch) -> dict[
     whole = digests.digest
 
     def of_archives(study: Study, name: str, /, **subject: Any) -> str:
-        return "" if stages.of(graph.node(name, **subject)) else whole(study, name, **subject)
+        return "" if stages.of(step(name, **subject)) else whole(study, name, **subject)
 
     with monkeypatch.context() as patched:
         patched.setattr(digests, "digest", of_archives)

@@ -14,7 +14,7 @@ import pretended
 import pytest
 import yaml
 
-from bgbias.engine import graph
+from bgbias.engine.node import step
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.study import params
 from bgbias.study.cell import Cell
@@ -48,9 +48,10 @@ def study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
             "seed": seed,
         }
         ids = [f"photo{i}" for i in range(20)]
-        found = Embeddings(ids, labels, np.ones(20, bool), vectors[0], vectors[1:])
-        found.write(made.files.at("embeddings", **where))
-        pretended.certify(made, graph.node("embed", cell=Cell(**where)))
+        names = [("clean", 0), ("random_background", 0), ("random_background", 1)]
+        views = dict(zip(names, vectors, strict=True))
+        Embeddings(ids, labels, np.ones(20, bool), views).write(made.files.at("embeddings", **where))
+        pretended.certify(made, step("embed", cell=Cell(**where)))
     return made
 
 

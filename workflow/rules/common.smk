@@ -53,12 +53,13 @@ if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
 try:
-    from bgbias.engine import digests, forecast, freshness, graph, reading
+    from bgbias.engine import digests, forecast, freshness, graph
+    from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
     from bgbias.progress import say
-    from bgbias.study import paths, plan
-    from bgbias.study.cell import Cell
+    from bgbias.study import plan
+    from bgbias.study.cell import CELL, Cell
     from bgbias.study.params import load
 except ModuleNotFoundError as error:
     raise WorkflowError(
@@ -143,10 +144,8 @@ def node(name, wildcards):
     chosen = dict(wildcards.items())
     if "seed" in chosen:
         seed, fold = planned(seed_and_fold, chosen.pop("seed"))
-        return graph.node(name, cell=Cell(**chosen, seed=seed, fold=fold))
-    if name in ("table", "figure"):
-        return graph.node(name, name=chosen[name])
-    return graph.node(name, **chosen)
+        return step(name, cell=Cell(**chosen, seed=seed, fold=fold))
+    return step(name, **chosen)
 
 
 def reads(name):
@@ -160,7 +159,7 @@ def reads(name):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
         needed = [
-            p for p in planned(reading.inputs, STUDY, name, **reader.keywords).values() if p not in upstream
+            p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream
         ]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]

@@ -87,9 +87,9 @@ rule backgrounds:
     input:
         reads("backgrounds"),
     output:
-        train=PATHS.pool.replace("{role}", "train"),
-        val=PATHS.pool.replace("{role}", "val"),
-        test=PATHS.pool.replace("{role}", "test"),
+        train=PATHS.train_pool,
+        val=PATHS.val_pool,
+        test=PATHS.test_pool,
         table=PATHS.pool_table,
         record=PATHS.backgrounds_record,
     log:

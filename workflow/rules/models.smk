@@ -29,7 +29,7 @@ rule train:
         history=PATHS.history,
         record=PATHS.train_record,
     log:
-        f"{LOGS}/{STUDY.grid}/train/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/train/{CELL}.log",
     conda:
         "../envs/bgbias.yaml"
     # On a CPU, small models train faster side by side than with many threads each.

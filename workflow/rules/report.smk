@@ -27,16 +27,16 @@ rule table:
     input:
         reads("table"),
     output:
-        csv=PATHS.report_table.replace("{format}", "csv"),
-        md=PATHS.report_table.replace("{format}", "md"),
-        tex=PATHS.report_table.replace("{format}", "tex"),
+        csv=PATHS.table_csv,
+        md=PATHS.table_md,
+        tex=PATHS.table_tex,
         html=report(
-            PATHS.report_table.replace("{format}", "html"),
+            PATHS.table_html,
             caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
-        yaml=PATHS.report_table.replace("{format}", "yaml"),
+        yaml=PATHS.table_yaml,
         record=PATHS.table_record,
     log:
         f"{LOGS}/{STUDY.grid}/{{table}}.log",
@@ -57,14 +57,14 @@ rule figure:
     input:
         reads("figure"),
     output:
-        pdf=PATHS.figures.replace("{format}", "pdf"),
+        pdf=PATHS.figure_pdf,
         png=report(
-            PATHS.figures.replace("{format}", "png"),
+            PATHS.figure_png,
             caption="../report/figure.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
-        record=PATHS.figures_record,
+        record=PATHS.figure_record,
     log:
         f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
     conda:
@@ -84,16 +84,12 @@ for target in plan.tables(STUDY):
         name:
             target
         input:
-            PATHS.at("report_table", table=target, format="csv"),
+            PATHS.at("table_csv", table=target),
             PATHS.at("table_record", table=target),
 
 
 rule report:
     input:
-        [
-            PATHS.at("report_table", table=t, format=form)
-            for t in plan.tables(STUDY)
-            for form in ("csv", "html")
-        ],
-        [PATHS.at("figures", figure=f, format="png") for f in plan.figures(STUDY)],
+        [PATHS.at(f"table_{form}", table=t) for t in plan.tables(STUDY) for form in ("csv", "html")],
+        [PATHS.at("figure_png", figure=f) for f in plan.figures(STUDY)],
         records_of("table", "figure"),

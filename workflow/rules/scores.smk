@@ -8,7 +8,7 @@ rule embed:
         embeddings=PATHS.embeddings,
         record=PATHS.embed_record,
     log:
-        f"{LOGS}/{STUDY.grid}/embed/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/embed/{CELL}.log",
     conda:
         "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
@@ -31,7 +31,7 @@ rule score:
         queries=PATHS.queries,
         record=PATHS.score_record,
     log:
-        f"{LOGS}/{STUDY.grid}/score/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/score/{CELL}.log",
     conda:
         "../envs/bgbias.yaml"
     resources:
@@ -52,7 +52,7 @@ rule attribute:
         maps=PATHS.maps,
         record=PATHS.attribute_record,
     log:
-        f"{LOGS}/{STUDY.grid}/attribute/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/attribute/{CELL}.log",
     conda:
         "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
@@ -75,7 +75,7 @@ rule segment:
         segments=PATHS.segments,
         record=PATHS.segment_record,
     log:
-        f"{LOGS}/{STUDY.grid}/segment/{paths.CELL}.log",
+        f"{LOGS}/{STUDY.grid}/segment/{CELL}.log",
     conda:
         "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bgbias.engine import digests
+from bgbias.engine.node import Node
 from bgbias.errors import UserError
-from bgbias.study import cell, plan
-from bgbias.study.params import Study, load
+from bgbias.study import plan
+from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 Grid = Annotated[
@@ -24,37 +26,51 @@ Expect = Annotated[
 Device = Annotated[
     str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
 ]
-Dataset = Annotated[str, typer.Argument(help="Name under `datasets` in params.yaml.")]
-Pool = Annotated[str, typer.Argument(help="Name under `backgrounds` in params.yaml.")]
-Backbone = Annotated[str, typer.Argument(help="Name under `backbones` in params.yaml.")]
-Loss = Annotated[
-    str, typer.Argument(help="Name under `losses` in params.yaml; `none` for pretrained features.")
-]
-Method = Annotated[str, typer.Argument(help="plain, bgaugment, ... or `pretrained`.")]
-Seed = Annotated[
-    str, typer.Option(help="Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four.")
-]
 DEFAULT = Path("params.yaml")
 
 
-def planned_study(params: Path, grid: str | None, node: str, expect: str | None, **subject: object) -> Study:
-    """The study, checked to know what the command names, and to be the one that was planned."""
-    study = load(params, grid)
-    for value in subject.values():
-        if isinstance(value, cell.Cell):
-            known(study, value.dataset)
-            plan.check_cell(study, value)
-    if subject.get("dataset"):
-        known(study, str(subject["dataset"]))
-    if expect is not None:
-        found = digests.digest(study, node, **subject)
-        if found != expect:
-            raise UserError(
-                f"{params} was edited since this was planned ({expect}, now {found}); run snakemake again."
-            )
-    return study
+def _argument(text: str) -> Any:
+    return Annotated[str, typer.Argument(help=text, show_default=False)]
 
 
-def known(study: Study, dataset: str) -> str:
-    parts_of(study, dataset)
-    return dataset
+# Of a node's subject, by the name that its file gives it.
+SUBJECTS: dict[str, Any] = {
+    "dataset": _argument("Name under `datasets` in params.yaml."),
+    "part": _argument("One of the dataset's files; all of them if not given."),
+    "masker": _argument("Name under `maskers`; the dataset's own if not given."),
+    "pool": _argument("Name under `backgrounds` in params.yaml."),
+    "owner": _argument("A backbone of params.yaml, or maskers/<name>; its weights: published or a URL."),
+    "table": _argument("table1, table2, ...: what the grid has."),
+    "figure": _argument("retrieval, attribution, drop, photos, masks, ...: what the grid has."),
+}
+SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four."
+# A model, by its parts.
+CELL: dict[str, tuple[Any, Any]] = {
+    "dataset": (SUBJECTS["dataset"], inspect.Parameter.empty),
+    "backbone": (_argument("Name under `backbones` in params.yaml."), inspect.Parameter.empty),
+    "loss": (
+        _argument("Name under `losses` in params.yaml; `none` for pretrained features."),
+        inspect.Parameter.empty,
+    ),
+    "method": (_argument("plain, bgaugment, ... or `pretrained`."), inspect.Parameter.empty),
+    "seed": (Annotated[str, typer.Option(help=SEED)], "0"),
+}
+
+
+def checked(study: Study, typed: dict[str, Any]) -> None:
+    """Refuse a command that names what params.yaml does not know."""
+    cell = typed.get("cell")
+    dataset = cell.dataset if cell else typed.get("dataset")
+    if dataset:
+        parts_of(study, dataset)
+    if cell:
+        plan.check_cell(study, cell)
+
+
+def known_digest(study: Study, step: Node, expected: str, params: Path) -> None:
+    """Refuse a node that is not what was planned."""
+    now = digests.digest(study, step.name, **step.keywords)
+    if now != expected:
+        raise UserError(
+            f"{params} was edited since this was planned ({expected}, now {now}); run snakemake again."
+        )

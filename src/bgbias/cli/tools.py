@@ -43,9 +43,16 @@ def track(
     ] = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
-    from bgbias.nodes import table
+    from bgbias.tracking import follow as mirror
 
-    table.track(load(params, grid), uri, follow)
+    study = load(params, grid)
+    roots = study.paths
+    folders = [Path(root) for root in (roots.work, roots.runs, roots.report, roots.raw)]
+    target = uri or mirror.default_uri(Path.cwd())
+    if follow is None:
+        print(mirror.sync(folders, target, study.grid))
+    else:
+        mirror.follow(folders, target, study.grid, follow)
 
 
 @app.command()

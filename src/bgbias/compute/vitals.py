@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -107,3 +108,16 @@ def _gpu() -> tuple[float | None, float | None]:
         return float(said.split()[0]), held
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None, held
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident size, MiB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def peak_gpu_memory_mb() -> dict[str, float]:
+    """The most that this process held on its GPU, MiB; nothing where it used none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return {}
+    return {"peak_gpu_memory_mb": torch.cuda.max_memory_allocated() / 2**20}

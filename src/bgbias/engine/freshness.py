@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias.engine import digests, graph, records
-from bgbias.engine.graph import Node
+from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import checksums
 from bgbias.files.atomic import replacing
@@ -138,20 +138,14 @@ def _looks_old(study: Study, node: Node) -> bool:
 
 def _make_old(study: Study, node: Node, time: int) -> None:
     path = node.record(study)
-    if node.name == "masks":
-        _keep_masks(study, node, _read(path))
+    keep = getattr(node.declared, "keep", None)
+    if keep:  # what Snakemake deletes before the node runs
+        keep(study, _read(path), **node.keywords)
     for product in _products(path):
         # Snakemake refuses to replace what DVC's cache protects.
         if not product.stat().st_mode & stat.S_IWUSR:
             _own(product)
     _date(path, time)
-
-
-def _keep_masks(study: Study, node: Node, record: dict[str, Any]) -> None:
-    """Photos that stay in the dataset are not masked again: Snakemake deletes their masks before the node runs."""
-    from bgbias.engine import mask_cache
-
-    mask_cache.adopt(study, **node.keywords, record=record)
 
 
 def _marker(study: Study) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias import plugins
 from bgbias.engine import digests
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
@@ -24,6 +25,7 @@ from bgbias.files.places import source
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.masks.policy import Mask
+from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
 
 COLUMNS = ("image_id", "sha256", "confidence")
@@ -37,9 +39,11 @@ def photo_key(data: bytes) -> str:
 def masker_key(study: Study, masker: str) -> str:
     """A masker as the cache knows it: 16 hex digits of its kind, options, version and the bytes of its weights."""
     identity: dict[str, Any] = {
-        "version": digests.VERSIONS["masks"],
-        **digests.masker_identity(study, masker),
+        "version": plugins.load("nodes", "masks").VERSION,
+        **pretrained.masker_identity(study, masker),
     }
+    if pretrained.fetched(study, owner := pretrained.owner("maskers", masker)):
+        identity["fetched_weights"] = digests.digest(study, "weights", owner=owner)
     weights = identity["options"].get("weights")
     if weights and source(weights).is_file():
         with source(weights).open("rb") as file:

@@ -2,16 +2,23 @@
 
 A node's file is the only place that says of it
 
-``SUBJECT``                    the wildcards that name what it works on, e.g. ``("dataset", "masker")``; ``("cell",)`` for a model;
-``VERSION``                    raised by a change of code that changes its numbers;
-``OUTPUTS``                    its files: name to pattern (``study/paths.py`` says what the roots mean); the last one, its record,
-                               is called ``<node>_record``;
-``reads(study, ...)``          role to ``Made``: what it reads, and which node makes that;
-``settings(study, ...)``       what else its numbers depend on: all that it takes from params.yaml;
-``cost(study, ...)``           what it will take, for the forecast (``engine/forecast.py``);
+``SUBJECT``                  the wildcards that name what it works on: ``("dataset", "masker")``; ``("cell",)`` for a model;
+``VERSION``                  raised by a change of code that changes its numbers;
+``OUTPUTS``                  its files: name to pattern (``study/paths.py`` says where the roots are); one of them, its record, is
+                             called ``<node>_record``. Names are the whole project's: no two nodes use the same;
+``reads(study, ...)``        role to ``Made``: every file that it reads, by the node that makes it; nothing if it does not say;
+``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
+``cost(study, ...)``         what it will take (``engine/forecast.py``); one small file if it does not say;
+``COLLECTION``               photos, masks or backgrounds that models are made of: what they are called in MLflow, and the output
+                             that stands for them;
+``CURVE``                    an output that grows while the node works, a row per epoch;
+``goals(study)``             for nodes that a grid ends in: the subjects that are wanted (tables, figures);
+``sources_are_elsewhere(study, ...)``  for what is fetched: whether what it is made of cannot be looked at here;
+``keep(study, record, ...)`` for products that are to be made again: what can serve in that is put aside;
+``subjects(study, ...)``     for commands that may be typed with less than the whole subject: what is meant then;
 
-and a function of its own name that does the work. Edges, input files, digests, forecasts and what MLflow says of parents are
-derived from there. Planning imports every node's file: heavy imports stay inside the function.
+and a function of the node's own name that does the work. Edges, input files, digests, forecasts, commands, and what MLflow says
+of parents are derived from there. Planning imports every node's file: heavy imports stay inside its functions.
 """
 
 from __future__ import annotations
@@ -39,24 +46,43 @@ class Node:
         return dict(self.subject)
 
     @property
+    def cell(self) -> Cell | None:
+        """The model that the node works on, if it is one."""
+        return self.keywords.get("cell")
+
+    @property
     def wildcards(self) -> dict[str, Any]:
         """The subject as the wildcards of the node's patterns."""
-        cell = self.keywords.get("cell")
-        return cell.wildcards if cell else self.keywords
+        return self.cell.wildcards if self.cell else self.keywords
+
+    @property
+    def of(self) -> str:
+        """The subject as people call it: ``toy_090/tiny/contrastive/plain/seed0``; empty for the whole grid."""
+        return "/".join(v.name if isinstance(v, Cell) else str(v) for _, v in self.subject)
 
     @property
     def label(self) -> str:
         """The node as people call it: ``train toy_090/tiny/contrastive/plain/seed0``."""
-        return " ".join([self.name, *(v.name if isinstance(v, Cell) else str(v) for _, v in self.subject)])
+        return f"{self.name} {self.of}".strip()
 
     @property
     def declared(self) -> ModuleType:
         """The node's file under ``nodes/``."""
         return plugins.load("nodes", self.name)
 
-    def file(self, study: Study, output: str, **more: object) -> Path:
-        """One of the node's files; ``more``: wildcards beside the subject's."""
-        return study.files.at(output, **self.wildcards, **more)
+    def reads(self, study: Study) -> dict[str, Made]:
+        """Role to file: what the node reads; nothing if its file does not say."""
+        declared = getattr(self.declared, "reads", None)
+        return declared(study, **self.keywords) if declared else {}
+
+    def outputs(self, study: Study) -> dict[str, Path]:
+        """The node's files by name, without its record."""
+        names = self.declared.OUTPUTS
+        return {n: self.file(study, n) for n in names if n != f"{self.name}_record"}
+
+    def file(self, study: Study, output: str) -> Path:
+        """One of the node's files."""
+        return study.files.at(output, **self.wildcards)
 
     def record(self, study: Study) -> Path:
         """Where the node's record lies."""
@@ -65,22 +91,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Made:
-    """A file that a node makes: which output of which node; ``more`` are wildcards beside the subject's."""
+    """A file that is read: which output of which node."""
 
     node: Node
     output: str
-    more: tuple[tuple[str, Any], ...] = ()
-
-    def path(self, study: Study) -> Path:
-        """Where the file lies."""
-        return self.node.file(study, self.output, **dict(self.more))
 
 
-def node(name: str, /, **subject: Any) -> Node:
+def step(name: str, /, **subject: Any) -> Node:
     """The node ``name`` for a subject."""
     return Node(name, tuple(sorted(subject.items())))
 
 
-def made(by: Node, output: str, /, **more: Any) -> Made:
-    """The file ``output`` of the node ``by``."""
-    return Made(by, output, tuple(sorted(more.items())))
+def files_of(maker: Node, *outputs: str) -> dict[str, Made]:
+    """Some outputs of a node that are read, by the outputs' own names."""
+    return {output: Made(maker, output) for output in outputs}

@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -24,7 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from bgbias.compute import vitals
-from bgbias.engine import digests, graph, reading
+from bgbias.engine import digests, graph
+from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files.atomic import remove_leftovers, write_json
 from bgbias.files.checksums import sha256
@@ -48,11 +48,21 @@ PACKAGES = (
 
 @dataclass
 class Record:
-    """What a node adds to its certificate while it works."""
+    """What a node makes, and what it adds to its certificate while it works."""
 
+    outputs: dict[str, Path] = field(default_factory=dict)
+    digest: str = ""
     device: str = "cpu"
     metrics: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def on(self, device: str) -> str:
+        """The device that was asked for, or an error; what it is goes into the certificate."""
+        from bgbias.compute.device import describe, pick
+
+        picked = pick(device)
+        self.device = describe(picked)
+        return picked
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -67,28 +77,27 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def of_now(study: Study, path: Path, name: str, /, **subject: Any) -> dict[str, Any]:
+def of_now(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now; empty if there is none, or one of others, or a damaged one."""
+    path = maker.record(study)
     if not path.exists():
         return {}
     try:
         record = read(path)
     except UserError:  # its node is made again
         return {}
-    return record if record.get("digest") == digests.digest(study, name, **subject) else {}
+    return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
 
 
 @contextmanager
-def node(
-    study: Study, name: str, outputs: dict[str, Path], record: Path, /, label: str = "", **subject: Any
-) -> Iterator[Record]:
+def node(study: Study, worker: Node) -> Iterator[Record]:
     """One node at work: takes its lock, announces itself, and certifies its outputs when the block ends well.
 
-    ``subject`` is what ``digests.spec`` wants (a cell, a dataset, ...), ``label`` how people call it. A missing input and a node
-    that another process is already working on are errors that say what to do.
+    A missing input and a node that another process is already working on are errors that say what to do.
     """
-    label = label or next((v.name if isinstance(v, Cell) else str(v) for v in subject.values()), study.grid)
-    inputs = reading.inputs(study, name, **subject)
+    name, subject, label = worker.name, worker.keywords, worker.of or study.grid
+    outputs, record = worker.outputs(study), worker.record(study)
+    inputs = graph.inputs(study, name, **subject)
     for role, path in inputs.items():
         if not path.exists():
             raise UserError(
@@ -98,12 +107,12 @@ def node(
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
         read = {str(p): sha256(p) for p in inputs.values()}
-        _refuse_others(study, graph.node(name, **subject), label, read)
+        _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
-        made = Record()
-        cell = next((v for v in subject.values() if isinstance(v, Cell)), None)
+        made = Record(outputs, digests.digest(study, name, **subject))
+        cell, curve = worker.cell, getattr(worker.declared, "CURVE", "")
         written: dict[str, Any] = {
             "node": name,
             "subject": label,
@@ -111,8 +120,8 @@ def node(
             "cell": cell.wildcards if cell else None,
             "status": "running",
             "spec": digests.spec(study, name, **subject),
-            "digest": digests.digest(study, name, **subject),
-            "version": digests.VERSIONS[name],
+            "digest": made.digest,
+            "version": worker.declared.VERSION,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command(),
             "git_commit": _git_commit(),
@@ -120,8 +129,9 @@ def node(
             "host": platform.node(),
             "vitals_file": str(sampled),
         }
-        if name == "train" and cell:
-            written["history"] = str(study.files.at("partial_history", grid=study.grid, **cell.wildcards))
+        if curve:
+            unfinished = study.files.at(f"partial_{curve}", grid=study.grid, **worker.wildcards)
+            written["history"] = str(unfinished)
         write_json(running, written)
         begun = time.perf_counter()
         try:
@@ -131,22 +141,24 @@ def node(
             missing = [str(p) for p in outputs.values() if not p.exists()]
             if missing:
                 raise RuntimeError(f"{name} ended without making {missing[0]}")
+            collection = getattr(worker.declared, "COLLECTION", None)
             certified = written | {
                 "status": "done",
                 "inputs": read,
                 "outputs": {str(p): sha256(p) for p in outputs.values()},
+                "collection": collection and (collection[0], str(outputs[collection[1]])),
                 "device": made.device,
-                "metrics": made.metrics,
+                "metrics": made.metrics | vitals.peak_gpu_memory_mb(),
                 "notes": made.notes,
                 "seconds": round(time.perf_counter() - begun, 3),
-                "peak_memory_mb": peak_memory_mb(),
+                "peak_memory_mb": vitals.peak_memory_mb(),
                 "vitals": watched.csv(),
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 "packages": _packages(),
                 "python": platform.python_version(),
             }
-            if name == "train":
-                certified["history"] = str(outputs["history"])
+            if curve:
+                certified["history"] = str(outputs[curve])
             write_json(record, certified)
             running.unlink(missing_ok=True)
         except BaseException as error:
@@ -167,12 +179,12 @@ def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
     )
 
 
-def _refuse_others(study: Study, reader: graph.Node, label: str, read: dict[str, str]) -> None:
+def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str]) -> None:
     """Inputs (with their checksums) of other settings, or that no record of a node they come from certifies, are errors."""
     remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
     for upstream in graph.reads_from(study, reader):
         path = upstream.record(study)
-        certified = of_now(study, path, upstream.name, **upstream.keywords)
+        certified = of_now(study, upstream)
         if not certified:
             raise UserError(
                 f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"
@@ -207,11 +219,6 @@ def lock(path: Path, what: str) -> Iterator[None]:
 def command() -> str:
     """The line that repeats this process."""
     return " ".join(["python -m bgbias", *sys.argv[1:]])
-
-
-def peak_memory_mb() -> float:
-    """The process's largest resident size, MiB."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def _holder(file: IO[str]) -> str:

@@ -55,6 +55,11 @@ def _content(path: Path) -> str:
         return " " + hashlib.sha256(start + file.read()).hexdigest()[:16]
 
 
+def known_by(path: Path) -> str:
+    """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
+
+
 def elsewhere(place: str | None) -> bool:
     """Whether a place is a local one that is not here, as in a clone whose data came from a remote."""
     return bool(place) and "://" not in str(place) and not places.source(str(place)).exists()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from bgbias.errors import UserError
-from bgbias.settings import Strict
+from bgbias.masks.settings import MaskPolicy
 
 # Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``mask_quality``'s.
 QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")
@@ -48,27 +46,3 @@ def as_used(alpha: NDArray[np.uint8], policy: MaskPolicy) -> NDArray[np.uint8]:
     if policy.kind == "soft":
         return alpha
     return np.where(alpha >= policy.threshold, np.uint8(255), np.uint8(0))
-
-
-class MaskPolicy(Strict):
-    """How masks are used, and which are trusted: a photo whose mask is not keeps its own background and is no query; it is
-    counted in every table. Areas are those of the soft mask, whatever its use."""
-
-    kind: Literal["soft", "threshold"] = Field(
-        "soft",
-        description="blend photo and background by the mask as it is (as published), or by 0 and 255 alone",
-    )
-    threshold: int = Field(128, ge=1, le=255, description="grey level from which a pixel is object")
-    min_area: float = Field(0.01, ge=0, le=1, description="least share of the photo that a mask may cover")
-    max_area: float = Field(0.95, ge=0, le=1, description="largest share of the photo that a mask may cover")
-    keep_all: bool = Field(
-        False, description="replace backgrounds behind empty and full masks too (as published)"
-    )
-
-    @model_validator(mode="after")
-    def _threshold_is_used(self) -> MaskPolicy:
-        if self.kind == "soft" and "threshold" in self.model_fields_set:
-            raise ValueError("soft masks have no threshold; set `kind: threshold`, or leave `threshold` out")
-        if self.min_area >= self.max_area:
-            raise ValueError("min_area must lie below max_area")
-        return self

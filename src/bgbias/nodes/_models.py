@@ -1,4 +1,4 @@
-"""The model that a cell names: as it was trained, or as its backbone comes."""
+"""The network that a cell names: as it was trained, or as its backbone comes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bgbias import seeds
 from bgbias.study import plan
-from bgbias.study import weights as pretrained
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, options
+from bgbias.study.weights import file, owner
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -18,14 +18,12 @@ def model_of(study: Study, cell: Cell) -> EmbeddingModel:
     """The cell's model: as it was trained, or its backbone as it comes."""
     from bgbias.models.model import load
 
-    return (
-        load(study.files.at("model", **cell.wildcards))
-        if plan.trains(study, cell)
-        else _fresh_model(study, cell)
-    )
+    if plan.trains(study, cell):
+        return load(study.files.at("model", **cell.wildcards))
+    return fresh_model(study, cell)
 
 
-def _fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
+def fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
     """The cell's model before any training: the backbone's weights, if it has any, and a random embedding layer."""
     from bgbias.models.model import build_model
 
@@ -35,5 +33,5 @@ def _fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
         study.train.embedding_dim,
         seeds.torch_generator("model", cell.dataset, cell.backbone, cell.run),
         study.train.freeze_batch_norm,
-        pretrained.file(study, pretrained.owner("backbones", cell.backbone)),
+        file(study, owner("backbones", cell.backbone)),
     )

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, seeds
 from bgbias.engine import records
+from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
+from bgbias.engine.node import Made, step
 from bgbias.files.atomic import replacing
+from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
-from bgbias.photos.table import ImageTable
-from bgbias.study.album import Album
-from bgbias.study.cell import Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
+    from bgbias.photos.table import ImageTable
+
     pass
 
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
+SUBJECT = ("cell",)
+VERSION = 2
+OUTPUTS = {
+    "attribution": f"RUNS/scores/{CELL}/attribution.csv",
+    "maps": f"RUNS/scores/{CELL}/attribution.npz",
+    "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Test photos, masks and the model."""
+    return _inputs.photos(cell.dataset) | _inputs.masks(study, cell.dataset) | _inputs.model(study, cell)
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """How attribution is computed."""
+    # Scores that were made before there was a choice stay what they are.
+    left_out = None if study.attribution.similarity else {"similarity"}
+    chosen = study.attribution.model_dump(exclude=left_out)
+    return {"attribution": chosen, **_inputs.untrained(study, cell), **_inputs.mask_policy(study)}
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every photo once per noisy sample, forward and backward, and twice more for similarity attention."""
+    test, unknown = photos_of(study, cell.dataset, "test")
+    images = min(test, study.attribution.images or test)
+    noisy = images * study.attribution.samples
+    seen = noisy + (2 * images if study.attribution.similarity else 0)
+    return Cost(images, (seen, seen), (noisy, noisy), NODE_BYTES, unknown)
+
 
 def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score how much of a cell's attribution lies on the object, for a keyed subset of its test photos."""
-    from bgbias.compute.device import describe, pick
+    import numpy as np
+    import pandas as pd
 
-    files, settings = study.files, study.attribution
-    outputs = {name: files.at(name, **cell.wildcards) for name in ("attribution", "maps")}
-    with records.node(
-        study, "attribute", outputs, files.at("attribute_record", **cell.wildcards), cell=cell
-    ) as made:
-        device = pick(device)
-        made.device = describe(device)
+    from bgbias.study.album import Album
+
+    settings = study.attribution
+    with records.node(study, step("attribute", cell=cell)) as made:
+        outputs = made.outputs
+        device = made.on(device)
         model = model_of(study, cell).to(device)
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
@@ -60,6 +90,10 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
 def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
     """The first ``count`` photos in the order of their keys' numbers (all if None): the same ones for every model."""
+    import numpy as np
+
+    from bgbias.photos.table import ImageTable
+
     numbers = [seeds.number(seeds.key("attribution", *key)) for key in table.keys]
     chosen = np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count]
     return ImageTable(table.frame.iloc[chosen].reset_index(drop=True))

@@ -1,35 +1,74 @@
-"""Background nodes: photos of a list, a proposal from any folder, and the three disjoint pools."""
+"""Node: three disjoint pools of background photos."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
-import pandas as pd
-
-from bgbias.backgrounds import pools
 from bgbias.engine import records
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.store import writing
-from bgbias.images import pixels
+from bgbias.files.fingerprint import elsewhere, listing, recorded
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
+SUBJECT = ("pool",)
+VERSION = 1
+OUTPUTS = {
+    "train_pool": "WORK/backgrounds/{pool}/train.zip",
+    "val_pool": "WORK/backgrounds/{pool}/val.zip",
+    "test_pool": "WORK/backgrounds/{pool}/test.zip",
+    "pool_table": "WORK/backgrounds/{pool}/backgrounds.csv",
+    "backgrounds_record": "WORK/backgrounds/{pool}/backgrounds.json",
+}
+COLLECTION = ("backgrounds", "pool_table")
+
+
+def reads(study: Study, pool: str) -> dict[str, Made]:
+    """A proposal, or photos that lists name; nothing where the pools are drawn or lie in folders."""
+    if study.backgrounds[pool].propose:
+        return files_of(step("propose", pool=pool), "proposal")
+    return files_of(step("gather", pool=pool), "gathered") if plan.gathers(study, pool) else {}
+
+
+def settings(study: Study, pool: str) -> dict[str, Any]:
+    """Where the pools come from; folders by what lies there. Only what is set: a new kind of source leaves others as they are."""
+    described = study.backgrounds[pool]
+    if described.propose:
+        return {"proposal": described.propose.model_dump()}
+    before = recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
+    sources = {role: source for role, source in described.pools.items() if source}
+    return {
+        "pools": {
+            role: source.model_dump(exclude_defaults=True, exclude={"copies"})
+            for role, source in sources.items()
+        },
+        "listing": {
+            role: before[role] if role in before and elsewhere(source.source) else listing(source.source)
+            for role, source in sources.items()
+            if source.source and not source.listed
+        },
+    }
+
 
 def backgrounds(study: Study, pool: str) -> None:
     """Make the three pools of a background set, and refuse photos that stand in two of them."""
+    import pandas as pd
+
+    from bgbias.backgrounds import pools
+    from bgbias.files.store import writing
+    from bgbias.images import pixels
+
     plan.pools(study, pool)
-    outputs = {role: study.files.at("pool", pool=pool, role=role) for role in pools.ROLES}
-    outputs["table"] = study.files.at("pool_table", pool=pool)
-    record = study.files.at("backgrounds_record", pool=pool)
-    with records.node(study, "backgrounds", outputs, record, pool=pool) as made:
+    with records.node(study, step("backgrounds", pool=pool)) as made:
         rows = []
         role_of: dict[str, str] = {}
         for role, licence, photos in _pools(study, pool):
-            with writing(outputs[role]) as store:
+            with writing(made.outputs[f"{role}_pool"]) as store:
                 for name, data in photos:
                     height, width = pixels.decode(data, name).shape[:2]
                     sha256 = hashlib.sha256(data).hexdigest()
@@ -41,13 +80,17 @@ def backgrounds(study: Study, pool: str) -> None:
                             )
                     store.add(name, data)
                     rows.append([role, name, width, height, licence, sha256])
-        with replacing(outputs["table"]) as temporary:
+        with replacing(made.outputs["pool_table"]) as temporary:
             pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(temporary, index=False)
         made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 
 def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[str, bytes]]]]:
     """Role, licence and photos of each pool."""
+    import pandas as pd
+
+    from bgbias.backgrounds import pools
+
     described = study.backgrounds[pool]
     if described.propose:
         table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str})

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import records
+from bgbias.engine.node import Made, files_of, step
 from bgbias.files.atomic import replacing
-from bgbias.masks import policy
-from bgbias.photos.table import read as read_table
-from bgbias.results.model_rows import together
+from bgbias.nodes import _inputs
 from bgbias.study import plan
 from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+SUBJECT = ()
+VERSION = 1
+OUTPUTS = {
+    "results": "REPORT/results.csv",
+    "all_queries": "REPORT/queries.parquet",
+    "all_attribution": "REPORT/attribution.parquet",
+    "mask_report": "REPORT/masks.csv",
+    "collect_record": "REPORT/collect.json",
+}
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """The scores of every cell, the attribution of every trained one, and what is known of each dataset's photos and masks."""
+    read: dict[str, Made] = {}
+    for cell in plan.cells(study):
+        for output in ("scores", "queries"):
+            read[f"{output} {cell.name}"] = Made(step("score", cell=cell), output)
+        if plan.trains(study, cell):
+            read[f"attribution {cell.name}"] = Made(step("attribute", cell=cell), "attribution")
+    for dataset in plan.datasets(study):
+        read[f"mask_table {dataset}"] = _inputs.masks(study, dataset)["mask_table"]
+        index = files_of(step("index", dataset=dataset), "table", "excluded")
+        read |= {f"{output} {dataset}": made for output, made in index.items()}
+    return read
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """Which masks are trusted: they are counted."""
+    return _inputs.mask_policy(study)
 
 
 def collect(study: Study) -> None:
     """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
+    import pandas as pd
+
+    from bgbias.results.model_rows import together
+
     files = study.files
-    names = ("results", "all_queries", "all_attribution", "mask_report")
-    outputs = {name: files.at(name) for name in names}
-    with records.node(study, "collect", outputs, files.at("collect_record")) as made:
+    with records.node(study, step("collect")) as made:
+        outputs = made.outputs
         cells = plan.cells(study)
         scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
         queries = [pd.read_parquet(files.at("queries", **c.wildcards)) for c in cells]
@@ -42,6 +78,11 @@ def collect(study: Study) -> None:
 
 def _mask_report(study: Study) -> pd.DataFrame:
     """One row a dataset: photos, masks that cannot be trusted, and quality where the truth is known."""
+    import pandas as pd
+
+    from bgbias.masks import policy
+    from bgbias.photos.table import read as read_table
+
     rows = []
     low, high = study.mask_policy.min_area, study.mask_policy.max_area
     for dataset in plan.datasets(study):

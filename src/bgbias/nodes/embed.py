@@ -2,48 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import records
-from bgbias.evaluation import embedding, embeddings
-from bgbias.evaluation.embeddings import Embeddings
+from bgbias.engine.forecast import FLOAT, Cost, photos_of
+from bgbias.engine.node import Made, step
+from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
-from bgbias.study.album import Album
-from bgbias.study.cell import Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    pass
+    from bgbias.evaluation.embeddings import Embeddings
+
+SUBJECT = ("cell",)
+VERSION = 1
+OUTPUTS = {
+    "embeddings": f"RUNS/scores/{CELL}/embeddings.npz",
+    "embed_record": f"RUNS/scores/{CELL}/embed.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Test photos, what their conditions need, and the model; of folds side by side their embeddings."""
+    if parts := plan.folds_of(study, cell):
+        return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
+    needs = study.evaluation.needs
+    return (
+        _inputs.photos(cell.dataset)
+        | (_inputs.masks(study, cell.dataset) if "masks" in needs else {})
+        | (_inputs.pools(study, cell.dataset, "test") if "backgrounds" in needs else {})
+        | _inputs.model(study, cell)
+    )
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """How test photos are seen."""
+    if plan.folds_of(study, cell):
+        return {}
+    evaluation = study.evaluation.model_dump(exclude={"batch_size"})
+    return {"evaluation": evaluation, **_inputs.untrained(study, cell), **_inputs.mask_policy(study)}
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every test photo in every view."""
+    test, unknown = photos_of(study, cell.dataset, "test")
+    views = test * len(study.evaluation.views)
+    size = views * study.train.embedding_dim * FLOAT
+    if parts := plan.folds_of(study, cell):
+        return Cost(disk=len(parts) * size, unknown=unknown)
+    return Cost(test, (views, views), disk=size, unknown=unknown)
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once. Four folds' models side
-    by side have embedded them already.
+    """Embed a cell's test photos in all views of the grid's conditions, decoding each photo once. Four folds' models side by
+    side have embedded them already.
     """
+    from bgbias.evaluation import embeddings
+
     files = study.files
-    outputs = {"embeddings": files.at("embeddings", **cell.wildcards)}
-    with records.node(study, "embed", outputs, files.at("embed_record", **cell.wildcards), cell=cell) as made:
+    with records.node(study, step("embed", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
-            found = embeddings.side_by_side(by_fold)
+            embedded = embeddings.side_by_side(by_fold)
         else:
-            found = _embedded(study, cell, device, made)
-        found.write(outputs["embeddings"])
-        made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
+            embedded = _embedded(study, cell, device, made)
+        embedded.write(made.outputs["embeddings"])
+        made.metrics |= {
+            "photos": len(embedded.ids),
+            "photos_without_trusted_mask": int((~embedded.usable).sum()),
+        }
 
 
 def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
-    from bgbias.compute.device import describe, pick
+    from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
+    from bgbias.study.album import Album
 
-    device = pick(device)
-    made.device = describe(device)
+    device = made.on(device)
     model = for_inference(model_of(study, cell).to(device))
     album = Album(study, cell.dataset, model.resize, model.input_size)
-    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     settings = study.evaluation
+    photos = album.evaluation(album.table("test"), settings.needs, "test")
     pooled = not plan.trains(study, cell)
     return embedding.embed(
-        model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled
+        model, photos, settings.views, device, settings.precision, settings.batch_size, pooled
     )

@@ -1,23 +1,58 @@
-"""Node: one of a dataset's files, brought and verified."""
+"""Node: one of a dataset's files, brought to data/raw and verified."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from bgbias.engine import records
-from bgbias.errors import UserError
+from bgbias.engine.forecast import Cost, size_of
+from bgbias.engine.node import step
 from bgbias.files import fetch as fetching
 from bgbias.files.checksums import Checksums
+from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.study.params import Study
-from bgbias.study.sources import parts_of, sources_of
+from bgbias.study.sources import identity, parts_of, sources_of
+
+SUBJECT = ("dataset", "part")
+VERSION = 1
+OUTPUTS = {"part": "RAW/{dataset}/{part}", "fetch_record": "RAW/{dataset}/{part}.json"}
+
+
+def subjects(study: Study, dataset: str, part: str | None = None) -> list[dict[str, str]]:
+    """All of the dataset's files, if none is named."""
+    parts = [part] if part else [*parts_of(study, dataset)] or ["photos"]
+    return [{"dataset": dataset, "part": p} for p in parts]
+
+
+def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
+    """Where the file may come from, and, for files of the user's, what lies there."""
+    sources = sources_of(study, dataset, part)
+    planned = identity(sources)
+    if all(elsewhere(s.place) for s in sources):
+        before = recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
+        if _without_listing(before) == _without_listing(planned):
+            return {"sources": before}
+    return {"sources": planned}
+
+
+def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
+    """Whether neither the file's places nor what was fetched of them is here."""
+    record = study.files.at("fetch_record", dataset=dataset, part=part)
+    return not record.exists() and all(elsewhere(s.place) for s in sources_of(study, dataset, part))
+
+
+def cost(study: Study, dataset: str, part: str) -> Cost:
+    """Room for the file."""
+    return Cost(disk=size_of(study, dataset, sources_of(study, dataset, part)))
 
 
 def fetch(study: Study, dataset: str, part: str) -> None:
     """Bring one of a dataset's files to data/raw and verify it."""
     sources = sources_of(study, dataset, part)
-    subject = {"dataset": dataset, "part": part}
-    target, record = study.files.at("part", **subject), study.files.at("fetch_record", **subject)
-    with records.node(study, "fetch", {"file": target}, record, label=f"{dataset}/{part}", **subject) as made:
+    with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
+        target = made.outputs["part"]
         desk = fetching.Desk(
             Path(study.paths.downloads),
             Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums")),
@@ -27,14 +62,6 @@ def fetch(study: Study, dataset: str, part: str) -> None:
         made.metrics["megabytes"] = target.stat().st_size / 1e6
 
 
-def fetch_all(study: Study, dataset: str) -> None:
-    """Bring all of a dataset's files; what is wrong with any of them is told when all were tried."""
-    parts = parts_of(study, dataset)
-    wrong = []
-    for part in parts or ("photos",):
-        try:
-            fetch(study, dataset, part)
-        except UserError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise UserError("\n\n".join(wrong))
+def _without_listing(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    # As JSON has it, which knows no tuples.
+    return json.loads(json.dumps([{k: v for k, v in s.items() if k != "listing"} for s in sources]))

@@ -1,43 +1,96 @@
-"""Figure nodes: they gather photos, neighbours and maps, and leave the drawing to the figure modules."""
+"""Node: a figure of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import seeds
 from bgbias.engine import records
-from bgbias.evaluation import embeddings
-from bgbias.evaluation.conditions.random_background import Corruption
-from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.files.store import ImageStore
-from bgbias.images import contact_sheet
-from bgbias.masks import policy
-from bgbias.models import backbones
-from bgbias.report.figures import _look as figures
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
+from bgbias.nodes import _inputs
+from bgbias.nodes import masks as masks_node
 from bgbias.study import plan
-from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, options
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bgbias.evaluation.photos import EvaluationPhotos
+    from bgbias.models import backbones
+    from bgbias.study.album import Album
+
 
 NEIGHBOURS = 6  # shown for each query
 SHEET_CLASSES, SHEET_DRAWS = 8, 2
 MAPS_SHOWN = 4
 
+SUBJECT = ("figure",)
+VERSION = 2
+OUTPUTS = {
+    "figure_pdf": "REPORT/figures/{figure}.pdf",
+    "figure_png": "REPORT/figures/{figure}.png",
+    "figure_record": "REPORT/figures/{figure}.json",
+}
 
-def figure(study: Study, name: str) -> None:
+
+def goals(study: Study) -> list[dict[str, str]]:
+    """The figures of the grid."""
+    return [{"figure": figure} for figure in plan.figures(study)]
+
+
+def reads(study: Study, figure: str) -> dict[str, Made]:
+    """What the figure shows; one that the grid does not have is an error."""
+    if figure not in plan.figures(study):
+        raise UserError(
+            f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(plan.figures(study))}."
+        )
+    if figure in ("drop", "calibration"):
+        return {"table1": Made(step("table", table="table1"), "table_csv")}
+    dataset = plan.shown_dataset(study)
+    if figure == "masks":
+        masker = study.datasets[dataset].masker
+        return masks_node.reads(study, dataset, masker) | _inputs.masks(study, dataset)
+    read = _inputs.photos(dataset)
+    if figure == "segmentation":
+        read |= _inputs.truth(study, dataset)
+    else:
+        read |= _inputs.masks(study, dataset) | _inputs.pools(study, dataset, "test")
+    shown = {
+        "retrieval": ("embed", ("embeddings",)),
+        "attribution": ("attribute", ("maps", "attribution")),
+        "segmentation": ("segment", ("segments",)),
+    }
+    name, outputs = shown.get(figure, ("", ()))
+    for cell in plan.pair(study) or ():
+        read |= {f"{output} {cell.name}": Made(step(name, cell=cell), output) for output in outputs}
+    return read
+
+
+def settings(study: Study, figure: str) -> dict[str, Any]:
+    """How masks are used, where the figure shows them."""
+    return {} if figure in ("drop", "calibration", "segmentation") else _inputs.mask_policy(study)
+
+
+def figure(study: Study, figure: str) -> None:
     """Draw a figure as PDF and PNG."""
-    outputs = {form: study.files.at("figures", figure=name, format=form) for form in ("pdf", "png")}
-    with records.node(study, "figure", outputs, study.files.at("figures_record", figure=name), name=name):
-        figures.save(_DRAWN[name](study), outputs["pdf"].parent, name)
+    from bgbias.report.figures import _look as figures
+
+    with records.node(study, step("figure", figure=figure)) as made:
+        figures.save(_DRAWN[figure](study), made.outputs["figure_pdf"].parent, figure)
 
 
 def _photos(study: Study):  # type: ignore[no-untyped-def]
     """One test photo of each of several classes: as it is, its mask, and before two other backgrounds."""
-    shown, replaced = _evaluation(study)
-    ids, keys, labels = shown.table.ids, shown.table.keys, shown.table.labels
+    from bgbias.images import contact_sheet
+    from bgbias.report.figures import _look as figures
+
+    shown = _evaluation(study)
+    ids, labels = shown.table.ids, shown.table.labels
     order = seeds.generator("contact sheet", study.grid).permutation(len(ids))
     chosen: dict[int, int] = {}
     for row in order:
@@ -45,13 +98,16 @@ def _photos(study: Study):  # type: ignore[no-untyped-def]
             chosen.setdefault(int(labels[row]), int(row))
     pictures: list[np.ndarray] = []
     for row in chosen.values():
-        view, mask = shown.clean(ids[row]), shown.mask(ids[row])
-        pictures += [view, mask, *(replaced(view, mask, keys[row], d) for d in range(SHEET_DRAWS))]
+        photo = shown.photo(row)
+        replaced = [random_background.view(photo, draw) for draw in range(SHEET_DRAWS)]
+        pictures += [photo.view, photo.mask, *replaced]
     return figures.picture(contact_sheet.contact_sheet(pictures, columns=2 * (2 + SHEET_DRAWS)))
 
 
 def _masks(study: Study):  # type: ignore[no-untyped-def]
     """The worst and the most doubtful masks of the shown dataset."""
+    from bgbias.files.store import ImageStore
+    from bgbias.masks import policy
     from bgbias.report.figures.masks import MaskTile, figure_masks, shown
 
     dataset = plan.shown_dataset(study)
@@ -71,24 +127,27 @@ def _masks(study: Study):  # type: ignore[no-untyped-def]
 
 def _retrieval(study: Study):  # type: ignore[no-untyped-def]
     """A query before its own and before another background, and what both models retrieve for it."""
+    from bgbias.evaluation import embeddings
     from bgbias.evaluation.retrieval import neighbours
     from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
 
-    shown, replaced = _evaluation(study)
+    shown = _evaluation(study)
     found = {c.method: embeddings.read(study.files.at("embeddings", **c.wildcards)) for c in _pair(study)}
     labels = shown.table.labels
     hits, ranked = {}, {}
     for method, e in found.items():
-        for condition, queries in (("own", e.clean), ("other", e.corrupted[0])):
-            near = neighbours(queries, labels, e.clean, labels)
+        for condition, view in (("own", (CLEAN, 0)), ("other", (RANDOM_BACKGROUND, 0))):
+            near = neighbours(e.views[view], labels, e.views[CLEAN, 0], labels)
             ranked[method, condition], hits[method, condition] = (
                 near.indices[:, :NEIGHBOURS],
                 near.same_label[:, :NEIGHBOURS],
             )
     query = chosen_query({k: h.sum(1) for k, h in hits.items()}, found["plain"].usable)
-    view = shown.clean(shown.table.ids[query])
-    mask, key = shown.mask(shown.table.ids[query]), shown.table.keys[query]
-    seen = {"own": (view, "own background"), "other": (replaced(view, mask, key, 0), "another")}
+    photo = shown.photo(query)
+    seen = {
+        "own": (photo.view, "own background"),
+        "other": (random_background.view(photo, 0), "another"),
+    }
     return figure_retrieval(
         {
             method: [
@@ -108,6 +167,8 @@ def _retrieval(study: Study):  # type: ignore[no-untyped-def]
 def chosen_query(hits: dict[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
     """The usable query that shows the contrast best: found by both models before its own background, lost most by plain and
     least by the other before another one. The figure illustrates; the tables measure."""
+    import numpy as np
+
     (other_method,) = {method for method, _ in hits} - {"plain"}
     both_found = np.minimum(hits["plain", "own"], hits[other_method, "own"])
     contrast = hits[other_method, "other"] - hits["plain", "other"]
@@ -116,9 +177,12 @@ def chosen_query(hits: dict[tuple[str, str], np.ndarray], usable: np.ndarray) ->
 
 def _attribution(study: Study):  # type: ignore[no-untyped-def]
     """Attribution maps of both models on the same photos."""
+    import numpy as np
+    import pandas as pd
+
     from bgbias.report.figures.attribution import Attribution, figure_attribution
 
-    shown, _ = _evaluation(study)
+    shown = _evaluation(study)
     maps, scores = {}, {}
     for cell in _pair(study):
         with np.load(study.files.at("maps", **cell.wildcards), allow_pickle=False) as file:
@@ -141,6 +205,8 @@ def _attribution(study: Study):  # type: ignore[no-untyped-def]
 
 def _segmentation(study: Study):  # type: ignore[no-untyped-def]
     """What both models make of the same episodes."""
+    import numpy as np
+
     from bgbias.report.figures.segmentation import Segmentation, figure_segmentation
     from bgbias.study.album import of_dataset
 
@@ -198,7 +264,9 @@ _DRAWN: dict[str, Callable] = {
 
 
 def _table1(study: Study) -> pd.DataFrame:
-    path = study.files.at("report_table", table="table1", format="csv")
+    import pandas as pd
+
+    path = study.files.at("table_csv", table="table1")
     return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
@@ -208,14 +276,17 @@ def _pair(study: Study) -> tuple[Cell, Cell]:
     return shown
 
 
-def _evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
-    """The shown dataset's test photos at the size of the grid's first backbone, and what replaces their backgrounds."""
+def _evaluation(study: Study) -> EvaluationPhotos:
+    """The shown dataset's test photos at the size of the grid's first backbone, with what replaces their backgrounds."""
     _, album = _album(study)
-    return album.evaluation(album.table("test"), {"masks"}, "test"), album.corruption("test")
+    return album.evaluation(album.table("test"), random_background.NEEDS, "test")
 
 
 def _album(study: Study) -> tuple[backbones.Facts, Album]:
     """The shown dataset as the grid's first backbone sees it."""
+    from bgbias.models import backbones
+    from bgbias.study.album import Album
+
     name = study.cells[0].backbones[0]
     facts = backbones.facts(name, options(study, "backbones", name, study.backbones[name]))
     return facts, Album(study, plan.shown_dataset(study), facts.resize, facts.input_size)

@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from bgbias import progress
-from bgbias.backgrounds import lists as listed
 from bgbias.engine import records
+from bgbias.engine.node import step
 from bgbias.errors import UserError
-from bgbias.files.store import writing
-from bgbias.images import pixels
+from bgbias.files.fingerprint import known_by
 from bgbias.study import plan
 from bgbias.study.params import Study
+
+SUBJECT = ("pool",)
+VERSION = 1
+OUTPUTS = {
+    "gathered": "WORK/backgrounds/{pool}/gathered.zip",
+    "gather_record": "WORK/backgrounds/{pool}/gathered.json",
+}
+
+
+def settings(study: Study, pool: str) -> dict[str, Any]:
+    """The lists, by content, and which of their groups each pool takes."""
+    lists = plan.listed_pools(study, pool)
+    return {
+        "lists": {
+            role: {"group": source.group, "sha256": known_by(Path(str(source.source)))}
+            for role, source in lists.items()
+        }
+    }
 
 
 def gather(study: Study, pool: str) -> None:
     """Bring the photos that a background set's lists name, from copies at hand or from where they are published."""
+    from bgbias.backgrounds import lists as listed
+    from bgbias.files.store import writing
+    from bgbias.images import pixels
+
     described = plan.pools(study, pool)
     if not plan.gathers(study, pool):
         raise UserError(
             f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
         )
-    output, record = study.files.at("gathered", pool=pool), study.files.at("gather_record", pool=pool)
-    work = record.parent / ".unfinished"
-    with records.node(study, "gather", {"photos": output}, record, pool=pool) as made:
+    with records.node(study, step("gather", pool=pool)) as made:
+        output = made.outputs["gathered"]
+        work = output.parent / ".unfinished"
         lists = [p for p in described.pools.values() if p is not None and p.listed]
         # Two pools may be parts of one list.
         wanted = {row.name: row for p in lists for row in listed.read(Path(str(p.source)), p.group)}

@@ -1,34 +1,68 @@
-"""Data nodes: files -> table and photos."""
+"""Node: a dataset's table of images and its photo store."""
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
 from bgbias.engine import digests, records
+from bgbias.engine.forecast import Cost, photos_of, size_of
+from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.store import writing
-from bgbias.images import pixels
-from bgbias.photos.table import COLUMNS, ImageTable, Item
+from bgbias.nodes import _inputs
 from bgbias.study.params import Study, options
 from bgbias.study.sources import parts_of
+
+if TYPE_CHECKING:
+    from bgbias.photos.table import Item
+
+
+SUBJECT = ("dataset",)
+VERSION = 1
+OUTPUTS = {
+    "table": "WORK/datasets/{dataset}/images.csv",
+    "photos": "WORK/datasets/{dataset}/photos.zip",
+    "truth": "WORK/datasets/{dataset}/truth.zip",
+    "excluded": "WORK/datasets/{dataset}/excluded.csv",
+    "index_record": "WORK/datasets/{dataset}/index.json",
+}
+COLLECTION = ("photos", "photos")
+
+
+def reads(study: Study, dataset: str) -> dict[str, Made]:
+    """The files that the dataset is made of."""
+    return _inputs.parts(study, dataset)
+
+
+def settings(study: Study, dataset: str) -> dict[str, Any]:
+    """The dataset's kind and its options."""
+    described = study.datasets[dataset]
+    return {"kind": described.kind, "options": described.options}
+
+
+def cost(study: Study, dataset: str) -> Cost:
+    """The photos once more, in a store of our own."""
+    images, unknown = photos_of(study, dataset)
+    sizes = (size_of(study, dataset, sources) for sources in parts_of(study, dataset).values())
+    return Cost(images, disk=sum(sizes), unknown=unknown)
 
 
 def index(study: Study, dataset: str) -> None:
     """Make a dataset's table of images and its photo store. Broken photos are left out, listed and counted."""
+    import pandas as pd
+
+    from bgbias.files.store import writing
+    from bgbias.photos.table import COLUMNS, ImageTable
+
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
     params = options(study, "datasets", described.kind, described.options)
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
     for named in parts:
         _check_is_planned(study, dataset, named)
-    outputs = {
-        name: study.files.at(name, dataset=dataset) for name in ("table", "photos", "truth", "excluded")
-    }
-    with records.node(
-        study, "index", outputs, study.files.at("index_record", dataset=dataset), dataset=dataset
-    ) as made:
+    with records.node(study, step("index", dataset=dataset)) as made:
+        outputs = made.outputs
         rows: list[dict[str, object]] = []
         broken: list[dict[str, str]] = []
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
@@ -77,6 +111,8 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
 
 def _fault(item: Item) -> str | None:
     """Why a photo cannot be used, or nothing."""
+    from bgbias.images import pixels
+
     try:
         size = pixels.decode(item.data, item.image_id).shape[:2]
         if item.truth is not None and pixels.decode(item.truth, item.image_id, "L").shape != size:

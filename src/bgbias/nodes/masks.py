@@ -1,26 +1,30 @@
-"""The node that makes a dataset's masks: those of photos seen before are taken over, only new photos are masked."""
+"""Node: a dataset's masks. Those of photos seen before are taken over, only new photos are masked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
 from bgbias.engine import records
-from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
+from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.store import ImageStore, writing
-from bgbias.images import pixels
-from bgbias.masks.policy import COLUMNS
-from bgbias.masks.quality import measure
-from bgbias.photos.table import read as read_table
+from bgbias.files.fingerprint import elsewhere, recorded
+from bgbias.nodes import _inputs
 from bgbias.study import weights
+from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bgbias.engine.mask_cache import MaskCache
+    from bgbias.files.store import ImageStore
+
 
 PHOTOS_PER_CHUNK = 128
 LISTED = 100  # photos without a mask that the record names
@@ -28,16 +32,63 @@ LISTED = 100  # photos without a mask that the record names
 # An image id to its encoded mask and the maker's confidence; None where there is no mask.
 Source = Callable[[str], tuple[bytes, float] | None]
 
+SUBJECT = ("dataset", "masker")
+VERSION = 1
+OUTPUTS = {
+    "masks": "WORK/masks/{dataset}/{masker}/masks.zip",
+    "mask_table": "WORK/masks/{dataset}/{masker}/masks.csv",
+    "masks_record": "WORK/masks/{dataset}/{masker}/masks.json",
+}
+COLLECTION = ("masks", "masks")
 
-def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
+
+def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict[str, str]]:
+    """The dataset's own masker, if none is named; an unknown one is an error."""
     masker = masker or study.datasets[dataset].masker
     if masker not in study.maskers:
         raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
-    subject = {"dataset": dataset, "masker": masker}
-    outputs = {name: study.files.at(name, **subject) for name in ("masks", "mask_table")}
-    record = study.files.at("masks_record", **subject)
-    with records.node(study, "masks", outputs, record, label=f"{dataset}/{masker}", **subject) as made:
+    return [{"dataset": dataset, "masker": masker}]
+
+
+def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
+    """Photos, true masks to measure by, and the masker's weights."""
+    photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
+    return photos | _inputs.weights(study, pretrained.owner("maskers", masker))
+
+
+def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+    """The masker. Its own files, where they are elsewhere, are what they were when the masks were made."""
+    identity = pretrained.masker_identity(study, masker)
+    before = recorded(study.files.at("masks_record", dataset=dataset, masker=masker)).get("listing", {})
+    for option in identity.get("listing", {}):
+        if option in before and elsewhere(str(study.maskers[masker].options[option])):
+            identity["listing"][option] = before[option]
+    return identity
+
+
+def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
+    """Photos that stay in the dataset are not masked again."""
+    from bgbias.engine import mask_cache
+
+    mask_cache.adopt(study, dataset, masker, record)
+
+
+def cost(study: Study, dataset: str, masker: str) -> Cost:
+    """Every photo once through the masker's network."""
+    images, unknown = photos_of(study, dataset)
+    return Cost(images, (images, images), disk=images * MASK_BYTES, unknown=unknown)
+
+
+def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
+    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
+    from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
+    from bgbias.files.store import ImageStore
+    from bgbias.photos.table import read as read_table
+
+    (subject,) = subjects(study, dataset, masker)
+    masker = subject["masker"]
+    with records.node(study, step("masks", **subject)) as made:
+        outputs = made.outputs
         table = read_table(study.files.at("table", dataset=dataset))
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
@@ -101,6 +152,8 @@ def predictor(study: Study, masker: str, device: str) -> Any:
 
 
 def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Source:
+    from bgbias.images import pixels
+
     described = study.maskers[masker]
     module = plugins.load("maskers", described.kind)
     alpha_of = module.given(options(study, "maskers", described.kind, described.options), truth, ids)
@@ -116,6 +169,13 @@ def _write(
     keys: dict[str, str], found: Source, photos: ImageStore, truth: ImageStore, outputs: dict[str, Path]
 ) -> pd.DataFrame:
     """Masks and their table, one row a photo that has a mask, in the dataset's order."""
+    import pandas as pd
+
+    from bgbias.files.store import writing
+    from bgbias.images import pixels
+    from bgbias.masks.policy import COLUMNS
+    from bgbias.masks.quality import measure
+
     rows: list[dict[str, Any]] = []
     with writing(outputs["masks"]) as store:
         for image_id, key in progress.track(keys.items(), len(keys), "measuring masks"):
@@ -135,6 +195,8 @@ def _write(
 
 
 def _check_size(image_id: str, alpha: np.ndarray, photos: ImageStore) -> None:
+    from bgbias.images import pixels
+
     height, width = pixels.size(photos.read(image_id), image_id)
     if alpha.shape != (height, width):
         raise UserError(
@@ -144,6 +206,8 @@ def _check_size(image_id: str, alpha: np.ndarray, photos: ImageStore) -> None:
 
 
 def _summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:
+    import pandas as pd
+
     low, high = study.mask_policy.min_area, study.mask_policy.max_area
     found = {
         "photos": photos,

@@ -5,35 +5,67 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
-from bgbias.backgrounds import pools
-from bgbias.backgrounds.foregrounds import Foreground, look
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import records
+from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.images import pixels
+from bgbias.files.fingerprint import elsewhere, listing, recorded
+from bgbias.nodes import _inputs
 from bgbias.nodes.masks import predictor
 from bgbias.study import plan
+from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bgbias.backgrounds.foregrounds import Foreground
+
 
 SHEET_COLUMNS, MOST_SHOWN, SHEET_SIDE = 10, 120, 128
 BATCH = 16
 
+SUBJECT = ("pool",)
+VERSION = 1
+OUTPUTS = {
+    "proposal": "WORK/backgrounds/{pool}/proposal.csv",
+    "proposal_sheet": "WORK/backgrounds/{pool}/proposal.png",
+    "propose_record": "WORK/backgrounds/{pool}/proposal.json",
+}
+
+
+def reads(study: Study, pool: str) -> dict[str, Made]:
+    """The masker's weights."""
+    return _inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
+
+
+def settings(study: Study, pool: str) -> dict[str, Any]:
+    """The folder, by what lies there, what people decided by hand, and the masker."""
+    proposal = _proposal(study, pool)
+    before = recorded(study.files.at("propose_record", pool=pool))
+    gone = elsewhere(proposal.source) and before.get("source") == proposal.source
+    return {
+        "source": proposal.source,
+        "listing": before["listing"] if gone else listing(proposal.source),
+        "names": {"keep": proposal.keep, "drop": proposal.drop},
+        "masker": pretrained.masker_identity(study, proposal.masker),
+    }
+
 
 def propose(study: Study, pool: str, device: str = "auto") -> None:
     """Look for an obvious foreground in every photo of a folder; write who would make a background, and a contact sheet."""
-    proposal = plan.pools(study, pool).propose
-    if proposal is None:
-        raise UserError(f"backgrounds.{pool} has no `propose` in params.yaml; there is nothing to propose.")
-    outputs = {name: study.files.at(name, pool=pool) for name in ("proposal", "proposal_sheet")}
-    with records.node(
-        study, "propose", outputs, study.files.at("propose_record", pool=pool), pool=pool
-    ) as made:
+    import pandas as pd
+
+    from bgbias.backgrounds import pools
+
+    proposal = _proposal(study, pool)
+    with records.node(study, step("propose", pool=pool)) as made:
+        outputs = made.outputs
         found = pools.unique(proposal.source)
         strange = sorted({*proposal.keep, *proposal.drop} - set(found))
         if strange:
@@ -60,10 +92,20 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
         made.metrics |= {"photos": len(frame), "rejected": rejected}
 
 
+def _proposal(study: Study, pool: str) -> Proposal:
+    proposal = plan.pools(study, pool).propose
+    if proposal is None:
+        raise UserError(f"backgrounds.{pool} has no `propose` in params.yaml; there is nothing to propose.")
+    return proposal
+
+
 def _looked_at(
     study: Study, proposal: Proposal, found: dict[str, bytes], device: str
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
     """Name, photo and foreground of every photo that can be read."""
+    from bgbias.backgrounds.foregrounds import look
+    from bgbias.images import pixels
+
     if not plugins.load("maskers", study.maskers[proposal.masker].kind).PREDICTS:
         raise UserError(
             f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"

@@ -1,40 +1,70 @@
-"""Segmentation node: one-shot segmentation of a cell's test photos."""
+"""Node: one-shot segmentation of a model's test photos."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
 from bgbias.engine import records
+from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
+from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
+from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
-from bgbias.segmentation import episodes
 from bgbias.study import plan
-from bgbias.study.album import Album
-from bgbias.study.cell import Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 SHOWN = 4  # episodes kept for the figure
 
+SUBJECT = ("cell",)
+VERSION = 2
+OUTPUTS = {
+    "segmentation": f"RUNS/scores/{CELL}/segmentation.csv",
+    "segments": f"RUNS/scores/{CELL}/segmentation.npz",
+    "segment_record": f"RUNS/scores/{CELL}/segment.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Photos, where their objects are, and the model."""
+    return _inputs.photos(cell.dataset) | _inputs.truth(study, cell.dataset) | _inputs.model(study, cell)
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """How photos are segmented."""
+    return {"segmentation": study.segmentation.model_dump(), **_inputs.untrained(study, cell)}
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every episode: a photo, and its supports twice."""
+    from bgbias.segmentation import episodes
+
+    test, unknown = photos_of(study, cell.dataset, "test")
+    images = min(test, study.segmentation.episodes or 0)
+    seen = images * (1 + 2 * episodes.SHOTS)
+    return Cost(images, (seen, seen), disk=NODE_BYTES, unknown=unknown)
+
 
 def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     """Segment a keyed subset of a cell's test photos by similarity attention, and judge the masks by the dataset's truth."""
-    files, settings = study.files, study.segmentation
+    import numpy as np
+
+    from bgbias.segmentation import episodes
+    from bgbias.study.album import Album
+
+    settings = study.segmentation
     if settings.episodes is None:
         raise UserError(
             f"Grid '{study.grid}' asks for no segmentation; set grids.{study.grid}.segmentation.episodes in params.yaml."
         )
-    outputs = {name: files.at(name, **cell.wildcards) for name in ("segmentation", "segments")}
-    with records.node(
-        study, "segment", outputs, files.at("segment_record", **cell.wildcards), cell=cell
-    ) as made:
-        from bgbias.compute.device import describe, pick
+    with records.node(study, step("segment", cell=cell)) as made:
+        outputs = made.outputs
         from bgbias.segmentation import truth as object_truth
         from bgbias.segmentation.one_shot import segment_photos
         from bgbias.study.album import of_dataset
 
-        device = pick(device)
-        made.device = describe(device)
+        device = made.on(device)
         model = model_of(study, cell).to(device)
         side, size = model.resize, model.input_size
         album = Album(study, cell.dataset, side, size)

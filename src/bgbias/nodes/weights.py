@@ -1,4 +1,4 @@
-"""The node that brings a network's published weights here, verified, as one .safetensors."""
+"""Node: a network's published weights, verified, as one .safetensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
 from bgbias.engine import records
+from bgbias.engine.forecast import MODEL_BYTES, Cost
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files import fetch
-from bgbias.files import state_dicts as files
 from bgbias.files.fetch import Source
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -19,14 +20,37 @@ from bgbias.study.weights import Published
 if TYPE_CHECKING:
     from torch import Tensor
 
+SUBJECT = ("owner",)
+VERSION = 1
+OUTPUTS = {
+    "weights": "RAW/weights/{owner}.safetensors",
+    "weights_record": "RAW/weights/{owner}.json",
+}
+
+
+def subjects(study: Study, owner: str) -> list[dict[str, str]]:
+    """A backbone, if no family is named."""
+    return [{"owner": owner if "/" in owner else pretrained.owner("backbones", owner)}]
+
+
+def settings(study: Study, owner: str) -> dict[str, Any]:
+    """The weights by name and checksum, wherever they lie."""
+    return pretrained.published(study, owner).identity
+
+
+def cost(study: Study, owner: str) -> Cost:
+    """Room for the file."""
+    return Cost(disk=MODEL_BYTES)
+
 
 def weights(study: Study, owner: str) -> None:
     """Fetch a network's weights (or take the copy in data/downloads), verify them, and convert what is a .pth."""
+    from bgbias.files import state_dicts as files
+
     wanted = pretrained.published(study, owner)
-    target = study.files.at("weights", owner=owner)
-    record = study.files.at("weights_record", owner=owner)
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    with records.node(study, "weights", {"weights": target}, record, owner=owner) as made:
+    with records.node(study, step("weights", owner=owner)) as made:
+        target = made.outputs["weights"]
+        unfinished = target.with_name(f"{target.name}.unfinished")
         state, made.notes["source"] = _state(study, wanted, unfinished)
         files.write(state, target)
         made.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
@@ -64,6 +88,8 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
 
 
 def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
+    from bgbias.files import state_dicts as files
+
     module, _ = pretrained.described(study, owner)
     if owner.startswith("maskers/") and hasattr(module, "network"):
         from bgbias.masks.saliency import published_state

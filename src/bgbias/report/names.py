@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from bgbias.photos.folds import FOLDS
-from bgbias.segmentation.one_shot import CENTRE
+from bgbias.segmentation.episodes import CENTRE
 from bgbias.study.cell import side_by_side
 
 PRETRAINED, PLAIN = "pretrained", "plain"

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
+from bgbias.evaluation import conditions
 from bgbias.results import uncertainty
 from bgbias.seeds import generator
 
-SYMMETRIC, QUERY_ONLY = "symmetric", "query"
-CLEAN, CORRUPTED = "clean", "random_background"
+SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
+CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
 MAP_AT_R = "map_at_r"
 NEXT = "Complete the grid: snakemake --cores all"
 

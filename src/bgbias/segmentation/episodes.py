@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bgbias.photos.table import ImageTable
 
 SHOTS = 5
+CENTRE = "centre"  # no model at all
 # One-way: a pair; two-way: triplets with one photo, or each of SHOTS, of both classes.
 TASKS = ("one_way_1", "two_way_1", "two_way_5")
 

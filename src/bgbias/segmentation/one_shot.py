@@ -21,11 +21,9 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
 from bgbias.segmentation import grabcut
-from bgbias.segmentation.episodes import SHOTS, TASKS, Episode
+from bgbias.segmentation.episodes import CENTRE, SHOTS, TASKS, Episode
 from bgbias.segmentation.settings import Segmentation
 from bgbias.segmentation.truth import Truth
-
-CENTRE = "centre"  # no model at all
 
 
 @dataclass(frozen=True)

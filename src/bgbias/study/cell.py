@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bgbias.photos import folds
-from bgbias.study import paths
 
 PRETRAINED = "pretrained"
+# A cell as a part of paths.
+CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
 
 
@@ -50,7 +51,7 @@ class Cell:
     @property
     def name(self) -> str:
         """The cell as one readable string, e.g. ``cub50/mobilenet_v2_tf/contrastive/plain/seed0``."""
-        return paths.CELL.format(**self.wildcards)
+        return CELL.format(**self.wildcards)
 
 
 def side_by_side(method_name: str) -> tuple[str, str]:

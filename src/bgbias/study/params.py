@@ -14,7 +14,7 @@ from bgbias.attribution.settings import Attribution
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError
 from bgbias.evaluation.settings import Evaluation
-from bgbias.masks.policy import MaskPolicy
+from bgbias.masks.settings import MaskPolicy
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
@@ -226,6 +226,8 @@ def _check_names(study: Study, path: Path) -> None:
         proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None
         if proposal:
             check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
+    for name in study.evaluation.conditions:
+        check("evaluation.conditions", name, plugins.names("conditions"))
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)

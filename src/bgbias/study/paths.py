@@ -1,14 +1,17 @@
-"""Every artefact as one pattern, shared by Snakemake (which fills the braces from wildcards) and Python (which formats them).
+"""Where every artefact lies, as one pattern that Snakemake fills from wildcards and Python formats.
 
-The roots come from ``paths`` in params.yaml; nothing else in the project spells a folder of data.
+The nodes' files declare the patterns of what they make (``OUTPUTS``), this file those of unfinished work. Each begins with a
+root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else spells a folder.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
+from bgbias import plugins
+from bgbias.study.cell import CELL
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,9 @@ class Paths:
     grid: str
 
     def __getattr__(self, name: str) -> str:
-        """The pattern called ``name`` (see PATTERNS)."""
+        """The pattern called ``name``."""
         try:
-            pattern = PATTERNS[name]
+            pattern = _patterns(plugins.names("nodes"))[name]
         except KeyError:
             raise AttributeError(name) from None
         roots = {
@@ -43,56 +46,8 @@ class Paths:
         return Path(getattr(self, pattern).format(**wildcards))
 
 
-PATTERNS = {
-    # fetch, index
-    "part": "RAW/{dataset}/{part}",
-    "fetch_record": "RAW/{dataset}/{part}.json",
-    # weights of a network (backbones/<name>, maskers/<name>)
-    "weights": "RAW/weights/{owner}.safetensors",
-    "weights_record": "RAW/weights/{owner}.json",
-    "table": "WORK/datasets/{dataset}/images.csv",
-    "photos": "WORK/datasets/{dataset}/photos.zip",
-    "truth": "WORK/datasets/{dataset}/truth.zip",
-    "excluded": "WORK/datasets/{dataset}/excluded.csv",
-    "index_record": "WORK/datasets/{dataset}/index.json",
-    # masks, backgrounds
-    "masks": "WORK/masks/{dataset}/{masker}/masks.zip",
-    "mask_table": "WORK/masks/{dataset}/{masker}/masks.csv",
-    "masks_record": "WORK/masks/{dataset}/{masker}/masks.json",
-    "gathered": "WORK/backgrounds/{pool}/gathered.zip",
-    "gather_record": "WORK/backgrounds/{pool}/gathered.json",
-    "proposal": "WORK/backgrounds/{pool}/proposal.csv",
-    "proposal_sheet": "WORK/backgrounds/{pool}/proposal.png",
-    "propose_record": "WORK/backgrounds/{pool}/proposal.json",
-    "pool": "WORK/backgrounds/{pool}/{role}.zip",
-    "pool_table": "WORK/backgrounds/{pool}/backgrounds.csv",
-    "backgrounds_record": "WORK/backgrounds/{pool}/backgrounds.json",
-    # one cell
-    "model": f"RUNS/models/{CELL}/model.safetensors",
-    "history": f"RUNS/models/{CELL}/history.csv",
-    "train_record": f"RUNS/models/{CELL}/run.json",
-    "embeddings": f"RUNS/scores/{CELL}/embeddings.npz",
-    "embed_record": f"RUNS/scores/{CELL}/embed.json",
-    "scores": f"RUNS/scores/{CELL}/scores.csv",
-    "queries": f"RUNS/scores/{CELL}/queries.parquet",
-    "score_record": f"RUNS/scores/{CELL}/score.json",
-    "attribution": f"RUNS/scores/{CELL}/attribution.csv",
-    "maps": f"RUNS/scores/{CELL}/attribution.npz",
-    "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
-    "segmentation": f"RUNS/scores/{CELL}/segmentation.csv",
-    "segments": f"RUNS/scores/{CELL}/segmentation.npz",
-    "segment_record": f"RUNS/scores/{CELL}/segment.json",
-    # report of a grid
-    "results": "REPORT/results.csv",
-    "all_queries": "REPORT/queries.parquet",
-    "all_attribution": "REPORT/attribution.parquet",
-    "mask_report": "REPORT/masks.csv",
-    "collect_record": "REPORT/collect.json",
-    "report_table": "REPORT/{table}.{format}",
-    "table_record": "REPORT/{table}.json",
-    "figures": "REPORT/figures/{figure}.{format}",
-    "figures_record": "REPORT/figures/{figure}.json",
-    # unfinished work, outside declared outputs: Snakemake deletes those of a failed job
+# Unfinished work, outside declared outputs: Snakemake deletes those of a failed job.
+UNFINISHED = {
     "partial": f"WORK/partial/{{grid}}/{CELL}/checkpoint.pt",
     "partial_history": f"WORK/partial/{{grid}}/{CELL}/history.csv",
     "prepared": "WORK/prepared/{owner}",
@@ -102,6 +57,19 @@ PATTERNS = {
     "locks": "WORK/locks/{name}.lock",
     "gpu_slots": "WORK/gpu-slots",
     "logs": "WORK/logs/{name}.log",
-    # an input of every rule, older than all outputs but those of another plan (see freshness.py)
+    # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
     "changed_plan": "WORK/changed_plan",
 }
+
+
+@cache
+def _patterns(nodes: tuple[str, ...]) -> dict[str, str]:
+    """Every pattern by its name; ``nodes``: whose files are asked."""
+    patterns = dict(UNFINISHED)
+    for node in nodes:
+        outputs: dict[str, str] = plugins.load("nodes", node).OUTPUTS
+        twice = patterns.keys() & outputs.keys()
+        if twice:
+            raise ValueError(f"the node {node} calls an output '{min(twice)}', as another one does")
+        patterns |= outputs
+    return patterns

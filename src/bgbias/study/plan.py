@@ -1,21 +1,31 @@
 """The study as models to compare: which cells there are, what each one needs, and whether all they name exists.
 
-``digests.py`` says what a node reads and when it has to run again, ``reading.py`` in which files.
+What a node reads of it stands in the node's own file (``engine/node.py``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from bgbias import plugins
+from bgbias import plugins, seeds
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
+from bgbias.settings import Strict
 from bgbias.study import compatibility, methods
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
+from bgbias.training.settings import Train
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.methods import BaseMethod
 
 SEGMENTATION_TABLE = "table4"
 
@@ -106,6 +116,70 @@ def pair(study: Study) -> tuple[Cell, Cell] | None:
         if plain.dataset == shown_dataset(study) and plain.method == "plain" and cured in chosen:
             return plain, cured
     return None
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that training one cell takes, resolved once. ``needs``: what it reads beside photos, for training or for selection;
+    ``condition``: the validation photos that stop and pick, ``clean`` or ``corrupted``.
+    """
+
+    cell: Cell
+    settings: Train
+    method: NamedMethod
+    loss: ModuleType
+    loss_params: Strict
+    needs: frozenset[str]
+    condition: str
+
+    @property
+    def loss_rate(self) -> float | None:
+        """The learning rate of the loss's own class weights, where it sets one."""
+        return getattr(self.loss_params, "lr", None)
+
+    def build(self, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
+        """The method around a model, with its loss for the classes of these labels, int [N] from 0."""
+        import torch
+
+        from bgbias.training.methods import Task
+
+        weights = seeds.torch_generator("loss", self.cell.dataset, self.cell.loss, self.cell.run)
+        classes, width = int(labels.max()) + 1, self.settings.embedding_dim
+        loss = self.loss.build(self.loss_params, classes, width, weights)
+        return self.method.build(
+            model, loss, Task(torch.from_numpy(labels), (self.cell.dataset, self.cell.run))
+        )
+
+    def images_per_class(self, method: BaseMethod) -> int:
+        """How many photos of a class stand in a batch: as the method wants it, else the loss."""
+        return int(method.images_per_class or self.loss.IMAGES_PER_CLASS)
+
+
+def resolve(study: Study, cell: Cell) -> Training:
+    """What training the cell takes."""
+    return Training(
+        cell,
+        study.train,
+        method(study, cell),
+        plugins.load("losses", cell.loss),
+        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss)),
+        needs(study, cell),
+        selection_condition(study, cell),
+    )
+
+
+def check_trains(study: Study, cell: Cell) -> None:
+    """Refuse a cell that has no training of its own."""
+    check_is_network(study, cell, f"{cell.name} is not trained: ")
+    if not trains(study, cell):
+        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
+
+
+def check_is_network(study: Study, cell: Cell, refusal: str = "") -> None:
+    """Refuse a cell that is several models."""
+    if parts := folds_of(study, cell):
+        refusal = refusal or f"{cell.name} is no single model: "
+        raise UserError(f"{refusal}it is {len(parts)} models side by side, {parts[0].name} and so on.")
 
 
 def check_cell(study: Study, cell: Cell) -> None:

@@ -15,10 +15,12 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
+from bgbias.files.fingerprint import known_by, listing
 from bgbias.settings import Strict
 from bgbias.study.params import Study, options
 
 WORD = "published"
+OWN_WEIGHTS = Path("data/weights")  # kept with the project
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,6 @@ def file(study: Study, owner: str) -> Path | None:
     return places.source(wanted) if wanted else None
 
 
-def inputs(study: Study, owner: str) -> dict[str, Path]:
-    """The fetched weights, as a node reads them."""
-    return {"weights": study.files.at("weights", owner=owner)} if fetched(study, owner) else {}
-
-
 def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
     """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
     family, _, name = owner.partition("/")
@@ -102,3 +99,19 @@ def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
 
 def _wanted(study: Study, owner: str) -> str:
     return str(getattr(described(study, owner)[1], "weights", None) or "")
+
+
+def masker_identity(study: Study, masker: str) -> dict[str, Any]:
+    """What a masker's masks depend on beside photos and fetched weights: its kind, its options, its own files' fingerprints."""
+    chosen = study.maskers[masker]
+    module = plugins.load("maskers", chosen.kind)
+    options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
+    own = Path(str(chosen.options.get("weights", "")))
+    # Published weights are known by their name: whether their file is here must not change what is planned.
+    weights = known_by(own) if own.parent == OWN_WEIGHTS else ""
+    given = {k: listing(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
+    return (
+        {"kind": chosen.kind, "options": options}
+        | ({"weights": weights} if weights else {})
+        | ({"listing": given} if given else {})
+    )

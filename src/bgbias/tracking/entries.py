@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -69,6 +70,11 @@ class Entry:
     datasets: tuple[Collection, ...] = ()
     growth: tuple[Stamp, Stamp] = (None, None)
     """Of the history's and the vitals' files."""
+
+    @property
+    def of_a_model(self) -> bool:
+        """Whether the node works on one model."""
+        return "method" in self.tags
 
     def epochs(self) -> tuple[Point, ...]:
         """The training curve so far."""
@@ -144,6 +150,43 @@ def entry_of(record: dict[str, Any]) -> Entry:
         vitals=record.get("vitals") or (Path(record["vitals_file"]) if record.get("vitals_file") else None),
         process=record.get("pid") if here else None,
     )
+
+
+def collection(record: Mapping[str, Any]) -> Collection | None:
+    """What a finished record certifies, if it is photos, masks or backgrounds."""
+    if not record.get("collection"):
+        return None
+    role, source = record["collection"]
+    spec = record["spec"]
+    origin = (spec.get("options") or {}).get("source") or spec.get("pools")
+    told = {"kind": spec.get("kind"), "origin": origin, **(record.get("metrics") or {})}
+    return Collection(
+        name=f"{record['subject']} {role}",
+        digest=record["digest"],
+        role=role,
+        source=source,
+        profile={k: v for k, v in told.items() if v is not None},
+    )
+
+
+def collections_of(
+    entry: Entry, finished: Mapping[str, Entry], found: Mapping[str, Collection]
+) -> tuple[Collection, ...]:
+    """The collections behind a model's node; those whose makers' records are not here (any more) are left out."""
+    if not entry.of_a_model:
+        return ()
+    read: dict[str, Collection] = {}
+    waiting, seen = [*entry.upstream.values()], set()
+    while waiting:
+        digest = waiting.pop()
+        if digest in seen:
+            continue
+        seen.add(digest)
+        if digest in found:
+            read[digest] = found[digest]
+        elif digest in finished:
+            waiting += finished[digest].upstream.values()
+    return tuple(sorted(read.values(), key=lambda made: (made.role != "photos", made.name)))
 
 
 def stamp(path: Path | None) -> Stamp:

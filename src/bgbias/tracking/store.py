@@ -25,7 +25,7 @@ from bgbias.tracking import faults, registry, views
 from bgbias.tracking import values as mlflow_values
 from bgbias.tracking.curves import Point, mark
 from bgbias.tracking.entries import Entry
-from bgbias.tracking.model_runs import NODE
+from bgbias.tracking.records import NODE
 from bgbias.tracking.values import HISTORY, SAMPLES
 
 if TYPE_CHECKING:

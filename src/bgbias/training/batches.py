@@ -22,6 +22,7 @@ from bgbias.images.pixels import Box
 from bgbias.photos.crops import Crops, crops
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
+from bgbias.training.settings import Train
 
 
 @dataclass(frozen=True)
@@ -214,3 +215,31 @@ def _shares(levels: Tensor) -> Tensor:
     # By one thread, as it happens beside the network: torch would start threads of its own for this one, and all would wait for
     # each other.
     return torch.from_numpy(np.divide(levels.numpy(), np.float32(255), dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The batches of one training: what an epoch draws is keyed by ``key`` (dataset, seed) and its own number, nothing else."""
+
+    photos: TrainingPhotos
+    key: tuple[object, ...]
+    settings: Train
+    images_per_class: int
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The steps of an epoch, numbered from 1."""
+        s = self.settings
+        return self.photos.epoch(
+            (*self.key, epoch),
+            s.batch_size,
+            self.images_per_class,
+            s.iterations_per_epoch,
+            s.crop_scale,
+            s.crop_ratio,
+        )
+
+    def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
+        """Every training photo once, for the purpose ``name``."""
+        return self.photos.every(
+            (*self.key, epoch, name), batch_size, self.settings.crop_scale, self.settings.crop_ratio
+        )

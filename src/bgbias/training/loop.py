@@ -53,6 +53,11 @@ class State:
     best_weights: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
 
+    def rate(self, images_per_epoch: int) -> float:
+        """Training images a second, over all epochs."""
+        seconds = sum(row["train_seconds"] for row in self.history)
+        return images_per_epoch * len(self.history) / seconds if seconds else 0.0
+
     def finished(self, settings: Train) -> bool:
         """Whether the epochs are used up, or ``patience`` of them brought nothing better."""
         return self.epoch >= settings.max_epochs or self.epoch - self.best_epoch >= settings.patience

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
-from bgbias.masks.policy import MaskPolicy
 from bgbias.masks.quality import THRESHOLD
+from bgbias.masks.settings import MaskPolicy
 from bgbias.report.figures import _look as figures
 
 TILES = 6  # masks of one kind

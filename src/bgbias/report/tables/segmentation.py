@@ -23,8 +23,7 @@ from bgbias.results.model_rows import (
     without_single_folds,
 )
 from bgbias.results.rows import NEXT, resampling
-from bgbias.segmentation.episodes import TASKS
-from bgbias.segmentation.one_shot import CENTRE
+from bgbias.segmentation.episodes import CENTRE, TASKS
 
 
 def table4(values: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,78 @@
+"""What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.study import plan
+from bgbias.study import weights as pretrained
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+from bgbias.study.sources import parts_of
+
+
+def photos(dataset: str) -> dict[str, Made]:
+    """A dataset's table and photos."""
+    return files_of(step("index", dataset=dataset), "table", "photos")
+
+
+def masks(study: Study, dataset: str) -> dict[str, Made]:
+    """The masks of a dataset's own masker."""
+    masker = study.datasets[dataset].masker
+    return files_of(step("masks", dataset=dataset, masker=masker), "masks", "mask_table")
+
+
+def pools(study: Study, dataset: str, *roles: str) -> dict[str, Made]:
+    """Pools of the backgrounds that a dataset names."""
+    pool = study.datasets[dataset].backgrounds
+    return files_of(step("backgrounds", pool=pool), *(f"{role}_pool" for role in roles))
+
+
+def parts(study: Study, dataset: str) -> dict[str, Made]:
+    """The files that a dataset is made of."""
+    return {p: Made(step("fetch", dataset=dataset, part=p), "part") for p in parts_of(study, dataset)}
+
+
+def truth(study: Study, dataset: str) -> dict[str, Made]:
+    """Where the dataset says where its objects are."""
+    if plan.truth(study, dataset) == "boxes":
+        return {f"fetched {name}": part for name, part in parts(study, dataset).items()}
+    return files_of(step("index", dataset=dataset), "truth")
+
+
+def weights(study: Study, owner: str) -> dict[str, Made]:
+    """The fetched weights that a network starts from; nothing where they are random or a file of one's own."""
+    return files_of(step("weights", owner=owner), "weights") if pretrained.fetched(study, owner) else {}
+
+
+def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
+    """The fetched weights of a cell's backbone."""
+    return weights(study, pretrained.owner("backbones", cell.backbone))
+
+
+def model(study: Study, cell: Cell) -> dict[str, Made]:
+    """A cell's network: the trained one, or what its backbone comes with."""
+    if plan.trains(study, cell):
+        return files_of(step("train", cell=cell), "model")
+    return backbone_weights(study, cell)
+
+
+def backbone(study: Study, cell: Cell) -> dict[str, Any]:
+    """Settings: the cell's backbone. Fetched weights are known by the node that brings them, whatever mirror they are from."""
+    chosen = study.backbones[cell.backbone]
+    if pretrained.fetched(study, pretrained.owner("backbones", cell.backbone)):
+        chosen = {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}
+    return {"backbone": chosen}
+
+
+def untrained(study: Study, cell: Cell) -> dict[str, Any]:
+    """Settings: what a cell's network is, where no training's digest says it. A cell that is several networks is an error."""
+    plan.check_is_network(study, cell)
+    return {} if plan.trains(study, cell) else backbone(study, cell)
+
+
+def mask_policy(study: Study) -> dict[str, Any]:
+    """Settings: how masks are used. Soft masks are used as they are, and read no threshold."""
+    soft = study.mask_policy.kind == "soft"
+    return {"mask_policy": study.mask_policy.model_dump(exclude={"kind", "threshold"} if soft else None)}

@@ -1,0 +1,46 @@
+"""The score that stops a training and picks its best epoch: retrieval among the validation photos."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.embedding import embed_views
+from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.retrieval import neighbours
+from bgbias.models.model import EmbeddingModel
+
+METRICS = ("map_at_r", "precision_at_1")
+
+
+class Validation:
+    """Scores a model on ``photos``, which share no class with the training's; ``condition``: ``clean`` or ``corrupted``."""
+
+    def __init__(
+        self, photos: EvaluationPhotos, condition: str, device: str, precision: str, batch_size: int
+    ) -> None:
+        self._photos, self._corrupted = photos, condition == "corrupted"
+        self._device, self._precision, self._batch_size = device, precision, batch_size
+        self._prefix = "val_corrupted" if self._corrupted else "val"
+
+    @property
+    def monitor(self) -> str:
+        """The score that must improve."""
+        return f"{self._prefix}_map_at_r"
+
+    def __call__(self, model: EmbeddingModel) -> dict[str, float]:
+        """Means over all photos that have another one of their class, by name."""
+        # One fixed draw of backgrounds: redrawing it each epoch would favour lucky epochs.
+        view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
+        views = self._photos.views([view], workers(self._device))
+        vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
+        labels = self._photos.table.labels
+        ranked = neighbours(vectors, labels, vectors, labels)
+        values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}
+        if np.isnan(values["map_at_r"]).all():
+            raise UserError(
+                "No validation photo has another one of its class; give the validation split more photos a class."
+            )
+        return {f"{self._prefix}_{name}": float(np.nanmean(v)) for name, v in values.items()}

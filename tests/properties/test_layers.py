@@ -1,0 +1,111 @@
+"""The town plan: packages import downwards only, modules in no circle, and only what knows the study may know it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from project import ROOT
+
+PACKAGE = ROOT / "src/bgbias"
+GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings"}
+# From the lowest to the highest; those of one line do not import one another.
+LAYERS = (
+    ("errors", "progress", "seeds"),
+    ("settings", "plugins"),
+    ("images",),
+    ("files",),
+    ("compute", "toy"),
+    ("photos",),
+    ("models",),
+    ("masks",),
+    ("backgrounds", "datasets"),
+    ("evaluation",),
+    ("attribution",),
+    ("training", "segmentation"),
+    ("study",),
+    ("engine",),
+    ("results",),
+    ("report",),
+    ("tracking", "nodes", "api"),
+    ("cli", "__init__"),
+    ("__main__",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """Every module of the package, and the modules that it imports, wherever in its code."""
+    modules = {_name(path): path for path in PACKAGE.rglob("*.py")}
+    return {name: set(_imported(path, modules.keys())) for name, path in modules.items()}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "__init__"
+
+
+def _imported(path: Path, known: set[str]) -> Iterator[str]:  # type: ignore[type-arg]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "bgbias":
+            assert node.level == 0, f"{path}: relative imports hide where they lead"
+            package = (node.module or "").partition(".")[2]
+            for alias in node.names:
+                full = f"{package}.{alias.name}".strip(".")
+                yield full if full in known else package or "__init__"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "bgbias":
+                    yield alias.name.partition(".")[2] or "__init__"
+
+
+def test_packages_import_downwards_only() -> None:
+    upwards = [
+        f"{module} imports {other}"
+        for module, others in imports().items()
+        for other in others
+        if (here := module.partition(".")[0]) != (there := other.partition(".")[0])
+        and RANK[here] <= RANK[there]
+    ]
+    assert not upwards
+
+
+def test_no_module_stands_outside_a_package_but_the_ground() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} <= GROUND
+    assert {
+        path.name for path in PACKAGE.iterdir() if path.is_dir() and list(path.glob("*.py"))
+    } <= RANK.keys()
+
+
+def test_modules_import_one_another_in_no_circle() -> None:
+    graph = {module: {o for o in others if o != module} for module, others in imports().items()}
+    order = list(TopologicalSorter(graph).static_order())  # a circle is an error that names it
+    assert set(order) == set(graph)
+
+
+def test_below_the_study_nobody_knows_it() -> None:
+    knowing = {
+        module for module, others in imports().items() if any(o.partition(".")[0] == "study" for o in others)
+    }
+    assert min(RANK[module.partition(".")[0]] for module in knowing) == RANK["study"]
+    for path in PACKAGE.rglob("*.py"):
+        if RANK[_name(path).partition(".")[0]] < RANK["study"]:
+            names = {
+                n.id for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Name)
+            }
+            assert "Study" not in names, path
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    """But for what plugins of a family are asked for by name."""
+    asked = {"Params", "Method"}
+    found: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in asked:
+                found.setdefault(node.name, []).append(_name(path))
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
