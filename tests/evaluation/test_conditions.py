@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,29 +46,19 @@ def view(photo, draw):
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
-    """Writes a condition's file into a folder of somebody's own, where bgbias looks for conditions too."""
-    folder = tmp_path / "conditions"
-    folder.mkdir()
-    monkeypatch.setattr(conditions, "__path__", [*conditions.__path__, str(folder)])
-    before = set(sys.modules)
-
-    def write(name: str, text: str) -> None:
-        (folder / f"{name}.py").write_text(text, encoding="utf-8")
-        plugins.names.cache_clear()
-
-    yield write
-    for name in set(sys.modules) - before:
-        if name.startswith(f"{conditions.__name__}."):
-            del sys.modules[name]
-    plugins.names.cache_clear()
+def own(tmp_path: Path) -> Iterator[Path]:
+    """A folder of somebody's own with two conditions."""
+    folder = tmp_path / "own"
+    (folder / "conditions").mkdir(parents=True)
+    for name, text in (("upside_down", UPSIDE_DOWN), ("neighbourly", NEIGHBOURLY)):
+        (folder / "conditions" / f"{name}.py").write_text(text, encoding="utf-8")
+    yield folder
+    plugins.use()
 
 
-@pytest.mark.usefixtures("small_plugins")
-def test_a_condition_is_one_file(tmp_path: Path, written: Callable[[str, str], None]) -> None:
-    written("upside_down", UPSIDE_DOWN)
-    written("neighbourly", NEIGHBOURLY)
+def test_a_condition_is_one_file(tmp_path: Path, own: Path) -> None:
     raw = options(described(tmp_path), without_mask=["12/0.png"])
+    raw["plugins"] = [*raw["plugins"], str(own)]
     raw["grids"]["small"]["cells"][0]["pretrained"] = True
     study = load(tmp_path, raw)
     data_nodes(study)
@@ -113,9 +102,8 @@ def test_a_condition_is_one_file(tmp_path: Path, written: Callable[[str, str], N
     assert set(added.loc[added["metric"].str.startswith("recall"), "n"]) == {len(embedded.ids) - 1}
 
 
-def test_what_conditions_need_and_how_often_they_are_drawn(written: Callable[[str, str], None]) -> None:
-    written("upside_down", UPSIDE_DOWN)
-    written("neighbourly", NEIGHBOURLY)
+def test_what_conditions_need_and_how_often_they_are_drawn(own: Path) -> None:
+    plugins.use(own)
     assert conditions.views(("neighbourly", "clean"), 2) == (
         ("neighbourly", 0),
         ("neighbourly", 1),

@@ -19,6 +19,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.images.composite import Foreground
+from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
@@ -199,5 +200,5 @@ def test_views_of_photos_opened_without_what_they_need_are_an_error(tmp_path: Pa
 
 def test_embedding_without_photos_is_an_error() -> None:
     with pytest.raises(Exception, match="no photos to embed"):
-        embedding.embed_views(Pictures(), iter(()))  # type: ignore[arg-type]
+        embed_views(Pictures(), iter(()))  # type: ignore[arg-type]
     assert torch.is_grad_enabled()

@@ -129,11 +129,18 @@ def _rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
     wrong = np.flatnonzero(~(np.abs(length - 1) <= UNIT_LENGTH_TOLERANCE))
     if len(wrong):
         i = wrong[0]
-        what = f"length {length[i]:.6g}, not 1" if np.isfinite(length[i]) else "NaN or infinite numbers"
+        finite = bool(np.isfinite(length[i]))
+        what = f"length {length[i]:.6g}, not 1" if finite else "NaN or infinite numbers"
+        hint = (
+            "Divide each vector by its length."
+            if finite and length[i] > 0
+            else (
+                "Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
+                " python -m bgbias train --help"
+            )
+        )
         raise UserError(
-            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable)."
-            " Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
-            " python -m bgbias train --help"
+            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable). {hint}"
         )
     return rounded
 

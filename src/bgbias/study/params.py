@@ -99,6 +99,10 @@ class Shared(Strict):
 
     grid: str = Field(description="the chosen one: a name under `grids`")
     paths: Roots = Roots()
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="folders with files of one's own, as in <folder>/losses/my_loss.py; seen from this file",
+    )
     datasets: dict[str, Dataset]
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]
@@ -144,6 +148,7 @@ SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation")
 def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
     """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
     file: File = validated(File, read_yaml(path), path)
+    plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
     if chosen not in file.grids:
         near = difflib.get_close_matches(chosen, list(file.grids), 1)

@@ -7,9 +7,9 @@ import numpy as np
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.evaluation.embedding import embed_views
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
+from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 
 METRICS = ("map_at_r", "precision_at_1")
