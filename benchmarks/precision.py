@@ -81,9 +81,9 @@ def _numbers(
     from bgbias.attribution.score import normalise, score
     from bgbias.attribution.settings import Attribution
     from bgbias.attribution.smoothgrad import PASSES, VARIANTS, gradient_maps, reference_embedding
-    from bgbias.evaluation.embedding import embed_views
     from bgbias.evaluation.metrics import map_at_r
     from bgbias.evaluation.retrieval import neighbours
+    from bgbias.models.inference import embed_views
 
     found = embed_views(network, iter(photos), device, precision, pooled=True)
     quality = float(np.nanmean(map_at_r.per_query(neighbours(found, labels, found, labels))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,15 +26,11 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def small_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_plugins() -> Iterator[None]:
     """The small dataset, backbone, masker, method and neck under support/plugins, found by name as if they were our own."""
-    for family in ("datasets", "backbones", "maskers", "methods", "necks"):
-        package = importlib.import_module(plugins.FAMILIES[family])
-        places = [*package.__path__, str(ROOT / "tests" / "support" / "plugins" / family)]
-        monkeypatch.setattr(package, "__path__", places)
-    plugins.names.cache_clear()
+    plugins.use(ROOT / "tests" / "support" / "plugins")
     yield
-    plugins.names.cache_clear()
+    plugins.use()
 
 
 @pytest.fixture(scope="session")

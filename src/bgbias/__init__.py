@@ -1,3 +1,49 @@
-"""bgbias: does a retrieval model look at the object, or at what stands behind it?"""
+"""bgbias: does a retrieval model look at the object, or at what stands behind it?
+
+What ``__all__`` names is stable. It is imported when it is first asked for: ``import bgbias`` alone loads no network library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = [
+    "Embedder",
+    "Explanation",
+    "Ranking",
+    "UserError",
+    "__version__",
+    "attribute",
+    "corrupt",
+    "embed",
+    "explain",
+    "load",
+    "plugins",
+    "rank",
+]
+
+if TYPE_CHECKING:
+    from bgbias import plugins
+    from bgbias.api import Ranking, attribute, corrupt, embed, explain, load, rank
+    from bgbias.attribution.explanation import Explanation
+    from bgbias.errors import UserError
+    from bgbias.evaluation.embedder import Embedder
+else:
+    # Not of api.py.
+    _ELSEWHERE = {
+        "Embedder": "evaluation.embedder",
+        "Explanation": "attribution.explanation",
+        "UserError": "errors",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'bgbias' has no attribute '{name}'")
+        if name == "plugins":
+            return import_module("bgbias.plugins")
+        return getattr(import_module(f"bgbias.{_ELSEWHERE.get(name, 'api')}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

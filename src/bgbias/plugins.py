@@ -2,16 +2,30 @@
 
 There is no registry to edit. A new loss, method, backbone, metric, masker or dataset is one new file in its family's folder.
 A file that stands for many (``backbones/timm.py``) is told by what goes on behind a colon, its variant: ``timm:convnext_tiny``.
+
+Somebody else's file may lie outside of the package, and is found by its name as well:
+
+* in a folder that params.yaml names (``plugins: [my_plugins]``) or ``use`` is given: ``my_plugins/losses/my_loss.py``. What such
+  files share is imported relatively (``from ._margins import margin``); a name with a leading underscore is no option;
+* in an installed package, by an entry point of the group ``bgbias.<family>``: ``my_loss = "my_package.my_loss"``.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import pkgutil
 import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from bgbias.errors import UserError
 
@@ -28,19 +42,61 @@ FAMILIES = {
     "nodes": "bgbias.nodes",
     "tables": "bgbias.report.tables",
 }
+
+
+class Required(NamedTuple):
+    """The names that every file of a family offers, and those that follow from one of its facts."""
+
+    always: tuple[str, ...]
+    fact: str = ""
+    if_so: tuple[str, ...] = ()
+    if_not: tuple[str, ...] = ()
+
+
+# The docstring of a family's package says what these are.
+REQUIRED = {
+    "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
+    "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
+    "datasets": Required(("Params", "parts", "items")),
+    "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),
+    "maskers": Required(("Params", "PREDICTS", "SPEED", "FILES"), "PREDICTS", ("build",), ("given",)),
+    "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
+    "metrics": Required(("TITLE", "per_query")),
+    "necks": Required(("Params", "build")),
+    "nodes": Required(("SUBJECT", "VERSION", "OUTPUTS", "settings")),
+}
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
+OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
+_folders: tuple[Path, ...] = ()
 
 
-@cache
+def use(*folders: Path | str) -> None:
+    """Find files in these folders too, each with a subfolder for a family or more; folders that were named before are dropped.
+
+    A folder that is missing or has no family's subfolder, and a file with the name of one of ours, are errors.
+    """
+    global _folders
+    before, _folders = _folders, tuple(Path(folder).resolve() for folder in folders)
+    importlib.invalidate_caches()
+    _places.cache_clear()
+    try:
+        for folder in _folders:
+            for family in _families(folder):
+                _places(family)
+    except UserError:
+        _folders = before
+        _places.cache_clear()
+        raise
+
+
 def names(family: str) -> tuple[str, ...]:
-    """The options of a family, sorted: the files in its folder."""
-    package = importlib.import_module(FAMILIES[family])
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")))
+    """The options of a family, sorted: the files in its folder, and other people's."""
+    return tuple(sorted(_places(family)))
 
 
 def known(family: str, name: str) -> bool:
     """Whether a file of the family stands behind an option."""
-    return name.partition(":")[0] in names(family)
+    return name.partition(":")[0] in _places(family)
 
 
 def variant(name: str) -> str:
@@ -49,19 +105,134 @@ def variant(name: str) -> str:
 
 
 def load(family: str, name: str) -> ModuleType:
-    """The module behind an option; an unknown name is refused with the list of what exists and the nearest match."""
-    if not known(family, name):
-        nearest = difflib.get_close_matches(name, names(family), 1)
-        hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-        raise UserError(
-            f"There is no '{name}' in {family}; there are: {', '.join(names(family))}.{hint}"
-            f" A new one is a file src/{FAMILIES[family].replace('.', '/')}/{name}.py."
-        )
+    """The module behind an option; an unknown name is refused with the list of what exists and the nearest match.
+
+    A file that cannot be imported, or lacks what its family requires, is an error with file and line.
+    """
     file, colon, rest = name.partition(":")
-    module = importlib.import_module(f"{FAMILIES[family]}.{file}")
+    if not known(family, name):
+        there = names(family)
+        near = difflib.get_close_matches(name, there, 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        own = f"{_folders[0]}/{family}" if _folders else f"my_plugins/{family}"
+        named = "" if _folders else ", with `plugins: [my_plugins]` in params.yaml"
+        raise UserError(
+            f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
+            f" A new one is a file {own}/{file}.py{named}."
+        )
+    module = _imported(family, file)
     variants = getattr(module, "VARIANTS", "")
     if variants and not VARIANT.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
     if colon and not variants:
         raise UserError(f"'{name}' in {family}: '{file}' takes nothing behind a colon.")
     return module
+
+
+class _Place(NamedTuple):
+    """Where an option's file is: the module's name, and what messages call it."""
+
+    module: str
+    label: str
+
+
+@cache
+def _places(family: str) -> dict[str, _Place]:
+    """Option to place; a name that is given twice is an error."""
+    found = dict(_listed(FAMILIES[family], importlib.import_module(FAMILIES[family]).__path__))
+    for name, place in (*_in_folders(family), *_installed(family)):
+        if name in found:
+            raise UserError(
+                f"{place.label} hides {found[name].label}: two files of {family} are called '{name}'."
+                " Give it another name."
+            )
+        found[name] = place
+    return found
+
+
+def _listed(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]]:
+    for finder, name, _ in pkgutil.iter_modules(folders):
+        if not name.startswith("_"):
+            yield name, _Place(f"{package}.{name}", f"{getattr(finder, 'path', package)}/{name}.py")
+
+
+def _in_folders(family: str) -> Iterator[tuple[str, _Place]]:
+    for folder in _folders:
+        # A package of the folder's own, so that equal names in two folders are no mistake and relative imports work.
+        package = f"{OF_A_FOLDER}{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+        if package not in sys.modules:
+            spec = ModuleSpec(package, None, is_package=True)
+            spec.submodule_search_locations = [str(folder)]
+            sys.modules[package] = module_from_spec(spec)
+        yield from _listed(f"{package}.{family}", [str(folder / family)])
+
+
+def _installed(family: str) -> Iterator[tuple[str, _Place]]:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=f"bgbias.{family}"):
+        yield point.name, _Place(point.module, f"{point.value} of {point.dist.name if point.dist else '?'}")
+
+
+def _families(folder: Path) -> list[str]:
+    """The families that a folder has files of; a name that is nearly one is a typing error."""
+    if not folder.is_dir():
+        raise UserError(f"The folder of plugins {folder} is missing; correct `plugins` in params.yaml.")
+    below = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
+    for name in below:
+        near = difflib.get_close_matches(name, FAMILIES, 1, cutoff=0.8)
+        if near and name not in FAMILIES:
+            raise UserError(f"{folder / name} is no family of plugins. Did you mean '{near[0]}'?")
+    found = [name for name in below if name in FAMILIES]
+    if not found:
+        raise UserError(
+            f"The folder of plugins {folder} has no subfolder of a family; there are: {', '.join(FAMILIES)}."
+            f" A loss, for example, is {folder}/losses/my_loss.py."
+        )
+    return found
+
+
+@cache
+def _checked(family: str, place: _Place) -> ModuleType:
+    try:
+        module = importlib.import_module(place.module)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{_line(error, place)}: {type(error).__name__}: {getattr(error, 'msg', None) or error}."
+            f" Correct it; until then no '{place.module.rpartition('.')[2]}' can be used in {family}."
+        ) from error
+    label = getattr(module, "__file__", None) or place.label
+    required = REQUIRED.get(family, Required(()))
+    further = required.if_so if getattr(module, required.fact, None) else required.if_not
+    if lacks := [name for name in (*required.always, *further) if not hasattr(module, name)]:
+        raise UserError(
+            f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
+            f" to read what that is: python -m pydoc {FAMILIES[family]}"
+        )
+    # Else a misspelt option would be dropped.
+    options = getattr(module, "Params", None)
+    if options is not None and getattr(options, "model_config", {}).get("extra") != "forbid":
+        raise UserError(
+            f"{label}: Params must be a class that derives from bgbias.settings.Strict, which refuses unknown options."
+        )
+    return module
+
+
+def _imported(family: str, file: str) -> ModuleType:
+    return _checked(family, _places(family)[file])
+
+
+def _line(error: Exception, place: _Place) -> str:
+    """File and line of a mistake: of its syntax, or the last line of the file's own package that was at work."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    package = place.module.partition(".")[0]
+    own = [
+        f"{frame.f_code.co_filename}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package
+        and frame.f_globals is not globals()
+    ]
+    return own[-1] if own else place.label

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from small_study import data_nodes, described, load, record
 
+import bgbias
 from bgbias import cli
 from bgbias.engine import digests
 from bgbias.study import params
@@ -77,6 +79,56 @@ def test_mistakes_are_told_in_plain_words(
     assert "\nbgbias: " in error
     assert told in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--version"], f"bgbias {bgbias.__version__}\n"),
+        (["-h"], "--install-completion"),
+        (["train", "-h"], "Train one model"),
+        (["train", "--help"], "Train one model"),
+    ],
+)
+def test_a_command_says_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys, "argv", ["bgbias", *words])
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    signal.signal(signal.SIGTERM, handler)
+    assert not ended.value.code
+    assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("mlflow.entities", "workflow"), ("pycocotools", "masks"), ("no_such_thing", None)]
+)
+def test_a_missing_extra_is_told_with_its_name(
+    capsys: pytest.CaptureFixture[str], package: str, extra: str | None
+) -> None:
+    command = typer.Typer()
+
+    @command.command()
+    def ask() -> None:
+        raise ModuleNotFoundError(f"No module named '{package}'", name=package)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["bgbias"])
+        with pytest.raises(SystemExit if extra else ModuleNotFoundError):
+            cli.told(command)
+    assert (f"pip install 'bgbias[{extra}]'" in capsys.readouterr().err) == (extra is not None)
+
+
+def test_without_a_study_a_command_says_where_one_is_expected(
+    tmp_path: Path, typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed("index", "squares") == 2
+    told = capsys.readouterr().err
+    assert f"bgbias: {tmp_path}/params.yaml is missing; run from the project's folder" in told
+    assert "Traceback" not in told
 
 
 def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int]) -> None:

@@ -190,4 +190,4 @@ def test_full_disk_at_the_record_keeps_what_was_made(study: Study, monkeypatch: 
     with pytest.raises(OSError, match="No space left on device"):
         make(study)
     assert record.read_bytes() == before
-    assert pools(study)["pool"].read_bytes() == b"made"
+    assert pools(study)["train_pool"].read_bytes() == b"made"

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.study import plan
 from bgbias.study.params import Study
-from bgbias.training import losses
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -78,13 +76,12 @@ class Params(Strict):
 
 
 def test_a_loss_with_a_learning_rate_need_not_have_class_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    (tmp_path / "losses").mkdir()
-    (tmp_path / "losses" / "paced_pairs.py").write_text(OF_PAIRS)
-    monkeypatch.setattr(losses, "__path__", [*losses.__path__, str(tmp_path / "losses")])
-    plugins.names.cache_clear()
+    (tmp_path / "mine" / "losses").mkdir(parents=True)
+    (tmp_path / "mine" / "losses" / "paced_pairs.py").write_text(OF_PAIRS)
     raw = described(tmp_path)
+    raw["plugins"].append("mine")
     raw["losses"]["paced_pairs"] = {"default": {"lr": 0.1}}
     raw["methods"] = {"mine": {"kind": "dcml_paper", "gamma": 0.01}}
     raw["grids"]["small"]["cells"][0] |= {"methods": ["mine"], "losses": ["paced_pairs"]}

@@ -1,7 +1,6 @@
 """A study small enough for a test: squares before noise, a backbone of one layer, three pools of noise.
 
-Dataset and backbone are plugins under ``tests/support/plugins``; the fixture ``small_plugins`` lets
-bgbias find them.
+Dataset and backbone are plugins under ``tests/support/plugins``, which the study's params.yaml names.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ def described(folder: Path) -> dict[str, Any]:
     }
     return {
         "grid": "small",
+        "plugins": [str(Path(__file__).parent / "plugins")],
         "paths": {
             **{root: f"{folder}/{root}" for root in ("raw", "downloads", "work", "runs", "report")},
             "checksums": f"{folder}/checksums.csv",

@@ -25,6 +25,7 @@ from bgbias.evaluation.embeddings import read as read_embeddings
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.models import model
+from bgbias.tracking import registry
 
 NAME = "demo-toy_090-small-contrastive-bgaugment-seed0"
 DIMENSION = 16
@@ -35,12 +36,16 @@ def project(tmp_path: Path) -> Records:
     return Records(tmp_path)
 
 
-def trained(project: Records, seed: int = 0, **more: Any) -> Path:
+def trained(project: Records, seed: int = 0, backbone: str = "tiny", neck: str = "", **more: Any) -> Path:
     """A training's record and its weights."""
     weights = project.data / "runs/demo/models/model.safetensors"
     generator = seeds.torch_generator("model", seed)
-    params = plugins.load("backbones", "tiny").Params()
-    model.save(model.build_model("tiny", params, DIMENSION, generator), weights)
+    options = {"weights": None} if backbone == "mobilenet_v2" else {}
+    params = plugins.load("backbones", backbone).Params(**options)
+    made = model.build_model(backbone, params, DIMENSION, generator)
+    if neck:
+        made.add_neck(neck, plugins.load("necks", neck).Params(channels=made.embedder.in_features))
+    model.save(made, weights)
     checksum = hashlib.sha256(weights.read_bytes()).hexdigest()
     project.history(2)
     spec = {"train": {"embedding_dim": DIMENSION}, "loss": {"margin": 0.5}}
@@ -125,8 +130,55 @@ def test_what_is_registered_holds_safetensors_code_and_nothing_pickled(project: 
     (kept,) = (p for p in files if p.suffix == ".safetensors")
     assert kept.read_bytes() == weights.read_bytes()
     assert [p.name for p in files if not p.suffix] == ["MLmodel"]
-    code = {p.name for p in files if p.suffix == ".py"}
-    assert {"embedder.py", "model.py"} <= code
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_registered_code_serves_where_neither_bgbias_nor_the_backbones_folder_is(project: Records) -> None:
+    weights = trained(project, backbone="pixels", neck="gains")
+    project.sync()
+    (project.root / "photo.png").write_bytes(encoded(photos()[0]))
+    code = f"""
+import json, mlflow, numpy, sys
+mlflow.set_tracking_uri("{project.uri}")
+model = mlflow.pyfunc.load_model("models:/{NAME}@current")
+numpy.save("made.npy", model.predict({{"path": ["photo.png"]}}))
+ours = [m for n, m in sys.modules.items() if n.split(".")[0].startswith("bgbias")]
+print(json.dumps([m.__file__ for m in ours]))
+"""
+    served = json.loads(process(code, project.root))
+    (root,) = (p for p in (project.root / "mlartifacts").rglob("code") if p.is_dir())
+    assert {str(Path(p).relative_to(root)) for p in served} >= {"bgbias/models/backbones/pixels.py"}
+    found = Embedder(weights, "cpu").embed(photos()[:1])
+    np.testing.assert_allclose(np.load(project.root / "made.npy"), found, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("backbone", ["tiny", "mobilenet_v2"])
+def test_a_model_is_shipped_with_nothing_that_serving_does_not_need(project: Records, backbone: str) -> None:
+    needed = registry.ship(trained(project, backbone=backbone), project.root / "code" / "bgbias")
+    shipped = {p.relative_to(project.root / "code").as_posix() for p in (project.root / "code").rglob("*.py")}
+    assert "bgbias/evaluation/embedder.py" in shipped
+    packages = {name.split("/")[1] for name in shipped if name.count("/") > 1}
+    assert packages <= {"compute", "evaluation", "files", "images", "models"}
+    kinds = {n.split("/")[-1] for n in shipped if "/backbones/" in n and "/_" not in n}
+    assert kinds == {f"{backbone}.py"}
+    assert {"torch", "numpy", "pillow", "pydantic", "safetensors", "mlflow"} <= {n.lower() for n in needed}
+    assert ("torchvision" in needed) == (backbone == "mobilenet_v2")
+    assert not {"timm", "snakemake", "pytorch-metric-learning", "matplotlib"} & set(needed)
+
+
+def process(code: str, folder: Path) -> str:
+    """The last line that Python says in a process without bgbias."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
 
 
 def test_a_training_is_one_version_and_the_last_one_is_current(project: Records) -> None:
@@ -182,15 +234,5 @@ numpy.save("made.npy", model.predict({{"path": json.load(open("asked.json"))}}))
 import bgbias
 print(bgbias.__file__)
 """
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip().splitlines()[-1]).is_relative_to(smoke_run.folder / "mlartifacts")
-    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.clean, rtol=0, atol=1e-6)
+    assert Path(process(code, tmp_path)).is_relative_to(smoke_run.folder / "mlartifacts")
+    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.views["clean", 0], rtol=0, atol=1e-6)

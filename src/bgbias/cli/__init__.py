@@ -9,9 +9,11 @@ import errno
 import signal
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from bgbias import __version__
 from bgbias.cli import nodes, tools
 from bgbias.engine import records
 from bgbias.errors import UserError
@@ -20,11 +22,31 @@ from bgbias.progress import say
 app = typer.Typer(
     help="Does a retrieval model look at the object, or at what stands behind it?",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 app.add_typer(nodes.app)
 app.add_typer(tools.app)
+
+# What the core does without, and the extra of the package that brings it.
+EXTRAS = {
+    **dict.fromkeys(("alembic", "dvc", "mlflow", "snakemake", "sqlalchemy"), "workflow"),
+    **dict.fromkeys(("google", "onnx", "pycocotools"), "masks"),
+}
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"bgbias {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:
@@ -37,11 +59,17 @@ def main() -> None:
 
 
 def told(command: typer.Typer) -> None:
-    """Run a command line; a UserError and a full disk end it with their words and exit status 2."""
+    """Run a command line; a UserError, a missing extra and a full disk end it with their words and exit status 2."""
     try:
         command(standalone_mode=True)
     except UserError as error:
         say(f"\nbgbias: {error}")
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        say(f"\nbgbias: this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'")
         sys.exit(2)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

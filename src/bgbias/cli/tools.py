@@ -10,6 +10,7 @@ import typer
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
 from bgbias.compute import gpu_slots
+from bgbias.plugins import use
 from bgbias.study.params import load
 
 app = typer.Typer()
@@ -162,6 +163,9 @@ def explain(
             help="What the maps explain: the size of what counts, or the paper's sum with its signs."
         ),
     ] = "magnitude",
+    plugins: Annotated[
+        list[Path] | None, typer.Option(help="A folder with the model's own backbone.", show_default=False)
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
@@ -171,6 +175,7 @@ def explain(
     from bgbias.report.explanation import figure_explanation
     from bgbias.report.figures import _look as figures
 
+    use(*(plugins or []))
     decoded = explanation.read(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
@@ -186,6 +191,10 @@ def resume(
     params: Params = DEFAULT,
 ) -> None:
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
+    from importlib.util import find_spec
+
     from bgbias.engine import resume as resuming
 
+    if find_spec("snakemake") is None:
+        raise ModuleNotFoundError(name="snakemake")
     resuming.resume(load(params, grid), params, grid, snakemake or [])

@@ -7,6 +7,7 @@ decoded, resized, cropped and normalised as evaluation does it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,9 @@ import numpy as np
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.evaluation.embedding import embed_views
 from bgbias.images import pixels
-from bgbias.models.inference import for_inference
-from bgbias.models.model import load
+from bgbias.models.inference import embed_views, for_inference
+from bgbias.models.model import EmbeddingModel, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,15 +26,25 @@ COLUMNS = ("photo", "path")
 
 
 class Embedder:
-    """Photos of any size to embeddings, float32 [N, D] of unit length, in their order; on a GPU where there is one."""
+    """Photos of any size to embeddings, float32 [N, D] of unit length, in their order; on a GPU where there is one.
+
+    ``model`` is the network itself, in evaluation mode; ``device`` is where it runs.
+    """
 
     def __init__(self, weights: Path, device: str = "auto") -> None:
-        self._device = pick(device)
-        self._model = for_inference(load(weights).to(self._device))
+        self.weights, self.device = weights, pick(device)
+        self.model = load(weights, self.device)
+
+    def __repr__(self) -> str:
+        return f"Embedder({self.model.backbone}, {self.model.dim} numbers a photo, {self.device})"
+
+    @cached_property
+    def _quick(self) -> EmbeddingModel:
+        return for_inference(self.model)
 
     def embed(self, photos: Iterable[np.ndarray], batch_size: int = 64) -> np.ndarray:
         """Embeddings of decoded photos, each uint8 [H, W, 3] (RGB); one that is something else is an error that names it."""
-        return embed_views(self._model, self._views(photos), self._device, batch_size=batch_size)
+        return embed_views(self._quick, self._views(photos), self.device, batch_size=batch_size)
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
         """Embeddings of the pictures in a table's column ``photo`` (encoded: the bytes of a JPEG or PNG file) or ``path``."""
@@ -48,12 +58,15 @@ class Embedder:
         values = frame[given[0]].explode()
         return self.embed(_decoded(given[0], values))
 
+    def view(self, photo: np.ndarray) -> np.ndarray:
+        """What the model sees of a photo or a mask: the centre crop, uint8 [S, S, 3] or [S, S]."""
+        return pixels.centre_crop(pixels.resize_short(photo, self.model.resize), self.model.input_size)
+
     def _views(self, photos: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         for number, photo in enumerate(photos):
             if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
                 raise UserError(f"Photo {number} is {photo.dtype} {list(photo.shape)}, not uint8 [H, W, 3].")
-            resized = pixels.resize_short(photo, self._model.resize)
-            yield pixels.centre_crop(resized, self._model.input_size)
+            yield self.view(photo)
 
 
 def _decoded(column: str, values: Iterable[Any]) -> Iterator[np.ndarray]:

@@ -43,9 +43,14 @@ def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(_eight_bit(image).convert(mode))
+            return from_pillow(image, mode)
     except Exception as error:  # decoders raise many kinds for damaged files
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+
+
+def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
+    """A picture of Pillow's as uint8 [H, W, 3] (RGB) or [H, W] (L)."""
+    return np.asarray(_eight_bit(image).convert(mode))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
@@ -133,8 +138,8 @@ def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
     return np.asarray(cropped(Image.fromarray(array), box, size, flip))
 
 
-def cropped(picture: Image.Image, box: Box, size: int, flip: bool) -> Image.Image:
-    """The same of a picture of Pillow's."""
+def cropped(picture: Image.Image, box: Box, size: int | tuple[int, int], flip: bool) -> Image.Image:
+    """The same of a picture of Pillow's; ``size`` may be (width, height)."""
     width, height = picture.size
     corners = (
         box.left * width,
@@ -142,7 +147,8 @@ def cropped(picture: Image.Image, box: Box, size: int, flip: bool) -> Image.Imag
         min((box.left + box.width) * width, width),
         min((box.top + box.height) * height, height),
     )
-    part = picture.resize((size, size), Image.Resampling.BILINEAR, box=corners)
+    shape = (size, size) if isinstance(size, int) else size
+    part = picture.resize(shape, Image.Resampling.BILINEAR, box=corners)
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else part
 
 

@@ -1,7 +1,6 @@
 """What the rows of all tables share: a model's four names, how often it was trained, estimates, and its MAP@R query by query.
 
-The names of settings and conditions as results.csv and queries.parquet have them stand here, and nowhere else in tables and
-figures.
+What tables and figures call clean and corrupted are conditions of ``evaluation/conditions``.
 """
 
 from __future__ import annotations
@@ -15,17 +14,18 @@ import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
+from bgbias.evaluation import conditions
 from bgbias.photos.folds import FOLDS, seed_and_fold
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 from bgbias.seeds import generator
 from bgbias.study.cell import side_by_side
 
+SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
+CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
 Model = tuple[str, str, str, str]
 MODEL = ["dataset", "backbone", "loss", "method"]
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
-SYMMETRIC, QUERY_ONLY = "symmetric", "query"
-CLEAN, CORRUPTED = "clean", "random_background"
 MAP_AT_R, PRECISION_AT_1 = "map_at_r", "precision_at_1"
 NEXT = "Complete the grid: snakemake --cores all"
 

@@ -115,8 +115,8 @@ def cell_runs(entries: Iterable[Entry]) -> dict[str, Entry]:
 
 def _belonging(nodes: dict[str, Entry]) -> list[Entry]:
     """The nodes that build on one another: all that are made of the training, or of the embeddings, or of what is."""
-    chain = [nodes.pop(name) for name in BEGINNINGS if name in nodes][:1]
-    waiting = list(nodes.values())
+    chain = [nodes[name] for name in BEGINNINGS if name in nodes][:1]
+    waiting = [entry for entry in nodes.values() if entry not in chain]
     while more := [entry for entry in waiting if _is_of(entry, chain)]:
         chain += more
         waiting = [entry for entry in waiting if entry not in more]

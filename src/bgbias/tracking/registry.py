@@ -1,20 +1,29 @@
 """Trained models in MLflow's registry: one registered model a cell, one version a training, the last one called ``current``.
 
-The weights stay what they are, a safetensors file; beside them lie this package's code and the versions it runs with, so that
-``mlflow.pyfunc.load_model("models:/<name>@current").predict(photos)`` gives embeddings where bgbias is not installed.
+The weights stay what they are, a safetensors file; beside them lie the few files of this package that embed photos with them, and
+the versions that these run with, so that ``mlflow.pyfunc.load_model("models:/<name>@current").predict(photos)`` gives embeddings
+where bgbias is not installed.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import ast
+import json
 import re
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata, util
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bgbias import plugins
+from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
 from bgbias.tracking.entries import CELL, Entry
@@ -25,9 +34,7 @@ if TYPE_CHECKING:
     from mlflow.models import Model
 
 ALIAS = "current"
-CODE = Path(__file__).parents[1]
 LOADER = "bgbias.evaluation.embedder"
-NEEDS = ("mlflow", "torch", "torchvision", "timm", "numpy", "pandas", "pillow", "pydantic", "safetensors")
 # MLflow's registry takes none of these in a name.
 FORBIDDEN = re.compile(r"[/:.%\"']")
 
@@ -103,15 +110,79 @@ def _save(folder: Path, weights: Path, described: Model, dimension: int) -> None
     ]
     made = TensorSpec(np.dtype(np.float32), (-1, dimension))
     shades = np.linspace(0, 255, 64 * 48 * 3).astype(np.uint8).reshape(48, 64, 3)
+    needed = ship(weights, folder.parent / "bgbias")
     pyfunc.save_model(
         str(folder),
         loader_module=LOADER,
         data_path=str(weights),
-        code_paths=[str(CODE)],
+        code_paths=[str(folder.parent / "bgbias")],
         mlflow_model=described,
         signature=ModelSignature(Schema(columns), Schema([made])),
         input_example=pd.DataFrame({"photo": [pixels.encode_png(shades)]}),
-        pip_requirements=[f"{package}=={importlib.metadata.version(package)}" for package in NEEDS],
+        pip_requirements=[f"{package}=={metadata.version(package)}" for package in needed],
     )
     for compiled in folder.rglob("__pycache__"):
         shutil.rmtree(compiled)
+
+
+def ship(weights: Path, package: Path) -> list[str]:
+    """Copy to ``package`` what the loader imports, with the weights' own backbone and neck; the packages that it needs come back.
+
+    Somebody else's backbone out of a folder is copied to where ours lie, so that it is found there.
+    """
+    from safetensors import safe_open
+
+    with safe_open(weights, "numpy") as file:
+        header = json.loads(file.metadata()["bgbias"])
+    started, places = [LOADER], {"bgbias": "bgbias"}
+    for family, option in (("backbones", header["backbone"]), ("necks", header.get("neck"))):
+        if option:
+            module = plugins.load(family, option).__name__
+            started += [plugins.FAMILIES[family], module]
+            if module.startswith(plugins.OF_A_FOLDER):
+                places[module.partition(".")[0]] = plugins.FAMILIES[family].rpartition(".")[0]
+    waiting, imported, outside = started, set[str](), {"mlflow", "pandas"}
+    while waiting:
+        module = waiting.pop()
+        top, _, rest = module.partition(".")
+        if top not in places:
+            outside.add(top)
+        elif module not in imported and (spec := _spec(module)) and spec.origin:
+            imported.add(module)
+            waiting += [module.rpartition(".")[0], *_imports(Path(spec.origin), spec.parent or "")]
+            ending = "/__init__.py" if spec.submodule_search_locations else ".py"
+            there = package.parent / (".".join(filter(None, [places[top], rest])).replace(".", "/") + ending)
+            if there.exists():
+                raise UserError(f"{spec.origin} has the name of a file of ours; give it another one.")
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(spec.origin, there)
+    brought = {name: _distributions()[name] for name in outside if name in _distributions()}
+    return sorted({name if name in by else by[0] for name, by in brought.items()})
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return util.find_spec(module) if module else None
+    except ModuleNotFoundError:  # what is imported from a module need not be one
+        return None
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """What a file imports, wherever in it, by full names, but for what only type checkers read."""
+    waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (source, *(f"{source}.{name.name}" for name in node.names))
+        waiting += ast.iter_child_nodes(node)
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    """The packages that bring a module, without Python's own."""
+    return {k: v for k, v in metadata.packages_distributions().items() if k not in sys.stdlib_module_names}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs
 from bgbias.engine.node import Made, step
+from bgbias.evaluation.conditions import random_background
 from bgbias.report import formats
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
@@ -15,7 +16,6 @@ from bgbias.study.params import Study, options
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bgbias.evaluation.conditions.random_background import Corruption
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
@@ -78,10 +78,10 @@ def settings(study: Study) -> dict[str, Any]:
     return cut_by(study) | inputs.mask_policy(study)
 
 
-def evaluation(study: Study) -> tuple[EvaluationPhotos, Corruption]:
-    """The test photos with their masks, and what replaces their backgrounds."""
+def evaluation(study: Study) -> EvaluationPhotos:
+    """The test photos, with all that puts them in front of other backgrounds."""
     _, opened = album(study)
-    return opened.evaluation(opened.table("test"), {"masks"}, "test"), opened.corruption("test")
+    return opened.evaluation(opened.table("test"), random_background.NEEDS, "test")
 
 
 def album(study: Study) -> tuple[Facts, Album]:

@@ -33,7 +33,7 @@ def reads(study: Study) -> dict[str, Made]:
 
 def draw(study: Study) -> look.Figure:
     """Attribution maps of both models on the same photos."""
-    photos, _ = shown.evaluation(study)
+    photos = shown.evaluation(study)
     read = reads(study)
     maps, scores = {}, {}
     for cell in shown.pair(study):

@@ -11,6 +11,7 @@ import numpy as np
 
 from bgbias.engine.node import Made
 from bgbias.evaluation import embeddings
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
 from bgbias.report import names
 from bgbias.report.figures import _look as look
@@ -38,20 +39,25 @@ def draw(study: Study) -> look.Figure:
     """A query before its own and before another background, and what both models retrieve for it."""
     from bgbias.evaluation.retrieval import neighbours
 
-    photos, replaced = shown.evaluation(study)
+    photos = shown.evaluation(study)
     read, labels = reads(study), photos.table.labels
     hits, ranked, usable = {}, {}, None
     for cell in shown.pair(study):
         embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
         usable = embedded.usable if usable is None else usable
-        for background, queries in (("own", embedded.clean), ("other", embedded.corrupted[0])):
-            near, row = neighbours(queries, labels, embedded.clean, labels), (cell.method, background)
+        for background, queries in (
+            ("own", embedded.views[CLEAN, 0]),
+            ("other", embedded.views[RANDOM_BACKGROUND, 0]),
+        ):
+            near, row = (
+                neighbours(queries, labels, embedded.views[CLEAN, 0], labels),
+                (cell.method, background),
+            )
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first
     query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
-    view = photos.clean(photos.table.ids[query])
-    mask, key = photos.mask(photos.table.ids[query]), photos.table.keys[query]
-    asked = {"own": (view, "own background"), "other": (replaced(view, mask, key, 0), "another")}
+    photo = photos.photo(query)
+    asked = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
     rows: dict[str, list[Retrieval]] = {}
     for (method, background), of_query in ranked.items():
         retrieved = [photos.clean(photos.table.ids[i]) for i in of_query[query]]

@@ -1,0 +1,191 @@
+"""Other people's files are found by name, held to what ours are held to, and told with file and line where they are wrong."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+from project import ROOT
+from small_study import described, load
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.study import plan
+from bgbias.training import losses
+
+LOSS = """
+    from bgbias.settings import Strict
+    from ._shared import scaled
+
+    IMAGES_PER_CLASS = 2
+    DISTANCE = "cosine"
+
+    class Params(Strict):
+        scale: float = 1.0
+
+    def build(params, n_classes, dim, generator):
+        return scaled(params.scale)
+"""
+SHARED = """
+    def scaled(scale):
+        return lambda embeddings, labels: scale * embeddings.mean()
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_folders_afterwards() -> Iterator[None]:
+    yield
+    plugins.use()
+
+
+def write(folder: Path, **files: str) -> Path:
+    """A folder of plugins; ``losses__mine`` is losses/mine.py."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/', 1)}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return folder
+
+
+def test_a_file_in_a_folder_is_found_by_its_name_with_what_it_shares(tmp_path: Path) -> None:
+    ours = plugins.names("losses")
+    plugins.use(write(tmp_path / "mine", losses__my_loss=LOSS, losses___shared=SHARED))
+    assert plugins.names("losses") == tuple(sorted([*ours, "my_loss"]))
+    assert plugins.known("losses", "my_loss")
+    assert not plugins.known("losses", "_shared")
+    module = plugins.load("losses", "my_loss")
+    loss = module.build(module.Params(scale=2), 3, 4, seeds.torch_generator("loss"))
+    assert loss(torch.ones(2, 4), None) == 2
+    with pytest.raises(UserError, match=r"there are: .*my_loss.*Did you mean 'my_loss'"):
+        plugins.load("losses", "my_los")
+    plugins.use()
+    assert plugins.names("losses") == ours
+
+
+def test_equal_names_in_two_studies_are_two_files(tmp_path: Path) -> None:
+    for number in (1, 2):
+        text = LOSS.replace("IMAGES_PER_CLASS = 2", f"IMAGES_PER_CLASS = {number}")
+        plugins.use(write(tmp_path / str(number), losses__my_loss=text, losses___shared=SHARED))
+        assert number == plugins.load("losses", "my_loss").IMAGES_PER_CLASS
+
+
+def test_params_yaml_names_folders_seen_from_itself(tmp_path: Path) -> None:
+    write(tmp_path / "mine", losses__my_loss=LOSS, losses___shared=SHARED)
+    raw = described(tmp_path)
+    raw["plugins"].append("mine")
+    raw["losses"]["my_loss"] = {"default": {"scale": 2}}
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["my_loss"]}
+    assert {cell.loss for cell in plan.checked_cells(load(tmp_path, raw))} == {"my_loss"}
+    raw["losses"]["my_loss"]["default"] = {"scala": 2}
+    with pytest.raises(UserError, match=r"unknown key 'losses\.my_loss\.default\.scala'\. Did you mean 'sc"):
+        load(tmp_path, raw)
+
+
+def test_an_installed_package_offers_files_by_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "site", their_losses__theirs=LOSS, their_losses___shared=SHARED)
+    (tmp_path / "site/their_losses/__init__.py").touch()
+    declared = tmp_path / "site/their_losses-1.0.dist-info"
+    declared.mkdir()
+    (declared / "METADATA").write_text("Metadata-Version: 2.1\nName: their-losses\nVersion: 1.0\n")
+    points = declared / "entry_points.txt"
+    points.write_text("[bgbias.losses]\ntheirs = their_losses.theirs\ngone = their_losses.gone\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    plugins.use()
+    assert plugins.load("losses", "theirs").__name__ == "their_losses.theirs"
+    with pytest.raises(UserError, match=r"their_losses\.gone of their-losses: ModuleNotFoundError"):
+        plugins.load("losses", "gone")
+    points.write_text("[bgbias.losses]\ntriplet = their_losses.theirs\n")
+    plugins.use()
+    with pytest.raises(
+        UserError, match=r"their_losses\.theirs of their-losses hides .*triplet\.py.*another name"
+    ):
+        plugins.load("losses", "contrastive")
+
+
+def test_no_file_hides_another(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", losses__triplet=LOSS)
+    with pytest.raises(
+        UserError, match=r"first/losses/triplet\.py hides .*losses/triplet\.py: two files of losses"
+    ):
+        plugins.use(first)
+    assert plugins.load("losses", "triplet").__name__ == f"{losses.__name__}.triplet"
+    second, third = (write(tmp_path / n, losses__mine=LOSS) for n in ("second", "third"))
+    with pytest.raises(UserError, match=r"third/losses/mine\.py hides .*second/losses/mine\.py"):
+        plugins.use(second, third)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("IMAGES_PER_CLASS = (", r"losses/mine\.py, line 1: SyntaxError: '\(' was never closed\. Correct it"),
+        ("\nimport no_such_package", r"losses/mine\.py, line 2: ModuleNotFoundError: No module named 'no_such_p"),
+        ("from ._shared import margin", r"losses/_shared\.py, line 3: ZeroDivisionError: division by zero"),
+        ("DISTANCE = 'l2'", r"losses/mine\.py lacks Params, build, IMAGES_PER_CLASS, which .* pydoc bgbias\.tra"),
+        (LOSS.replace("class Params(Strict)", "class Params"), r"losses/mine\.py: Params must be .*Strict"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_told_with_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+    shared = "margin = 1\n\nmargin / 0\n" if "margin" in text else SHARED
+    plugins.use(write(tmp_path, losses__mine=text, losses___shared=shared))
+    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))}/{told}"):
+        plugins.load("losses", "mine")
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "lacks"),
+    [
+        ("methods", "NEEDS, TRAINS = (), True", "Method"),
+        ("maskers", "Params = PREDICTS = SPEED = FILES = ()", "given"),
+        ("maskers", "Params = PREDICTS = SPEED = FILES = (1,)", "build"),
+        ("backbones", "Params = build = None", "FACTS"),
+        ("backbones", "Params = build = None\nVARIANTS = 'a name'", "facts, likely_resize, adapted"),
+    ],
+)
+def test_what_a_file_says_of_itself_decides_what_it_must_have(
+    tmp_path: Path, family: str, text: str, lacks: str
+) -> None:
+    plugins.use(write(tmp_path, **{f"{family}__mine": text}))
+    with pytest.raises(UserError, match=rf"mine\.py lacks {lacks}, which"):
+        plugins.load(family, "mine:one" if "VARIANTS" in text else "mine")
+
+
+@pytest.mark.parametrize("family", plugins.REQUIRED)
+def test_our_own_files_have_what_their_family_requires(family: str) -> None:
+    for name in plugins.names(family):
+        plugins.load(family, f"{name}:any" if name == "timm" else name)
+
+
+def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere is missing; correct `plugins` in params\.yaml"):
+        plugins.use(tmp_path / "nowhere")
+    with pytest.raises(
+        UserError, match=r"no subfolder of a family; there are: backbones, .*losses/my_loss\.py"
+    ):
+        plugins.use(write(tmp_path / "flat", my_loss=LOSS))
+    write(tmp_path / "typed", losses__mine=LOSS, metric__mine="")
+    with pytest.raises(UserError, match=r"typed/metric is no family of plugins\. Did you mean 'metrics'"):
+        plugins.use(tmp_path / "typed")
+    assert not plugins.known("losses", "mine")
+
+
+def test_an_unknown_name_is_told_where_its_file_would_go(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"file my_plugins/losses/mine\.py, with `plugins: \[my_plugins\]`"):
+        plugins.load("losses", "mine")
+    plugins.use(write(tmp_path, losses__other=LOSS))
+    with pytest.raises(UserError, match=rf"A new one is a file {re.escape(str(tmp_path))}/losses/mine\.py\."):
+        plugins.load("losses", "mine")
+
+
+def test_every_family_is_a_package_that_says_what_its_files_are() -> None:
+    for package in plugins.FAMILIES.values():
+        __import__(package)
+        assert sys.modules[package].__doc__, package
+    assert {"losses", "methods", "conditions", "tables", "figures", "nodes"} <= plugins.FAMILIES.keys()
+    assert (ROOT / "src" / "bgbias" / "plugins.py").read_text().count("\nfrom bgbias") == 1

@@ -1,0 +1,276 @@
+"""The library's face gives what the workflow's nodes give, to whoever has photos and a model, and nothing else at hand."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from in_memory import Pictures, table
+from PIL import Image
+from project import ROOT
+
+import bgbias
+from bgbias import UserError, api, plugins, seeds
+from bgbias.attribution import explanation
+from bgbias.attribution.settings import Attribution
+from bgbias.attribution.smoothgrad import attribute_photos
+from bgbias.backgrounds.draws import draw
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.images import pixels
+from bgbias.images.composite import Foreground
+from bgbias.models import model as models
+from bgbias.toy import render, scenes
+
+SHOWN = ["mug_0.png", "mug_1.png", "house.png"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rendered toys with their masks, scenes, and a model with random weights."""
+    folder = tmp_path_factory.mktemp("library")
+    for number in range(2):
+        scene = scenes.photograph(scenes.scene("api", number), scenes.glance("api", number), 64)
+        Image.fromarray((255 * scene).astype(np.uint8)).save(folder / f"scene_{number}.png")
+    for name, c, n in (("mug_0", 0, 0), ("mug_1", 0, 1), ("house", 1, 0)):
+        shot = render.shoot(render.toy(0, "test", c), render.pose(0, "test", c, n), 64)
+        Image.fromarray(render.expose(shot, scene)).save(folder / f"{name}.png")
+        Image.fromarray(render.mask_pixels(shot)).save(folder / f"{name}_mask.png")
+    params = plugins.load("backbones", "tiny").Params()
+    model = models.build_model("tiny", params, 16, seeds.torch_generator("api"))
+    models.save(model, folder / "model.safetensors", {"cell": {"loss": "contrastive"}})
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> bgbias.Embedder:
+    return bgbias.load(folder / "model.safetensors", "cpu")
+
+
+def array(name: str, mode: str = "RGB") -> np.ndarray:
+    return np.asarray(Image.open(name).convert(mode))
+
+
+def test_examples_are_true() -> None:
+    names = {"bgbias": bgbias, "np": np}
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    examples = {
+        t.name: t for t in doctest.DocTestFinder(exclude_empty=True).find(api, "api", extraglobs=names)
+    }
+    for name in ("load", "embed", "corrupt", "rank", "attribute", "explain"):
+        # What one example has made, the next one uses.
+        example = examples[f"api.{name}"]
+        example.globs = names
+        said: list[str] = []
+        runner.run(example, out=said.append, clear_globs=False)
+        assert not said, "".join(said)
+    assert runner.tries > 15
+
+
+def test_importing_bgbias_loads_nothing_heavy_and_offers_what_it_names() -> None:
+    code = "import bgbias, sys; print(*sys.modules); print(*dir(bgbias)); bgbias.embedd"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    loaded, offered = (set(line.split()) for line in done.stdout.splitlines())
+    assert not {"torch", "numpy", "pandas", "PIL", "pydantic", "typer"} & loaded
+    assert set(bgbias.__all__) <= offered
+    assert "module 'bgbias' has no attribute 'embedd'" in done.stderr
+    for name in bgbias.__all__:
+        assert getattr(bgbias, name) is not None
+
+
+def test_photos_may_be_files_pictures_or_arrays(model: bgbias.Embedder) -> None:
+    named = bgbias.embed(model, SHOWN)
+    assert named.shape == (3, 16)
+    np.testing.assert_allclose(np.linalg.norm(named, axis=1), 1, atol=1e-6)
+    for kind in (Path, Image.open, array):
+        np.testing.assert_array_equal(bgbias.embed(model, map(kind, SHOWN)), named)  # type: ignore[arg-type]
+    one_by_one = np.concatenate([bgbias.embed(model, [name]) for name in SHOWN])
+    np.testing.assert_allclose(one_by_one, named, atol=1e-6)
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_any_function_is_a_model(as_tensor: bool) -> None:
+    asked = []
+
+    def colours(batch: list[np.ndarray]) -> object:
+        asked.append(len(batch))
+        means = np.stack([photo.mean((0, 1)) for photo in batch])
+        return torch.from_numpy(means).requires_grad_() if as_tensor else means
+
+    made = bgbias.embed(colours, SHOWN, batch_size=2)
+    assert asked == [2, 1]
+    means = np.stack([array(name).mean((0, 1)) for name in SHOWN])
+    np.testing.assert_allclose(made, means / np.linalg.norm(means, axis=1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("key", ["cub200|test|5923", "mug_0"])
+def test_corrupted_pictures_are_those_of_the_study(key: str) -> None:
+    """As its evaluation makes them of what a model sees, which is square."""
+    backgrounds = [array("scene_0.png")[:50], array("scene_1.png")]
+    photo, mask = array("mug_0.png"), array("mug_0_mask.png", "L")
+    key_set, item = ("cub200|test", "5923") if "|" in key else ("", key)
+    drawn = draw(key_set, 4, item, [(50, 64), (64, 64)])
+    behind = pixels.crop(backgrounds[drawn.index], drawn.box, 64, drawn.flip)
+    expected = Foreground(photo, mask).before(behind)
+    np.testing.assert_array_equal(bgbias.corrupt(photo, mask, backgrounds, key, draw=4), expected)
+    assert (expected[mask == 255] == photo[mask == 255]).all()
+    assert (expected[mask == 0] == behind[mask == 0]).all()
+
+
+def test_a_photo_of_any_shape_keeps_it_in_front_of_another_background() -> None:
+    photo, mask = array("mug_0.png")[:40], array("mug_0_mask.png", "L")[:40] > 127
+    made = bgbias.corrupt(photo, mask, "scene_0.png", "mug")
+    assert made.shape == photo.shape
+    np.testing.assert_array_equal(made[mask], photo[mask])
+    assert (made[~mask] != photo[~mask]).any()
+
+
+def test_ranking_among_themselves_leaves_each_query_out() -> None:
+    vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 1, 2]]
+    found = bgbias.rank(vectors, ["a", "a", "b", "b", "c"], k=20)
+    assert found.neighbours.indices.shape == (5, 20)
+    assert found.neighbours.indices[:4, 0].tolist() == [1, 0, 3, 2]
+    assert (found.neighbours.indices[:, 4:] == -1).all()
+    assert found.metrics["map_at_r"].tolist()[:4] == [1, 1, 1, 1]
+    assert np.isnan(found.metrics["map_at_r"][4])
+    assert tuple(found.metrics.columns) == plugins.names("metrics")
+
+
+def test_a_gallery_is_ranked_with_everyone_in_it() -> None:
+    gallery = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
+    found = bgbias.rank(gallery[:1], [7], gallery, [3, 7, 7])
+    assert found.neighbours.indices[0, :3].tolist() == [0, 1, 2]
+    assert found.metrics["precision_at_1"].tolist() == [0]
+    assert found.metrics["r_precision"].tolist() == [0.5]
+
+
+def test_attribution_scores_are_those_of_the_node(model: bgbias.Embedder) -> None:
+    names = ["0", "1", "2"]
+    scored = bgbias.attribute(model, SHOWN, [n.replace(".png", "_mask.png") for n in SHOWN], names, samples=3)
+    photos = Pictures({k: array(name) for k, name in zip(names, SHOWN, strict=True)})
+    masks = Pictures(
+        {k: array(n.replace(".png", "_mask.png"), "L") for k, n in zip(names, SHOWN, strict=True)}
+    )
+    rows = table(dict.fromkeys(names, 0))
+    rows.frame["key_set"] = ""
+    evaluated = EvaluationPhotos(rows, photos, 56, masks, frozenset(names))  # type: ignore[arg-type]
+    expected, _ = attribute_photos(model.model, evaluated, "l2", Attribution(samples=3))
+    for variant in ("ref", "robust"):
+        of_variant = expected["score"][expected["variant"] == variant]
+        np.testing.assert_array_equal(scored[variant], of_variant)
+    assert scored["skipped"].tolist() == ["", "", ""]
+    by_cosine = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], samples=3, distance="cosine")
+    assert by_cosine["robust"][0] == pytest.approx(scored["robust"][0], abs=1e-6)
+    assert abs(by_cosine["ref"][0] - scored["ref"][0]) > 1e-5
+
+
+def test_a_photos_score_follows_from_its_name_and_not_from_its_place(model: bgbias.Embedder) -> None:
+    both = bgbias.attribute(model, SHOWN[:2], ["mug_0_mask.png", "mug_1_mask.png"], ["a", "b"], samples=2)
+    alone = bgbias.attribute(model, SHOWN[1:2], ["mug_1_mask.png"], ["b"], samples=2)
+    assert alone["ref"][0] == pytest.approx(both["ref"][1], abs=1e-4)
+    empty = bgbias.attribute(model, SHOWN[:1], [np.zeros((64, 64), bool)], samples=2)
+    assert empty["skipped"].tolist() == ["empty mask"]
+
+
+def test_an_explanation_is_that_of_the_command(model: bgbias.Embedder) -> None:
+    told = bgbias.explain(model, SHOWN)
+    expected = explanation.explain(models.load(Path("model.safetensors")), [array(n) for n in SHOWN])
+    for ours, other in zip(told.maps, expected.maps, strict=True):
+        np.testing.assert_array_equal(ours, other)
+    assert told.distances == expected.distances
+
+
+def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
+    with pytest.raises(UserError, match=r"nowhere\.safetensors"):
+        bgbias.load("nowhere.safetensors")
+    with pytest.raises(UserError, match=r"picture nowhere\.png is missing"):
+        bgbias.embed(model, ["mug_0.png", "nowhere.png"])
+    with pytest.raises(UserError, match=r"'model\.safetensors' cannot be decoded"):
+        bgbias.embed(model, ["model.safetensors"])
+    with pytest.raises(UserError, match=r"Photo 1 is float64 \[8, 8, 3\], not uint8"):
+        bgbias.embed(model, ["mug_0.png", np.zeros((8, 8, 3))])
+    with pytest.raises(UserError, match="photo 0 is a int"):
+        bgbias.embed(model, [3])  # type: ignore[list-item]
+    for nothing in (model, lambda batch: batch):
+        with pytest.raises(UserError, match="no photos to embed"):
+            bgbias.embed(nothing, [])
+    with pytest.raises(UserError, match=r"gave \[3\] for 2 photos, not a vector of each"):
+        bgbias.embed(lambda batch: np.ones(3), SHOWN[:2])
+    with pytest.raises(UserError, match="zero or not finite"):
+        bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN)
+    with pytest.raises(UserError, match=r"Mask 0 is uint8 \[40, 64\], not uint8 or bool \[64, 64\]"):
+        bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug")
+    with pytest.raises(UserError, match="no background"):
+        bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug")
+    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide each vector"):
+        bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"])
+    with pytest.raises(UserError, match=r"queries \[1, 2\] and labels \[2\]"):
+        bgbias.rank(np.array([[1.0, 0]], np.float32), ["a", "b"])
+    with pytest.raises(UserError, match="gallery comes with its labels"):
+        bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], np.eye(2, dtype=np.float32))
+    with pytest.raises(UserError, match="3 photos, 1 masks and 3 names"):
+        bgbias.attribute(model, SHOWN, [None])
+    with pytest.raises(UserError, match="two, three or four photos, not 1"):
+        bgbias.explain(model, SHOWN[:1])
+
+
+WITHOUT_TOOLS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"snakemake", "dvc", "mlflow", "alembic", "sqlalchemy"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+EVERYTHING = """
+import bgbias
+model = bgbias.load("model.safetensors", "cpu")
+vectors = bgbias.embed(model, ["mug_0.png", "mug_1.png"])
+bgbias.corrupt("mug_0.png", "mug_0_mask.png", "scene_0.png", "mug")
+bgbias.rank(vectors, ["mug", "mug"])
+bgbias.attribute(model, ["mug_0.png"], ["mug_0_mask.png"], samples=1)
+bgbias.explain(model, ["mug_0.png", "mug_1.png"])
+from bgbias.masks import saliency
+from bgbias.training import batches, loop
+for family in bgbias.plugins.REQUIRED:
+    for name in bgbias.plugins.names(family):
+        bgbias.plugins.load(family, name + ":any" * (name == "timm"))
+from bgbias.cli import main
+for words in ("--help", "explain model.safetensors mug_0.png mug_1.png", "resume --params PARAMS"):
+    sys.argv = ["bgbias", *words.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        print(words.split()[0], ended.code)
+"""
+
+
+def test_the_core_needs_neither_snakemake_nor_dvc_nor_mlflow(tmp_path: Path) -> None:
+    """And what does need them says how to get them."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TOOLS + EVERYTHING.replace("PARAMS", str(ROOT / "params.yaml"))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "--help 0" in lines
+    assert "explain 0" in lines
+    assert Path("explanation.png").stat().st_size > 1000
+    assert "resume 2" in lines
+    assert "this needs snakemake, which is not installed: pip install 'bgbias[workflow]'" in done.stderr
+    assert "Traceback" not in done.stderr
