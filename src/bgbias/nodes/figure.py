@@ -35,7 +35,7 @@ def reads(study: Study, figure: str) -> dict[str, Made]:
 
 def settings(study: Study, figure: str) -> dict[str, Any]:
     """What else it depends on."""
-    chosen: dict[str, Any] = figures.load(figure).settings(study)
+    chosen: dict[str, Any] = getattr(figures.load(figure), "settings", lambda study: {})(study)
     return chosen
 
 

@@ -37,7 +37,7 @@ def sign_flip(differences: np.ndarray, generator: np.random.Generator, n: int = 
     return (1 + as_large) / (1 + n)
 
 
-def over_seeds(differences: np.ndarray, confidence: float = CONFIDENCE) -> tuple[Estimate, float]:
+def over_seeds(differences: np.ndarray) -> tuple[Estimate, float]:
     """The mean of paired ``differences`` [S], one a training seed, with Student's t interval and p of 0.
 
     Unknown (NaN) for a single seed. Of seeds that agree to the last bit the interval has no width.
@@ -48,7 +48,7 @@ def over_seeds(differences: np.ndarray, confidence: float = CONFIDENCE) -> tuple
     if count < 2:
         return Estimate(float(differences.sum()) if count else math.nan, math.nan, math.nan), math.nan
     value, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / math.sqrt(count)
-    reach = float(stdtrit(count - 1, (1 + confidence) / 2)) * error
+    reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
     p = 2 * float(stdtr(count - 1, -abs(value) / error)) if error else float(value == 0)
     return Estimate(value, value - reach, value + reach), p
 

@@ -83,14 +83,13 @@ def bootstrap_means(
     columns: list[np.ndarray],
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> list[Estimate]:
     """The means of several columns [N] of the same queries, or of their differences, each with its percentile interval.
 
     Each of the ``n`` bootstrap samples takes the same queries from all. Queries that one of them skips are left out.
     """
     means, resampled = _bootstrap_means(columns, generator, n)
-    return [_estimate(mean, spread, confidence) for mean, spread in zip(means, resampled.T, strict=True)]
+    return [_estimate(mean, spread) for mean, spread in zip(means, resampled.T, strict=True)]
 
 
 def bootstrap_drop(
@@ -98,7 +97,6 @@ def bootstrap_drop(
     corrupted: np.ndarray,
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> DropEstimate:
     """The drop of one method with percentile intervals from ``n`` paired bootstrap samples of the queries.
 
@@ -108,9 +106,7 @@ def bootstrap_drop(
     """
     means, resampled = _bootstrap_means([clean, corrupted], generator, n)
     absolute, relative = _drops(means[0], means[1]), _drops(resampled[:, 0], resampled[:, 1])
-    return DropEstimate(
-        *(_estimate(point, spread, confidence) for point, spread in zip(absolute, relative, strict=True))
-    )
+    return DropEstimate(*(_estimate(point, spread) for point, spread in zip(absolute, relative, strict=True)))
 
 
 def bootstrap_difference_of_drops(
@@ -120,7 +116,6 @@ def bootstrap_difference_of_drops(
     corrupted_b: np.ndarray,
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> DropEstimate:
     """By how much method a drops more than method b (drop of a - drop of b), with percentile intervals.
 
@@ -133,9 +128,7 @@ def bootstrap_difference_of_drops(
     spreads = zip(
         _drops(resampled[:, 0], resampled[:, 1]), _drops(resampled[:, 2], resampled[:, 3]), strict=True
     )
-    return DropEstimate(
-        *(_estimate(p[0] - p[1], s[0] - s[1], confidence) for p, s in zip(points, spreads, strict=True))
-    )
+    return DropEstimate(*(_estimate(p[0] - p[1], s[0] - s[1]) for p, s in zip(points, spreads, strict=True)))
 
 
 def _seeds_by_draws(values: np.ndarray) -> np.ndarray:
@@ -151,8 +144,8 @@ def _drops(clean: np.ndarray, corrupted: np.ndarray) -> tuple[np.ndarray, np.nda
     return clean - corrupted, 1 - np.divide(corrupted, clean, out=nothing, where=np.asarray(clean) != 0)
 
 
-def _estimate(value: np.ndarray, resampled: np.ndarray, confidence: float) -> Estimate:
-    tail = (1 - confidence) / 2
+def _estimate(value: np.ndarray, resampled: np.ndarray) -> Estimate:
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(low), float(high))
 

@@ -6,7 +6,7 @@ A file says of its figure
 ``ABOUT``            a sentence or two for the report's page;
 ``wanted(study)``    whether it makes sense for the grid; a figure without this function does for all;
 ``reads(study)``     role to ``Made``: the files that it is drawn from, and which nodes make those;
-``settings(study)``  what else it depends on;
+``settings(study)``  what else it depends on; without this function: on nothing else;
 ``draw(study)``      the figure, by matplotlib.
 
 Planning imports every file: matplotlib, torch and OpenCV are imported by the functions that need them.

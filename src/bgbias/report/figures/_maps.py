@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bgbias.images import contact_sheet
 from bgbias.report.figures import _look as look
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
 MAP = "inferno"
@@ -37,7 +33,7 @@ def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
     return values[np.ix_(rows, columns)]
 
 
-def number(axes: Axes, score: float, colour: str) -> None:
+def number(axes: look.Axes, score: float, colour: str) -> None:
     """A score in the corner of a picture."""
     text = "no score" if np.isnan(score) else f"{score:.2f}".replace("-", "−")
     axes.text(
@@ -54,7 +50,7 @@ def number(axes: Axes, score: float, colour: str) -> None:
     )
 
 
-def scale(figure: Figure, width: float, top: float, words: str) -> None:
+def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
     """What the colours mean, below the maps: ``words``, which end with what black means, and the scale up to the most."""
     length, most = 1.0, 0.3
     axes = look.panel(figure, width - MARGIN - most - length, top, length, 0.09)

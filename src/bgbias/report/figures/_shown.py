@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from bgbias.engine import inputs
 from bgbias.engine.node import Made, step
 from bgbias.evaluation.conditions import random_background
+from bgbias.report import formats
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study, options
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
@@ -53,6 +56,16 @@ def of_pair(study: Study, name: str, *outputs: str) -> dict[str, Made]:
         for cell in pair(study)
         for output in outputs
     }
+
+
+def table1(study: Study) -> dict[str, Made]:
+    """Table 1."""
+    return {"table1": Made(step("table", table="table1"), "table_csv")}
+
+
+def read_table1(study: Study) -> pd.DataFrame:
+    """Table 1, read back."""
+    return formats.read(table1(study)["table1"].path(study))
 
 
 def cut_by(study: Study) -> dict[str, Any]:

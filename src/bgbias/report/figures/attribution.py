@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,22 +16,14 @@ from bgbias.report.figures import _shown as shown
 from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, at_size, number, overlay, scale
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 4
 ABOUT = (
     "Where in a photo each model's answer comes from: the brighter, the more. The object is outlined; the number is the"
     " attribution score."
 )
+wanted, settings = shown.has_pair, shown.settings
 PHOTOS = 4
 SIDE = 1.3
-
-
-def wanted(study: Study) -> bool:
-    """Whether there is a pair of models to compare."""
-    return shown.has_pair(study)
 
 
 def reads(study: Study) -> dict[str, Made]:
@@ -40,12 +31,7 @@ def reads(study: Study) -> dict[str, Made]:
     return shown.corrupted(study) | shown.of_pair(study, "attribute", "maps", "attribution")
 
 
-def settings(study: Study) -> dict[str, Any]:
-    """How photos and masks are used."""
-    return shown.settings(study)
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """Attribution maps of both models on the same photos."""
     photos = shown.evaluation(study)
     read = reads(study)
@@ -81,7 +67,7 @@ class AttributedPhoto:
     scores: Mapping[str, float]
 
 
-def figure_attribution(examples: Sequence[AttributedPhoto]) -> Figure:
+def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
     """A row a photo: the photo, the object's outline, then one map a method with its attribution score.
 
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
@@ -108,7 +94,7 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> Figure:
     return figure
 
 
-def _heads(row: Sequence[Axes], methods: Sequence[str]) -> None:
+def _heads(row: Sequence[look.Axes], methods: Sequence[str]) -> None:
     words = ["Photo", "Object", *map(names.method, methods)]
     colours = [contact_sheet.INK, contact_sheet.INK, *map(look.colour, methods)]
     for axes, word, colour in zip(row, words, colours, strict=True):
@@ -126,7 +112,7 @@ def _alpha(example: AttributedPhoto) -> np.ndarray:
     return at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
 
 
-def _outline(axes: Axes, example: AttributedPhoto, colour: str, line: float) -> None:
+def _outline(axes: look.Axes, example: AttributedPhoto, colour: str, line: float) -> None:
     alpha = look.square(_alpha(example))
     # A mask that is empty or full has no outline.
     if alpha.min() < 0.5 <= alpha.max():

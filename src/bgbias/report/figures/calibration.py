@@ -5,26 +5,23 @@ must not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import formats, names
+from bgbias.report import names
 from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 7
 ABOUT = "The drop over a background bias that is known by construction: without bias there is none to find."
+reads = shown.table1
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
@@ -36,25 +33,18 @@ def wanted(study: Study) -> bool:
     return len({d for d in plan.datasets(study) if study.datasets[d].kind == "toy"}) > 1
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Table 1."""
-    return {"table1": Made(step("table", table="table1"), "table_csv")}
-
-
 def settings(study: Study) -> dict[str, Any]:
     """How biased each toy dataset's test photos are."""
     toys = {name: d for name, d in study.datasets.items() if d.kind == "toy"}
     return {"correlations": {name: float(d.options["test_correlation"]) for name, d in toys.items()}}
 
 
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return figure_calibration(
-        formats.read(reads(study)["table1"].path(study)), settings(study)["correlations"]
-    )
+    return figure_calibration(shown.read_table1(study), settings(study)["correlations"])
 
 
-def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> Figure:
+def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> look.Figure:
     """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
     Left, the relative drop with its paired-bootstrap interval; right, clean and corrupted MAP@R. A loss run
@@ -96,7 +86,7 @@ def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -
     return figure
 
 
-def _drop(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     x, y = _shifted(line["correlation"], method, marker), line["relative_drop"]
     low, high = line["relative_drop_low"], line["relative_drop_high"]
     colour = look.colour(method)
@@ -107,7 +97,7 @@ def _drop(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
 
 
-def _map_at_r(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     x = _shifted(line["correlation"], method, marker)
     points: dict[str, Any] = {"color": look.colour(method), "marker": marker, "markersize": 4}
     joined = len(line) > 1
@@ -120,12 +110,12 @@ def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
     return correlation.to_numpy() + 0.03 * MARKERS.index(marker)
 
 
-def _with_zero(axes: Axes) -> tuple[float, float]:
+def _with_zero(axes: look.Axes) -> tuple[float, float]:
     low, high = axes.get_ylim()
     return min(low, -2), max(high, 2)
 
 
-def _name_lines(axes: Axes, line: pd.DataFrame) -> None:
+def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
     """Each method's name at the right end of its line: no legend to look up."""
     last = line[line["correlation"] == line["correlation"].max()].sort_values("relative_drop")
     low, high = axes.get_ylim()
@@ -144,7 +134,7 @@ def _name_lines(axes: Axes, line: pd.DataFrame) -> None:
         )
 
 
-def _legend(axes: Axes, losses: list[str]) -> None:
+def _legend(axes: look.Axes, losses: list[str]) -> None:
     from matplotlib.lines import Line2D
 
     grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}

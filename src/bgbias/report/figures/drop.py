@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, step
 from bgbias.images import contact_sheet
-from bgbias.report import formats
 from bgbias.report import names as wording
 from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 6
 ABOUT = "What other backgrounds cost in MAP@R, with 95 % intervals over queries."
+reads = shown.table1
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Table 1."""
-    return {"table1": Made(step("table", table="table1"), "table_csv")}
-
-
-def settings(study: Study) -> dict[str, Any]:
-    """The table says it all."""
-    return {}
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """Clean to corrupted for every model of the grid."""
-    return figure_drop(formats.read(reads(study)["table1"].path(study)))
+    return figure_drop(shown.read_table1(study))
 
 
-def figure_drop(table: pd.DataFrame) -> Figure:
+def figure_drop(table: pd.DataFrame) -> look.Figure:
     """Two panels from Table 1 (``tables.retrieval``), a line a model, grouped by dataset and loss.
 
     Left, MAP@R from clean (open) to corrupted (filled), with the paper's numbers as small crosses where it
@@ -98,7 +84,7 @@ def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], 
     return places, headings, y + BETWEEN_LOSSES
 
 
-def _retrieval(axes: Axes, row: pd.Series, y: float) -> None:
+def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
     colour = look.colour(row["method"])
     axes.plot(
         [row["clean"], row["corrupted"]],
@@ -119,7 +105,7 @@ def _retrieval(axes: Axes, row: pd.Series, y: float) -> None:
             axes.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
 
 
-def _drop(axes: Axes, row: pd.Series, y: float) -> None:
+def _drop(axes: look.Axes, row: pd.Series, y: float) -> None:
     colour, value = look.colour(row["method"]), row["relative_drop"]
     errors = [[value - row["relative_drop_low"]], [row["relative_drop_high"] - value]]
     axes.errorbar(value, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
@@ -136,7 +122,11 @@ def _names(table: pd.DataFrame) -> list[str]:
 
 
 def _label(
-    axes: Axes, methods: pd.Series, names: list[str], places: list[float], headings: list[tuple[float, str]]
+    axes: look.Axes,
+    methods: pd.Series,
+    names: list[str],
+    places: list[float],
+    headings: list[tuple[float, str]],
 ) -> None:
     axes.set_yticks(places, names)
     for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
@@ -153,7 +143,7 @@ def _label(
         )
 
 
-def _legend(figure: Figure, table: pd.DataFrame) -> None:
+def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
     from matplotlib.lines import Line2D
 
     grey: dict[str, Any] = {"color": contact_sheet.MUTED, "linestyle": ""}

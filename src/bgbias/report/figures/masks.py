@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,12 +22,9 @@ from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 2
 ABOUT = "The worst and the most doubtful masks, with the reason why each is shown."
+settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
 SIDE = (look.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
@@ -43,12 +39,7 @@ def reads(study: Study) -> dict[str, Made]:
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 
 
-def settings(study: Study) -> dict[str, Any]:
-    """Which masks are used."""
-    return inputs.mask_policy(study)
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """The worst and the most doubtful masks of the shown dataset."""
     read = {role: file.path(study) for role, file in reads(study).items()}
     photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
@@ -104,7 +95,7 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     return chosen
 
 
-def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> Figure:
+def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> look.Figure:
     """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
     dashed white. Photos that the policy excludes have a red frame."""
     if not rows:
@@ -122,7 +113,7 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
     return figure
 
 
-def _tile(axes: Axes, tile: MaskTile) -> None:
+def _tile(axes: look.Axes, tile: MaskTile) -> None:
     photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
     shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
     height, width = alpha.shape
@@ -147,7 +138,7 @@ def _tile(axes: Axes, tile: MaskTile) -> None:
     axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **caption)  # type: ignore[arg-type]
 
 
-def _outline(axes: Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
     object_here = mask >= THRESHOLD
     if object_here.any():
         # A border of background, so that an object that is cut off has an outline there too.
@@ -183,7 +174,7 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
 
 
-def _legend(figure: Figure, policy: MaskPolicy) -> None:
+def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
     kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
@@ -197,7 +188,7 @@ def _legend(figure: Figure, policy: MaskPolicy) -> None:
         )
 
 
-def _text(figure: Figure, x: float, y: float, text: str, **words: object) -> None:
+def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
     """Text at inches from the upper left corner."""
     width, height = figure.get_size_inches()
     figure.text(x / width, 1 - y / height, text, **words)  # type: ignore[arg-type]

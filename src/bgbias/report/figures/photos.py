@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bgbias import seeds
-from bgbias.engine.node import Made
 from bgbias.evaluation.conditions import random_background
 from bgbias.images import contact_sheet
 from bgbias.report.figures import _look as look
@@ -14,24 +13,14 @@ from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
 
 PLACE = 1
 ABOUT = "Photos, the masks of their objects, and the same objects before other backgrounds."
 CLASSES, DRAWS = 8, 2
+reads, settings = shown.corrupted, shown.settings
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Photos, masks, backgrounds."""
-    return shown.corrupted(study)
-
-
-def settings(study: Study) -> dict[str, Any]:
-    """How photos and masks are used."""
-    return shown.settings(study)
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """The sheet of a study, its photos drawn by the grid's name."""
     photos = shown.evaluation(study)
     ids, labels = photos.table.ids, photos.table.labels

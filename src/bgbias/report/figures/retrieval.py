@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,23 +19,15 @@ from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 3
 ABOUT = (
     "One query before two backgrounds, and what each model retrieves. Right neighbours have a tick. The query was chosen for the"
     " contrast; the tables measure."
 )
+wanted, settings = shown.has_pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
 MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
 LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
-
-
-def wanted(study: Study) -> bool:
-    """Whether there is a pair of models to compare."""
-    return shown.has_pair(study)
 
 
 def reads(study: Study) -> dict[str, Made]:
@@ -44,12 +35,7 @@ def reads(study: Study) -> dict[str, Made]:
     return shown.corrupted(study) | shown.of_pair(study, "embed", "embeddings")
 
 
-def settings(study: Study) -> dict[str, Any]:
-    """How photos and masks are used."""
-    return shown.settings(study)
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """A query before its own and before another background, and what both models retrieve for it."""
     from bgbias.evaluation.retrieval import neighbours
 
@@ -107,7 +93,7 @@ class Retrieval:
             raise ValueError(f"{len(self.retrieved)} neighbours but {len(self.correct)} marks")
 
 
-def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
+def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
 
     Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
@@ -131,7 +117,7 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
     return figure
 
 
-def _head(figure: Figure, left: float, side: float, depth: int) -> None:
+def _head(figure: look.Figure, left: float, side: float, depth: int) -> None:
     _text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
     for rank in range(depth):
         centre = left + side + GAP_AFTER_QUERY + rank * (side + GAP) + side / 2
@@ -139,7 +125,7 @@ def _head(figure: Figure, left: float, side: float, depth: int) -> None:
         _text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
 
 
-def _method(figure: Figure, method: str, top: float, height: float) -> None:
+def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
     """The method's name beside its rows, on a bar of its colour."""
     bar = look.panel(figure, MARGIN, top, 0.2, height)
     bar.set_facecolor(look.colour(method))
@@ -151,7 +137,7 @@ def _method(figure: Figure, method: str, top: float, height: float) -> None:
     )
 
 
-def _row(figure: Figure, row: Retrieval, left: float, top: float, side: float) -> None:
+def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: float) -> None:
     query = look.panel(figure, left, top, side, side)
     look.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
     if row.title:
@@ -176,7 +162,7 @@ def _row(figure: Figure, row: Retrieval, left: float, top: float, side: float) -
     _text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
 
 
-def _mark(axes: Axes, correct: bool) -> None:
+def _mark(axes: look.Axes, correct: bool) -> None:
     """A tick or a cross in the corner: the frame's message for those who see no green and red."""
     axes.text(
         0.9,
@@ -197,7 +183,7 @@ def _mark(axes: Axes, correct: bool) -> None:
     )
 
 
-def _text(figure: Figure, x: float, y: float, text: str, **words: object) -> None:
+def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
     """Text at inches from the upper left corner, centred on its line."""
     width, height = figure.get_size_inches()
     figure.text(x / width, 1 - y / height, text, va="center", **words)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,15 +17,12 @@ from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, number, overlay
 from bgbias.study import plan
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PLACE = 5
 ABOUT = (
     "What each model shares a photo with another of its class by, and what GrabCut makes of it. The object's true place is"
     " outlined; the number is the intersection over union."
 )
+settings = shown.cut_by
 SIDE = 1.3
 
 
@@ -42,12 +38,7 @@ def reads(study: Study) -> dict[str, Made]:
     return inputs.photos(dataset) | objects | shown.of_pair(study, "segment", "segments")
 
 
-def settings(study: Study) -> dict[str, Any]:
-    """By what photos are cut."""
-    return shown.cut_by(study)
-
-
-def draw(study: Study) -> Figure:
+def draw(study: Study) -> look.Figure:
     """What both models make of the same episodes."""
     from bgbias.study.album import of_dataset
 
@@ -90,7 +81,7 @@ class SegmentedPhoto:
     ious: Mapping[str, float]
 
 
-def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> Figure:
+def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> look.Figure:
     """A row an episode: the support, the photo with the outline of its object, then a map and a mask for each method.
 
     Beside the mask the photo is dimmed; the true outline is drawn into every picture of the photo.
@@ -120,7 +111,7 @@ def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> Figure:
     return figure
 
 
-def _heads(row: Sequence[Axes], methods: Sequence[str]) -> None:
+def _heads(row: Sequence[look.Axes], methods: Sequence[str]) -> None:
     words = [("Support", contact_sheet.INK), ("Photo", contact_sheet.INK)]
     for method in methods:
         words += [(names.method(method), look.colour(method)), ("its GrabCut", look.colour(method))]
@@ -133,6 +124,6 @@ def _lit(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return photo / 255 * np.where(mask, 1.0, 0.3)[..., None]
 
 
-def _outline(axes: Axes, truth: np.ndarray) -> None:
+def _outline(axes: look.Axes, truth: np.ndarray) -> None:
     if truth.any() and not truth.all():
         axes.contour(truth.astype(float), levels=[0.5], colors=["white"], linewidths=[0.9])

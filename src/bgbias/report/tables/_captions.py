@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bgbias.report import names
 from bgbias.results import uncertainty
+from bgbias.study.params import Study
 
 SELECTIONS = {
     "published": "on validation MAP@R, clean for plain training and corrupted for BGAugment, as published",
@@ -21,6 +23,11 @@ COUNTED = (
     "Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand side by side"
     " as one."
 )
+
+
+def selection(study: Study) -> dict[str, Any]:
+    """Settings: the rule of selection, which every caption tells."""
+    return {"selection": study.train.selection}
 
 
 def selected(selection: str) -> str:

@@ -10,9 +10,16 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import names
+from bgbias.report.tables._captions import selection
 from bgbias.results import published
 from bgbias.results.rows import MODEL, NEXT, Model
 from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+
+def protocol(study: Study) -> dict[str, Any]:
+    """Settings: the papers' numbers beside ours, and the rule of selection."""
+    return {"published": published.checksums()} | selection(study)
 
 
 def refuse_missing(rows: pd.DataFrame, cells: Sequence[Cell]) -> None:

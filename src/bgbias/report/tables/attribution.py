@@ -13,19 +13,8 @@ from bgbias.errors import UserError
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _columns as words
 from bgbias.report.tables._columns import Column, Row
-from bgbias.report.tables._rows import comparison, models, refuse_missing
-from bgbias.results import published, uncertainty
-from bgbias.results.rows import (
-    CLEAN,
-    NEXT,
-    UNKNOWN,
-    Model,
-    interval,
-    named,
-    repetitions,
-    resampling,
-    without_single_folds,
-)
+from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
+from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
@@ -65,16 +54,12 @@ LEGEND = (
     "paper's; robust: ours. < 0: share of photos. Gain: over plain, with paired bootstrap over photos.",
 )
 HEADLINE = {"ref": "attribution score"}
+settings = protocol
 
 
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: scores photo by photo, and which photos were left out."""
     return files_of(step("collect"), "all_attribution", "mask_report")
-
-
-def settings(study: Study) -> dict[str, Any]:
-    """The papers' numbers beside ours, and the rule of selection that the caption tells."""
-    return {"published": published.checksums(), "selection": study.train.selection}
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -104,7 +89,7 @@ def table(
     refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     plain: dict[tuple[str, ...], pd.DataFrame] = {}
-    rows = []
+    lines = []
     for model, own in models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
         _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
@@ -113,14 +98,14 @@ def table(
         )
         if model[-1] == PLAIN:
             plain[model[:-1]] = by_image
-        row = named(model) | repetitions(own, model) | {"images": len(by_image.dropna())}
+        row = rows.named(model) | rows.repetitions(own, model) | {"images": len(by_image.dropna())}
         row["skipped"] = _reasons(own)
         for variant in variants:
             row |= _spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, by_image, plain.get(model[:-1]), model)
-        row |= comparison("ref", row, known, model, "attribution_score", CLEAN)
-        rows.append(row)
-    return without_single_folds(pd.DataFrame(rows))
+        row |= comparison("ref", row, known, model, "attribution_score", rows.CLEAN)
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
 
 
 def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
@@ -143,13 +128,13 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
 
 
 def _refuse_unscored(
-    scores: pd.DataFrame, model: Model, seeds: Sequence[int], variants: Sequence[str]
+    scores: pd.DataFrame, model: rows.Model, seeds: Sequence[int], variants: Sequence[str]
 ) -> None:
     for variant in variants:
         for seed in seeds:
             if (variant, seed) not in scores or scores[variant, seed].isna().all():
                 name = f"{'/'.join(model)}/seed{seed}"
-                raise UserError(f"{name} has no attribution score of variant '{variant}'. {NEXT}")
+                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
@@ -166,15 +151,17 @@ def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _gain(variant: str, scores: pd.DataFrame, plain: pd.DataFrame | None, model: Model) -> dict[str, Any]:
+def _gain(
+    variant: str, scores: pd.DataFrame, plain: pd.DataFrame | None, model: rows.Model
+) -> dict[str, Any]:
     """Score of a method minus that of plain: a paired difference of means, which an absolute drop is."""
-    gain = UNKNOWN
+    gain = rows.UNKNOWN
     if plain is not None and model[-1] != PLAIN:
         both = pd.concat([scores[variant], plain[variant]], axis=1, join="inner").dropna().to_numpy()
         if not len(both):
-            raise UserError(f"{'/'.join(model)} and its plain model share no image with a score. {NEXT}")
-        gain = uncertainty.bootstrap_drop(both[:, 0], both[:, 1], resampling(model)).absolute
-    return interval(f"{variant}_gain", gain, 1)
+            raise UserError(f"{'/'.join(model)} and its plain model share no image with a score. {rows.NEXT}")
+        gain = uncertainty.bootstrap_drop(both[:, 0], both[:, 1], rows.resampling(model)).absolute
+    return rows.interval(f"{variant}_gain", gain, 1)
 
 
 def _reasons(own: pd.DataFrame) -> str:

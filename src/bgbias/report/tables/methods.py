@@ -60,6 +60,7 @@ HEADLINE = {
     "cost_seconds_a_step": "seconds a training step",
     "cost_memory_gb": "memory in training, GB",
 }
+settings = sentences.selection
 DIFFERENCES = ("clean_difference", "corrupted_difference", "cure", "ref_gain")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "clean", "corrupted"),
@@ -79,11 +80,6 @@ def reads(study: Study) -> dict[str, Made]:
         for what, output in (("history", "history"), ("record", "train_record"))
     }
     return values | printed | trained
-
-
-def settings(study: Study) -> dict[str, Any]:
-    """What the caption tells: the rule of selection."""
-    return {"selection": study.train.selection}
 
 
 def make(study: Study) -> pd.DataFrame:

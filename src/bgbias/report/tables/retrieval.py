@@ -18,25 +18,8 @@ from bgbias.report import names
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _columns as words
 from bgbias.report.tables._columns import Column
-from bgbias.report.tables._rows import comparison, models, refuse_missing
-from bgbias.results import published, uncertainty
-from bgbias.results.rows import (
-    CLEAN,
-    CORRUPTED,
-    MAP_AT_R,
-    MODEL,
-    NEXT,
-    PRECISION_AT_1,
-    QUERY_ONLY,
-    SYMMETRIC,
-    UNKNOWN,
-    Model,
-    QueryValues,
-    interval,
-    named,
-    repetitions,
-    without_single_folds,
-)
+from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
+from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, Cell, side_by_side
 from bgbias.study.params import Study
@@ -73,16 +56,12 @@ LEGEND = (
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
+settings = protocol
 
 
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: results, the values they are means of, and which photos were left out."""
     return files_of(step("collect"), "results", "all_queries", "mask_report")
-
-
-def settings(study: Study) -> dict[str, Any]:
-    """The papers' numbers beside ours, and the rule of selection that the caption tells."""
-    return {"published": published.checksums(), "selection": study.train.selection}
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -119,28 +98,30 @@ def table(
     not of the same run.
     """
     refuse_missing(results, cells)
-    draws = sorted(results.loc[results["condition"] == CORRUPTED, "draw"].unique().tolist()) or [0]
-    by_model = queries.groupby(MODEL, sort=False, observed=True)
-    plain: dict[tuple[str, ...], QueryValues] = {}
-    rows = []
+    draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
+    by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
+    plain: dict[tuple[str, ...], rows.QueryValues] = {}
+    lines = []
     for model, own in models(results):
         if model not in by_model.groups:
-            raise UserError(f"{'/'.join(model)} has scores but no values a query. {NEXT}")
-        values = QueryValues.of(by_model.get_group(model), model, len(draws))
+            raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
+        values = rows.QueryValues.of(by_model.get_group(model), model, len(draws))
         alone, length = side_by_side(model[-1])
         if alone == PLAIN:
             plain[*model[:-1], length] = values
-        row = named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
+        row = (
+            rows.named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
+        )
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
-                f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {NEXT}"
+                f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {rows.NEXT}"
             )
-        for name, condition in (("clean", CLEAN), ("corrupted", CORRUPTED)):
-            row |= comparison(name, row, known, model, MAP_AT_R, condition)
-        row |= comparison("p_at_1_clean", row, known, model, PRECISION_AT_1, CLEAN)
-        rows.append(row)
-    return without_single_folds(pd.DataFrame(rows))
+        for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
+            row |= comparison(name, row, known, model, rows.MAP_AT_R, condition)
+        row |= comparison("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
 
 
 def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
@@ -162,17 +143,21 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     )
 
 
-def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]:
+def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads."""
-    clean = 100 * _seeds_by_draws(own, model, MAP_AT_R, SYMMETRIC, CLEAN, [0])
-    corrupted = 100 * _seeds_by_draws(own, model, MAP_AT_R, SYMMETRIC, CORRUPTED, draws)
-    query_only = 100 * _seeds_by_draws(own, model, MAP_AT_R, QUERY_ONLY, CORRUPTED, draws)
-    first_clean = 100 * _seeds_by_draws(own, model, PRECISION_AT_1, SYMMETRIC, CLEAN, [0])
-    first_corrupted = 100 * _seeds_by_draws(own, model, PRECISION_AT_1, SYMMETRIC, CORRUPTED, draws)
-    counted = own.loc[(own["metric"] == MAP_AT_R) & (own["setting"] == SYMMETRIC), "n"].unique()
+    clean = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.SYMMETRIC, rows.CLEAN, [0])
+    corrupted = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.SYMMETRIC, rows.CORRUPTED, draws)
+    query_only = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.QUERY_ONLY, rows.CORRUPTED, draws)
+    first_clean = 100 * _seeds_by_draws(own, model, rows.PRECISION_AT_1, rows.SYMMETRIC, rows.CLEAN, [0])
+    first_corrupted = 100 * _seeds_by_draws(
+        own, model, rows.PRECISION_AT_1, rows.SYMMETRIC, rows.CORRUPTED, draws
+    )
+    counted = own.loc[(own["metric"] == rows.MAP_AT_R) & (own["setting"] == rows.SYMMETRIC), "n"].unique()
     if len(counted) != 1:
-        raise UserError(f"{'/'.join(model)}: seeds or conditions differ in their number of queries. {NEXT}")
-    return repetitions(own, model) | {
+        raise UserError(
+            f"{'/'.join(model)}: seeds or conditions differ in their number of queries. {rows.NEXT}"
+        )
+    return rows.repetitions(own, model) | {
         "draws": len(draws),
         "queries": int(counted[0]),
         "clean": uncertainty.mean(clean),
@@ -187,7 +172,7 @@ def _scores(own: pd.DataFrame, model: Model, draws: list[int]) -> dict[str, Any]
 
 
 def _seeds_by_draws(
-    own: pd.DataFrame, model: Model, metric: str, setting: str, condition: str, draws: list[int]
+    own: pd.DataFrame, model: rows.Model, metric: str, setting: str, condition: str, draws: list[int]
 ) -> np.ndarray:
     """One metric [S, D] of one model; a missing seed or draw is an error that names it."""
     part = own[(own["metric"] == metric) & (own["setting"] == setting) & (own["condition"] == condition)]
@@ -195,16 +180,18 @@ def _seeds_by_draws(
     wide = wide.reindex(index=sorted(own["seed"].unique()), columns=draws)
     for seed, draw in zip(*np.nonzero(wide.isna().to_numpy()), strict=True):
         what = f"{metric} for {setting} {condition}, draw {draws[draw]}"
-        raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {NEXT}")
+        raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
     return wide.to_numpy()
 
 
-def _drops(values: QueryValues, plain: QueryValues | None) -> dict[str, Any]:
+def _drops(values: rows.QueryValues, plain: rows.QueryValues | None) -> dict[str, Any]:
     compared = plain is not None and side_by_side(values.model[-1])[0] not in (PLAIN, PRETRAINED)
     drop = values.drop()
     return (
-        interval("drop", drop.absolute, 100)
-        | interval("relative_drop", drop.relative, 100)
-        | interval("query_only_relative_drop", values.query_only_drop().relative, 100)
-        | interval("cure", plain.drop_beyond(values).relative if plain and compared else UNKNOWN, 100)
+        rows.interval("drop", drop.absolute, 100)
+        | rows.interval("relative_drop", drop.relative, 100)
+        | rows.interval("query_only_relative_drop", values.query_only_drop().relative, 100)
+        | rows.interval(
+            "cure", plain.drop_beyond(values).relative if plain and compared else rows.UNKNOWN, 100
+        )
     )

@@ -16,19 +16,7 @@ from bgbias.report import names
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _columns as words
 from bgbias.report.tables._columns import Column
-from bgbias.results import uncertainty
-from bgbias.results.rows import (
-    MODEL,
-    NEXT,
-    UNKNOWN,
-    Model,
-    interval,
-    named,
-    repetitions,
-    resampling,
-    together,
-    without_single_folds,
-)
+from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED
@@ -55,6 +43,7 @@ LEGEND = (
     "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
     "the centre prior's. [95 %]: paired bootstrap over episodes.",
 )
+settings = sentences.selection
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
 
 
@@ -70,15 +59,10 @@ def reads(study: Study) -> dict[str, Made]:
     }
 
 
-def settings(study: Study) -> dict[str, Any]:
-    """What the caption tells: the rule of selection."""
-    return {"selection": study.train.selection}
-
-
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     of_cells = [pd.read_csv(m.path(study)).assign(**m.node.wildcards) for m in reads(study).values()]
-    return table(together(of_cells))
+    return table(rows.together(of_cells))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
@@ -100,16 +84,16 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss="none", method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(MODEL, sort=False, observed=True)))
+    of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
     scores = {m: {task: _by_seed(part, m, task) for task in TASKS} for m, part in of_model.items()}
-    rows = []
-    for model in names.in_order(every[MODEL].drop_duplicates()).itertuples(index=False, name=None):
+    lines = []
+    for model in names.in_order(every[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
         own, cured = of_model[model], model[-1] not in (CENTRE, PRETRAINED, PLAIN)
         others = {
             "gain": scores.get((*model[:3], PLAIN)) if cured else None,
             "over_centre": scores[(*model[:2], "none", CENTRE)] if model[-1] != CENTRE else None,
         }
-        row = named(model) | repetitions(own, model) | {"episodes": own["image_id"].nunique()}
+        row = rows.named(model) | rows.repetitions(own, model) | {"episodes": own["image_id"].nunique()}
         for task in TASKS:
             row |= _mean(task, scores[model][task], model)
             row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
@@ -117,8 +101,8 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
                 row |= _difference(
                     f"{task}_{name}", scores[model][task], other[task] if other else None, model
                 )
-        rows.append(row)
-    return without_single_folds(pd.DataFrame(rows))
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
 
 
 def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, str]) -> str:
@@ -142,28 +126,34 @@ def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, s
     )
 
 
-def _by_seed(own: pd.DataFrame, model: Model, task: str) -> pd.DataFrame:
+def _by_seed(own: pd.DataFrame, model: rows.Model, task: str) -> pd.DataFrame:
     """One IoU an episode (rows, by the test photo's id) and seed and fold (columns)."""
     wide = own[own["task"] == task].pivot(index="image_id", columns="seed", values="iou")
     if wide.empty or wide.isna().any(axis=None) or wide.shape[1] != own["seed"].nunique():
         raise UserError(
-            f"{'/'.join(model)} lacks values for {task}, or its seeds were asked different episodes. {NEXT}"
+            f"{'/'.join(model)} lacks values for {task}, or its seeds were asked different episodes. {rows.NEXT}"
         )
     return wide
 
 
-def _mean(task: str, scores: pd.DataFrame, model: Model) -> dict[str, Any]:
+def _mean(task: str, scores: pd.DataFrame, model: rows.Model) -> dict[str, Any]:
     by_episode = uncertainty.per_query_mean(scores.to_numpy().T)
-    (estimate,) = uncertainty.bootstrap_means([by_episode], resampling(model))
+    (estimate,) = uncertainty.bootstrap_means([by_episode], rows.resampling(model))
     spread = uncertainty.sd_over_seeds(scores.mean().to_numpy()[:, None])
-    return interval(task, estimate, 100) | {f"{task}_sd_seeds": 100 * spread}
+    return rows.interval(task, estimate, 100) | {f"{task}_sd_seeds": 100 * spread}
 
 
-def _difference(name: str, scores: pd.DataFrame, others: pd.DataFrame | None, model: Model) -> dict[str, Any]:
+def _difference(
+    name: str, scores: pd.DataFrame, others: pd.DataFrame | None, model: rows.Model
+) -> dict[str, Any]:
     """What a row has more than another, paired by episodes; unknown without the other."""
     if others is None:
-        return interval(name, UNKNOWN, 100)
+        return rows.interval(name, rows.UNKNOWN, 100)
     if not scores.index.equals(others.index):
-        raise UserError(f"{'/'.join(model)} was asked other episodes than what it is compared with. {NEXT}")
+        raise UserError(
+            f"{'/'.join(model)} was asked other episodes than what it is compared with. {rows.NEXT}"
+        )
     means = [uncertainty.per_query_mean(part.to_numpy().T) for part in (scores, others)]
-    return interval(name, uncertainty.bootstrap_drop(means[0], means[1], resampling(model)).absolute, 100)
+    return rows.interval(
+        name, uncertainty.bootstrap_drop(means[0], means[1], rows.resampling(model)).absolute, 100
+    )
