@@ -96,14 +96,19 @@ def add(tmp_path: Path) -> Iterator[Callable[[str, str, str], None]]:
     plugins.use()
 
 
+def with_own(folder: Path) -> Study:
+    """The small study, with the files that were added."""
+    raw = described(folder)
+    raw["plugins"] = [*raw["plugins"], str(folder / "own")]
+    return load(folder, raw)
+
+
 @pytest.fixture
 def study(tmp_path: Path, add: Callable[[str, str, str], None]) -> Study:
     """The small study, and one table and one figure more."""
     add("tables", "photo_counts", TABLE)
     add("figures", "photo_bar", FIGURE)
-    raw = described(tmp_path)
-    raw["plugins"] = [*raw["plugins"], str(tmp_path / "own")]
-    return load(tmp_path, raw)
+    return with_own(tmp_path)
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
@@ -143,17 +148,21 @@ def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
-    study: Study, add: Callable[[str, str, str], None]
+    study: Study, tmp_path: Path, add: Callable[[str, str, str], None]
 ) -> None:
-    with pytest.raises(
-        UserError, match="no table 'table5'; there are: table1, table2, table3, table4, table9"
-    ):
+    with pytest.raises(UserError, match="'table5'; there are: table1, table2, table3, table4, table9"):
         tables.load("table5")
     add("tables", "photo_counts_again", TABLE)
     with pytest.raises(
         UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 9"
     ):
-        tables.wanted(study)
+        tables.wanted(with_own(tmp_path))
+
+
+def test_what_a_file_lacks_is_named(tmp_path: Path, add: Callable[[str, str, str], None]) -> None:
+    add("tables", "photo_counts", TABLE.replace("HEADLINE", "HEADLINES"))
+    with pytest.raises(UserError, match=r"photo_counts.py.*HEADLINE"):
+        tables.wanted(with_own(tmp_path))
 
 
 def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
