@@ -120,7 +120,7 @@ def test_every_model_is_asked_the_same_episodes_and_the_table_compares_them(
         if plan.trains(study, cell):
             run(study, cell, "train")
         segment(study, cell, "cpu")
-    costs = {c.step: c for c in forecast(study)}["segment"]
+    costs = forecast(study)["segment"]
     assert (costs.nodes, costs.images, costs.forward) == (3, 3 * 6, (3 * 6 * 11,) * 2)
     found = {c: pd.read_csv(study.files.at("segmentation", **c.wildcards)) for c in plan.cells(study)}
     for frame in found.values():

@@ -26,6 +26,7 @@ CURVE = "history"  # grows while the node works
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
     """Photos; masks and backgrounds where the method or the selection needs them; weights to start from."""
+    plan.check_trains(study, cell)
     needs = plan.needs(study, cell)
     return (
         inputs.photos(cell.dataset)
@@ -37,7 +38,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """The protocol, the backbone, the loss, the method, and how masks are used where they are."""
-    plan.check_trains(study, cell)
     method = plan.method(study, cell).identity
     return {
         "train": study.train.model_dump(exclude={"selection"}),
