@@ -212,7 +212,7 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug")
     with pytest.raises(UserError, match="no background"):
         bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug")
-    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide each vector"):
+    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide vectors of your own"):
         bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"])
     with pytest.raises(UserError, match=r"queries \[1, 2\] and labels \[2\]"):
         bgbias.rank(np.array([[1.0, 0]], np.float32), ["a", "b"])

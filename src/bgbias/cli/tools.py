@@ -175,7 +175,8 @@ def explain(
     from bgbias.report.figures import _look as figures
     from bgbias.report.figures.explanation import figure_explanation
 
-    use(*(plugins or []))
+    if plugins:
+        use(*plugins)
     decoded = explanation.read(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)

@@ -129,18 +129,11 @@ def _rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
     wrong = np.flatnonzero(~(np.abs(length - 1) <= UNIT_LENGTH_TOLERANCE))
     if len(wrong):
         i = wrong[0]
-        finite = bool(np.isfinite(length[i]))
-        what = f"length {length[i]:.6g}, not 1" if finite else "NaN or infinite numbers"
-        hint = (
-            "Divide each vector by its length."
-            if finite and length[i] > 0
-            else (
-                "Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
-                " python -m bgbias train --help"
-            )
-        )
+        what = f"length {length[i]:.6g}, not 1" if np.isfinite(length[i]) else "NaN or infinite numbers"
         raise UserError(
-            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable). {hint}"
+            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable)."
+            " Divide vectors of your own by their lengths. Of a study's model, look for a loss that is not finite in its"
+            " history.csv, then train and embed it again: python -m bgbias train --help"
         )
     return rounded
 
