@@ -15,7 +15,7 @@ export PYTHONPATH := $(abspath src)
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph schema toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,7 +31,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (see README)
+cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
 demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
@@ -65,11 +65,19 @@ status: $(READY)  ## what is current, what is stale and why
 report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
+# A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
+.PHONY: docs docs-demo
+docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
+docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README
+	python docs/demo/from_report.py
+
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
-	PYTHONPATH=$(PYTHONPATH):tests python docs/mlflow/take_screenshots.py $(GRID)
+	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(GRID)
 
 # A test that hangs says where, and ends.
 test: $(READY)  ## the tests, without the shared photos
@@ -88,14 +96,19 @@ bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	python -m benchmarks --device cuda --write docs/speed.md
 
-check: $(READY)  ## formatting, lint, types, workflow lint
-	ruff format --check src tests benchmarks workflow
-	ruff check src tests benchmarks workflow
+check: $(READY)  ## formatting, lint, types; format and lint of the workflow
+	ruff format --check src tests benchmarks workflow docs
+	ruff check src tests benchmarks workflow docs
 	mypy
+	snakefmt --check Snakefile workflow
 	snakemake --lint
+	-@python docs/demo/from_report.py --check
 
-rulegraph: $(READY)  ## draw the rules into the README
+rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
+
+schema: $(READY)  ## write the schema of params.yaml from the models that check it
+	python workflow/schemas/from_models.py
 
 toy-masker: $(READY)  ## train the small U2-Net-p that the demo uses
 	python -m bgbias toy-masker

@@ -21,8 +21,10 @@ from benchmarks._scratch import scratch_folder
 from bgbias import seeds
 from bgbias.backgrounds import drawn as procedural
 from bgbias.backgrounds import pools
+from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions.random_background import Corruption
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files import places
 from bgbias.files.archives import members
@@ -92,10 +94,14 @@ def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPh
     """The same as a test set, with what replaces its backgrounds; only the first ``count`` photos if given."""
     ids = [p.stem for p in made.photos][:count]
     store = made.folder / "pool.zip"
-    pool = prepared.pictures(store, SIDE, made.folder)
+    pool = Pool(prepared.pictures(store, SIDE, made.folder), pools.sizes(store))
     photos, masks = _prepared(made)
-    corruption = Corruption(pool, pools.sizes(store))
-    return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), corruption)
+    return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool)
+
+
+def views(draws: int) -> tuple[View, ...]:
+    """A photo as it is and before ``draws`` other backgrounds."""
+    return conditions.views((conditions.CLEAN, conditions.RANDOM_BACKGROUND), draws)
 
 
 def _prepared(made: Files) -> tuple[prepared.Pictures, prepared.Pictures]:

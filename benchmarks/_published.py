@@ -15,7 +15,7 @@ from torchvision import transforms
 from torchvision.transforms import functional as F
 
 from benchmarks._album import SIDE, Files
-from bgbias.images.pixels import Box
+from bgbias.images.pixels import RelativeBox
 from bgbias.models.preprocess import Preprocess
 
 SCALE, RATIO = (0.16, 1.0), (0.75, 1.33)
@@ -30,10 +30,10 @@ class Part:
     of: tuple[int, int]
 
     @property
-    def relative(self) -> tuple[Box, bool]:
+    def relative(self) -> tuple[RelativeBox, bool]:
         """The same as this project names it."""
         (top, left, height, width), (w, h) = self.box, self.of
-        return Box(left / w, top / h, width / w, height / h), self.flip
+        return RelativeBox(left / w, top / h, width / w, height / h), self.flip
 
 
 class PublishedPhotos:

@@ -15,7 +15,6 @@ THREADS = None
 PEER, CAPTUM = "published loop", "captum's NoiseTunnel"
 OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
 LIMITS = {"fp32": "forward and backward alone, fp32", "bf16": "forward and backward alone, bf16"}
-TORCH = {"fp32": "the same by PyTorch's kernels, fp32", "bf16": "the same by PyTorch's kernels, bf16"}
 FASTER = {"fp32": 2.0, "bf16": 3.3}
 SAMPLES = 25
 
@@ -24,7 +23,6 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias import plugins, seeds
-    from bgbias.attribution.quick_gradients import for_input_gradients
     from bgbias.attribution.smoothgrad import reference_embedding
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
@@ -38,13 +36,12 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     x = model.preprocess(torch.from_numpy(pictures).to(device).permute(0, 3, 1, 2).float())
     soft = torch.from_numpy(masks / 255)
     network = for_inference(model)
-    quick, reference = for_input_gradients(network), reference_embedding(network)
+    reference = reference_embedding(network)
     yield Contender(PEER, "peer", lambda: _published(model, x, soft, reference))
     yield peer(CAPTUM, "captum", lambda: _captum(model, x, soft, reference))
     for precision in OURS:
-        yield Contender(OURS[precision], "ours", _ours(quick, x, soft, reference, precision))
-        yield Contender(LIMITS[precision], "limit", _alone(quick, x, reference, precision))
-        yield Contender(TORCH[precision], "limit", _alone(network, x, reference, precision))
+        yield Contender(OURS[precision], "ours", _ours(network, x, soft, reference, precision))
+        yield Contender(LIMITS[precision], "limit", _alone(network, x, reference, precision))
 
 
 def judge(measured: Measured) -> list[Figure]:
@@ -56,11 +53,6 @@ def judge(measured: Measured) -> list[Figure]:
             measured.ratio(f"times as fast as {CAPTUM}, {precision}", CAPTUM, ours),
             measured.ratio(
                 f"share of the speed of passes alone, {precision}", LIMITS[precision], ours, at_least=0.95
-            ),
-            measured.ratio(
-                f"share of the speed of passes alone by PyTorch's kernels, {precision}",
-                TORCH[precision],
-                ours,
             ),
         ]
         apart = np.abs(np.subtract(measured.results[ours], measured.results[PEER])).max()

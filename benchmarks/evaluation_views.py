@@ -27,7 +27,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     judged = _equal_bytes(photos, made), _pixel_difference(photos, published)
 
     def ours() -> tuple[int, float, float]:
-        return len(_shown(list(photos.views(range(DRAWS))))), *judged
+        return len(_shown(list(photos.views(_album.views(DRAWS))))), *judged
 
     yield Contender(OURS, "ours", ours)
     yield Contender(PEER, "peer", lambda: published.evaluation(list(range(len(made.photos))), DRAWS))
@@ -76,7 +76,7 @@ def _equal_bytes(photos: Any, made: Any) -> float:
                 behind = pixels.crop(opened(made.backgrounds[d.index]), d.box, size, d.flip)
                 yield np.rint((mask * clean + (255 - mask) * behind) / 255).astype(np.uint8)
 
-    pairs = zip(photos.views(range(DRAWS)), by_definition(), strict=True)
+    pairs = zip(photos.views(_album.views(DRAWS)), by_definition(), strict=True)
     return float(np.mean([found == expected for found, expected in pairs]))
 
 
@@ -88,12 +88,12 @@ def _pixel_difference(photos: Any, published: Any) -> float:
     from bgbias.backgrounds.draws import Draw
 
     found, expected = [], []
-    for row, name in enumerate(photos.table.ids):
+    for row in range(len(photos.table)):
         index = row % len(published.files.backgrounds)
         background = published.files.backgrounds[index]
         part = part_of(background)
-        drawn = [Draw(index, *part.relative)]
-        found += photos.corruption.before(photos.clean(name), photos.mask(name), drawn)
+        behind = photos.backgrounds.picture(Draw(index, *part.relative), photos.size)
+        found.append(photos.photo(row).foreground.before(behind))
         photo, mask = published.middle(row)
         expected.append(mixed(photo, mask, published.background(background, part)))
     return float((_shown(found) - torch.stack(expected)).abs().mean())

@@ -75,7 +75,7 @@ def _embedding(photos: int, draws: int) -> Callable[[], Any]:
     made = _album.album(photos, 4)
     served = _album.evaluation(made, FACTS.input_size)
     model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
-    return lambda: embedding.embed(model, served, draws, batch_size=8)
+    return lambda: embedding.embed(model, served, _album.views(draws), batch_size=8)
 
 
 def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:

@@ -30,7 +30,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     photos = _album.evaluation(made, FACTS.input_size)
     model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))
     network = for_inference(model).to(device)
-    views = np.stack(list(photos.views(range(DRAWS))))
+    views = np.stack(list(photos.views(_album.views(DRAWS))))
     x = FACTS.preprocess(torch.from_numpy(views).permute(0, 3, 1, 2).float()).to(device)
     batches = [b.contiguous(memory_format=torch.channels_last) for b in x.split(BATCH)]
 
@@ -39,12 +39,14 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         return torch.cat([network(batch) for batch in batches]).cpu().numpy()
 
     yield Contender(LIMIT, "limit", alone)
-    yield Contender(OURS, "ours", lambda: embedding.embed(network, photos, DRAWS, device, batch_size=BATCH))
+    yield Contender(
+        OURS, "ours", lambda: embedding.embed(network, photos, _album.views(DRAWS), device, batch_size=BATCH)
+    )
 
 
 def judge(measured: Measured) -> list[Figure]:
     found, alone = measured.results[OURS], measured.results[LIMIT]
-    shaped = np.concatenate([found.clean[None], found.corrupted]).transpose(1, 0, 2).reshape(alone.shape)
+    shaped = np.stack(list(found.views.values()), axis=1).reshape(alone.shape)
     return [
         measured.ratio("by six forward passes", OURS, LIMIT, at_most=1.2),
         Figure("largest difference of an embedding", [float(np.abs(shaped - alone).max())], at_most=1e-5),

@@ -89,6 +89,6 @@ def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[]
     attributed = _album.evaluation(made, module.FACTS.input_size, ATTRIBUTED)
     settings, network = Attribution(samples=SAMPLES), for_inference(model)
     return (
-        lambda: embedding.embed(network, photos, DRAWS, device),
+        lambda: embedding.embed(network, photos, _album.views(DRAWS), device),
         lambda: smoothgrad.attribute_photos(model, attributed, "l2", settings, device),
     )

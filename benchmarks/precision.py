@@ -77,7 +77,6 @@ def _numbers(
     """MAP@R of the backbone's features, and attribution scores of some photos, both variants, with a disc for a mask."""
     import torch
 
-    from bgbias.attribution.quick_gradients import for_input_gradients
     from bgbias.attribution.score import normalise, score
     from bgbias.attribution.settings import Attribution
     from bgbias.attribution.smoothgrad import PASSES, VARIANTS, gradient_maps, reference_embedding
@@ -92,7 +91,7 @@ def _numbers(
     settings = Attribution(samples=2 if tiny else SAMPLES, precision=precision)
     keys = [f"precision|{n}" for n in range(len(x))]
     maps = gradient_maps(
-        for_input_gradients(network),
+        network,
         x,
         keys,
         reference_embedding(network),

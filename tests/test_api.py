@@ -23,7 +23,7 @@ from bgbias.attribution.smoothgrad import attribute_photos
 from bgbias.backgrounds.draws import draw
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
-from bgbias.images.composite import Foreground
+from bgbias.images.composite import CutOut
 from bgbias.models import model as models
 from bgbias.toy import render, scenes
 
@@ -121,7 +121,7 @@ def test_corrupted_pictures_are_those_of_the_study(key: str) -> None:
     key_set, item = ("cub200|test", "5923") if "|" in key else ("", key)
     drawn = draw(key_set, 4, item, [(50, 64), (64, 64)])
     behind = pixels.crop(backgrounds[drawn.index], drawn.box, 64, drawn.flip)
-    expected = Foreground(photo, mask).before(behind)
+    expected = CutOut(photo, mask).before(behind)
     np.testing.assert_array_equal(bgbias.corrupt(photo, mask, backgrounds, key, draw=4), expected)
     assert (expected[mask == 255] == photo[mask == 255]).all()
     assert (expected[mask == 0] == behind[mask == 0]).all()
@@ -212,7 +212,7 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug")
     with pytest.raises(UserError, match="no background"):
         bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug")
-    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide vectors of your own"):
+    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide each vector"):
         bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"])
     with pytest.raises(UserError, match=r"queries \[1, 2\] and labels \[2\]"):
         bgbias.rank(np.array([[1.0, 0]], np.float32), ["a", "b"])

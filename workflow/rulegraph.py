@@ -1,4 +1,4 @@
-"""Draw the rules of the grid `paper` into the README, as Snakemake plans them: `python workflow/rulegraph.py` (`make rulegraph`).
+"""Draw the rules of the grid `paper` into docs/workflow.md, as Snakemake plans them: `make rulegraph`.
 
 GitHub draws Mermaid. Left out are the target `all` and arrows that follow from others.
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/workflow.md"
 BEGIN, END = "<!-- rulegraph: written by `make rulegraph` -->\n", "<!-- end of rulegraph -->\n"
 COMMAND = ("--config", "grid=paper", "--rulegraph", "mermaid-js")
 Arrow = tuple[str, str]
@@ -46,5 +46,5 @@ def _follows(a: str, b: str, found: set[Arrow]) -> bool:
 
 if __name__ == "__main__":
     command = [sys.executable, "-m", "snakemake", *COMMAND]
-    said = subprocess.run(command, cwd=README.parent, check=True, stdout=subprocess.PIPE, text=True).stdout
-    README.write_text(drawn(README.read_text(encoding="utf-8"), mermaid(arrows(said))), encoding="utf-8")
+    said = subprocess.run(command, cwd=PAGE.parents[1], check=True, stdout=subprocess.PIPE, text=True).stdout
+    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8"), mermaid(arrows(said))), encoding="utf-8")

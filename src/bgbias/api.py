@@ -91,7 +91,7 @@ def corrupt(
     (True, False)
     """
     from bgbias.backgrounds import draws
-    from bgbias.images.composite import Foreground
+    from bgbias.images.composite import CutOut
 
     shown = _rgb(photo)
     alpha = _alpha(mask, shown)
@@ -103,7 +103,7 @@ def corrupt(
     drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in decoded])
     height, width = alpha.shape
     behind = pixels.cropped(Image.fromarray(decoded[drawn.index]), drawn.box, (width, height), drawn.flip)
-    return Foreground(shown, alpha).before(np.asarray(behind))
+    return CutOut(shown, alpha).before(np.asarray(behind))
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,18 @@ class Required(NamedTuple):
 # The docstring of a family's package says what these are.
 REQUIRED = {
     "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
+    "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
     "datasets": Required(("Params", "parts", "items")),
+    "figures": Required(("PLACE", "ABOUT", "reads", "draw")),
     "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),
     "maskers": Required(("Params", "PREDICTS", "SPEED", "FILES"), "PREDICTS", ("build",), ("given",)),
     "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
     "metrics": Required(("TITLE", "per_query")),
     "necks": Required(("Params", "build")),
     "nodes": Required(("SUBJECT", "VERSION", "OUTPUTS", "settings")),
+    "tables": Required(
+        ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")
+    ),
 }
 VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called

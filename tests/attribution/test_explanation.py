@@ -18,7 +18,7 @@ from bgbias.attribution import explanation
 from bgbias.attribution.explanation import explain
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model, save
-from bgbias.report.figures.explanation import figure_explanation
+from bgbias.report.explanation import figure_explanation
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
@@ -201,7 +201,7 @@ def test_mistakes_are_told_in_plain_words(
 def test_missing_photo_is_told_before_anything_is_decoded(tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match="missing"):
-        explanation.read([tmp_path / "broken.png", tmp_path / "absent.png"])
+        explanation.read_photos([tmp_path / "broken.png", tmp_path / "absent.png"])
 
 
 def test_neck_is_part_of_what_is_explained() -> None:

@@ -20,7 +20,7 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks.policy import Mask
 from bgbias.nodes import backgrounds, propose
-from bgbias.toy.pool import pool
+from bgbias.toy.scenes import pool
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from miniatures import as_folder, as_tar, as_zip
 
 from bgbias.datasets import cars196
-from bgbias.datasets._cars196_names import NAMES
+from bgbias.datasets.cars196 import NAMES
 from bgbias.errors import UserError
 from bgbias.files.fetch import fetch
 from bgbias.photos.table import Item

@@ -10,7 +10,7 @@ import pytest
 from miniatures import as_zip, jpeg, sop_lists
 
 from bgbias.datasets import sop
-from bgbias.datasets.sop import Listed
+from bgbias.datasets.sop import ListedPhoto
 from bgbias.errors import UserError
 from bgbias.images import pixels
 
@@ -31,8 +31,8 @@ def test_complete_lists_have_the_official_counts() -> None:
 def test_place_is_that_in_the_list_of_the_split() -> None:
     found = sop.read_lists(sop_lists(), "archive")
     paths = [line.split()[3] for line in sop_lists()["Ebay_test.txt"].splitlines()[1:]]
-    assert found[paths[0]] == Listed(11_318, "test", 0)
-    assert found[paths[-1]] == Listed(22_633, "test", 60_501)  # golden G2c: sop|test|bg|2|60501
+    assert found[paths[0]] == ListedPhoto(11_318, "test", 0)
+    assert found[paths[-1]] == ListedPhoto(22_633, "test", 60_501)  # golden G2c: sop|test|bg|2|60501
     for split in ("train", "val"):
         assert [p.place for p in found.values() if p.split == split] == list(
             range(sum(p.split == split for p in found.values()))

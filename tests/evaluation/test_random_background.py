@@ -14,16 +14,18 @@ from torch import Tensor, nn
 from bgbias import seeds
 from bgbias.backgrounds import draws, pools
 from bgbias.evaluation import embedding, embeddings
-from bgbias.evaluation.conditions import random_background
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background, views
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
+from bgbias.images.composite import CutOut
 from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
 
 HUNDRED = [(320, 427)] * 100
+BOTH = (CLEAN, RANDOM_BACKGROUND)
 
 
 @pytest.mark.parametrize(
@@ -77,16 +79,13 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
     sizes = pools.sizes(tmp_path / "pool.zip")
     assert sizes == [(90, 137)]
     small, large = (
-        random_background.Corruption(
-            prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes
-        )
+        draws.Pool(prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
         for side in (36, 640)
     )
-    view, mask = np.zeros((32, 32, 3), np.uint8), np.zeros((32, 32), np.uint8)
     for item in range(100):
         key = ("own|test", str(item))
-        difference = small(view, mask, key, 0).astype(int) - large(view, mask, key, 0).astype(int)
-        assert np.abs(difference).max() <= 6
+        seen = [pool.picture(pool.draw(key, 0), 32).astype(int) for pool in (small, large)]
+        assert np.abs(seen[0] - seen[1]).max() <= 6
 
 
 class Pictures(nn.Module):
@@ -113,55 +112,70 @@ def photos(folder: Path, pool: Path, order: np.ndarray) -> EvaluationPhotos:
         32,
         prepared.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
         frozenset(f"{n}.png" for n in range(2, 10)),
-        random_background.Corruption(prepared.pictures(pool, 36, folder / "prepared"), pools.sizes(pool)),
+        draws.Pool(prepared.pictures(pool, 36, folder / "prepared"), pools.sizes(pool)),
     )
 
 
-def by_id(found: embeddings.Embeddings) -> dict[str, np.ndarray]:
-    return {name: found.corrupted[:, n] for n, name in enumerate(found.ids)}
+def corrupted(embedded: embeddings.Embeddings) -> np.ndarray:
+    return np.stack([v for (name, _), v in embedded.views.items() if name == RANDOM_BACKGROUND])
+
+
+def by_id(embedded: embeddings.Embeddings) -> dict[str, np.ndarray]:
+    return {name: corrupted(embedded)[:, n] for n, name in enumerate(embedded.ids)}
 
 
 def test_same_pictures_for_every_batch_size_order_and_subset(tmp_path: Path, pool: Path) -> None:
     model = Pictures()
-    reference = by_id(embedding.embed(model, photos(tmp_path, pool, np.arange(10)), 3))  # type: ignore[arg-type]
+    three, two = views(BOTH, 3), views(BOTH, 2)
+    reference = by_id(embedding.embed(model, photos(tmp_path, pool, np.arange(10)), three))  # type: ignore[arg-type]
     for order, batch_size in ((np.arange(10), 1), (np.arange(10)[::-1], 7), (np.array([4, 9, 2]), 64)):
-        found = by_id(embedding.embed(model, photos(tmp_path, pool, order), 3, batch_size=batch_size))  # type: ignore[arg-type]
+        found = by_id(embedding.embed(model, photos(tmp_path, pool, order), three, batch_size=batch_size))  # type: ignore[arg-type]
         for name, seen in found.items():
             assert np.allclose(seen, reference[name], rtol=0, atol=1e-3)
-    fewer = embedding.embed(model, photos(tmp_path, pool, np.arange(10)), 2)  # type: ignore[arg-type]
-    assert np.array_equal(fewer.corrupted[1], np.stack(list(reference.values()))[:, 1])
+    fewer = embedding.embed(model, photos(tmp_path, pool, np.arange(10)), two)  # type: ignore[arg-type]
+    assert np.array_equal(fewer.views[RANDOM_BACKGROUND, 1], np.stack(list(reference.values()))[:, 1])
 
 
 def test_views_are_clean_then_one_a_draw(tmp_path: Path, pool: Path) -> None:
     shown = photos(tmp_path, pool, np.arange(10))
-    views = list(shown.views(range(3)))
-    assert len(views) == 10 * 4
-    assert all(v.shape == (32, 32, 3) and v.dtype == np.uint8 for v in views)
+    pictures = list(shown.views(views(BOTH, 3)))
+    assert len(pictures) == 10 * 4
+    assert all(v.shape == (32, 32, 3) and v.dtype == np.uint8 for v in pictures)
     for n, name in enumerate(shown.table.ids):
-        clean, *corrupted = views[4 * n : 4 * n + 4]
+        clean, *replaced = pictures[4 * n : 4 * n + 4]
         assert (clean == pixels.centre_crop(shown.photos.get(name), 32)).all()
-        for repeat, view in enumerate(corrupted):
+        for repeat, view in enumerate(replaced):
             if name in shown.usable:
-                assert shown.corruption is not None
-                expected = shown.corruption(clean, shown.mask(name), ("own|test", name), repeat)
-                assert (view == expected).all()
+                assert shown.backgrounds is not None
+                behind = shown.backgrounds.picture(shown.backgrounds.draw(("own|test", name), repeat), 32)
+                assert (view == CutOut(clean, shown.mask(name)).before(behind)).all()
+                assert (view == random_background.view(shown.photo(n), repeat)).all()
                 assert (view != clean).any()
             else:  # without a trusted mask a photo keeps its own background
                 assert (view == clean).all()
-    for one, many in zip(views, shown.views(range(3), workers=3), strict=True):
+    for one, many in zip(pictures, shown.views(views(BOTH, 3), workers=3), strict=True):
         assert (one == many).all()
-    assert [len(list(shown.views(range(1), clean=False))), len(list(shown.views(range(0))))] == [10, 10]
+    for n, name in enumerate(BOTH):
+        for alone, one in zip(shown.views([(name, 0)]), pictures[n::4], strict=True):
+            assert (alone == one).all()
 
 
 def test_usable_photos_are_marked_and_embeddings_survive_the_disk(tmp_path: Path, pool: Path) -> None:
-    found = embedding.embed(Pictures(), photos(tmp_path, pool, np.arange(10)), 2)  # type: ignore[arg-type]
-    assert found.usable.tolist() == [False] * 2 + [True] * 8
-    assert (found.clean.shape, found.corrupted.shape) == ((10, 48), (2, 10, 48))
-    found.write(tmp_path / "embeddings.npz")
+    embedded = embedding.embed(Pictures(), photos(tmp_path, pool, np.arange(10)), views(BOTH, 2))  # type: ignore[arg-type]
+    assert embedded.usable.tolist() == [False] * 2 + [True] * 8
+    assert list(embedded.views) == [(CLEAN, 0), (RANDOM_BACKGROUND, 0), (RANDOM_BACKGROUND, 1)]
+    assert {v.shape for v in embedded.views.values()} == {(10, 48)}
+    embedded.write(tmp_path / "embeddings.npz")
     again = embeddings.read(tmp_path / "embeddings.npz")
-    assert again.ids == found.ids
-    for name in ("labels", "usable", "clean", "corrupted"):
-        assert np.array_equal(getattr(again, name), getattr(found, name))
+    assert again.ids == embedded.ids
+    for name in ("labels", "usable"):
+        assert np.array_equal(getattr(again, name), getattr(embedded, name))
+    assert list(again.views) == list(embedded.views)
+    for view, vectors in embedded.views.items():
+        assert np.array_equal(again.views[view], vectors)
+    with np.load(tmp_path / "embeddings.npz") as file:  # as in files of the first version
+        assert file.files == ["ids", "labels", "usable", "clean", "corrupted"]
+        assert (file["clean"].shape, file["corrupted"].shape) == ((10, 48), (2, 10, 48))
 
 
 def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
@@ -169,11 +183,19 @@ def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
     with writing(tmp_path / "masks.zip") as masks:
         masks.add("5.png", pixels.encode_png(np.zeros((50, 36), np.uint8)))
     other = prepared.pictures(tmp_path / "masks.zip", 36, tmp_path / "prepared", "L")
-    wrong = EvaluationPhotos(shown.table, shown.photos, 32, other, frozenset({"5.png"}), shown.corruption)
+    wrong = EvaluationPhotos(shown.table, shown.photos, 32, other, frozenset({"5.png"}), shown.backgrounds)
     with pytest.raises(
         Exception, match=r"mask of '5\.png' is \(50, 36\), its photo \(36, 50\); remake the masks"
     ):
-        list(wrong.views(range(1)))
+        list(wrong.views([(RANDOM_BACKGROUND, 0)]))
+
+
+def test_views_of_photos_opened_without_what_they_need_are_an_error(tmp_path: Path, pool: Path) -> None:
+    shown = photos(tmp_path, pool, np.arange(10))
+    bare = EvaluationPhotos(shown.table, shown.photos, 32, shown.masks, shown.usable)
+    assert len(list(bare.views([(CLEAN, 0)]))) == 10
+    with pytest.raises(ValueError, match="opened without backgrounds"):
+        list(bare.views([(RANDOM_BACKGROUND, 0)]))
 
 
 def test_embedding_without_photos_is_an_error() -> None:

@@ -228,7 +228,8 @@ def test_an_unusable_embedding_is_named(bad: float, role: str) -> None:
     broken = embeddings.copy()
     broken[17] *= bad
     queries, gallery = (broken, embeddings) if role == "query" else (embeddings, broken)
-    with pytest.raises(UserError, match=f"{role} image 17 has .*1 of 30.*python -m bgbias"):
+    remedy = "Divide each vector by its length" if bad == 2 else "python -m bgbias"
+    with pytest.raises(UserError, match=f"{role} image 17 has .*1 of 30 .*{remedy}"):
         neighbours(queries, labels, gallery, labels)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 
 
 def seen(place: Path) -> str:
-    listing.cache_clear()
-    return listing(str(place))
+    fingerprint.cache_clear()
+    return fingerprint(str(place))
 
 
 @pytest.mark.parametrize("name", ["shop.csv", "masks.json", "masks/7.bmp"])

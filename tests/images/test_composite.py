@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from bgbias import seeds
-from bgbias.images.composite import Foreground, blend, replaced
+from bgbias.images.composite import CutOut, blend, replaced
 from bgbias.models.preprocess import Preprocess
 
 RNG = seeds.generator("composite")
@@ -17,7 +17,7 @@ MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
 
 
 def pixels(photo: np.ndarray, mask: np.ndarray, behind: np.ndarray) -> np.ndarray:
-    return Foreground(photo, mask).before(behind)
+    return CutOut(photo, mask).before(behind)
 
 
 def test_full_mask_is_the_identity() -> None:
@@ -50,7 +50,7 @@ def test_pillow_mixes_the_same() -> None:
 
 
 def test_an_object_is_put_before_one_background_after_the_other() -> None:
-    cut = Foreground(PHOTO, MASK)
+    cut = CutOut(PHOTO, MASK)
     for behind in (BEHIND, PHOTO, BEHIND[::-1]):
         assert (cut.before(behind) == pixels(PHOTO, MASK, behind)).all()
 

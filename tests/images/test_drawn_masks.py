@@ -49,7 +49,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_object_is_white_however_it_was_written(tmp_path: Path, kind: str) -> None:
     data = _png(KINDS[kind]())
-    assert np.array_equal(drawn_masks.read(data, kind), OBJECT * 255)
+    assert np.array_equal(drawn_masks.decode_mask(data, kind), OBJECT * 255)
     assert np.array_equal(pixels.decode(drawn_masks.white(data, kind), kind, "L"), OBJECT * 255)
     (tmp_path / "7_mask.png").write_bytes(data)
     given = files.from_pictures(tmp_path, ["7.jpg"])("7.jpg")
@@ -59,7 +59,7 @@ def test_object_is_white_however_it_was_written(tmp_path: Path, kind: str) -> No
 
 def test_soft_levels_stay() -> None:
     soft = np.linspace(0, 255, 48).reshape(6, 8).astype(np.uint8)
-    assert np.array_equal(drawn_masks.read(_png(Image.fromarray(soft)), "soft"), soft)
+    assert np.array_equal(drawn_masks.decode_mask(_png(Image.fromarray(soft)), "soft"), soft)
 
 
 def test_photos_of_sixteen_bits_keep_their_greys() -> None:

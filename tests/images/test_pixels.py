@@ -12,7 +12,7 @@ from PIL import Image
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.images import pixels
-from bgbias.images.pixels import Box
+from bgbias.images.pixels import RelativeBox
 
 
 def picture(*shape: int) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_random_box_draws_area_ratio_left_top_flip_in_this_order() -> None:
     aspect = math.exp(rng.uniform(math.log(0.75), math.log(4 / 3)))
     w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
     left, top = rng.uniform(0, width - w), rng.uniform(0, height - h)
-    assert box == Box(left / width, top / height, w / width, h / height)
+    assert box == RelativeBox(left / width, top / height, w / width, h / height)
     assert flip == (rng.random() < 0.5)
 
 
@@ -70,7 +70,7 @@ def test_random_box_draws_area_and_ratio_alone_until_they_fit() -> None:
     twin.random(20)
     assert flip == (twin.random() < 0.5)
     assert generator.random() == twin.random()
-    assert box == Box(0.25, 0, 0.5, 1)  # the largest centred square
+    assert box == RelativeBox(0.25, 0, 0.5, 1)  # the largest centred square
 
 
 def test_random_box_is_frozen() -> None:
@@ -103,7 +103,7 @@ def test_relative_box_shows_the_same_to_224_and_227() -> None:
 
 
 def test_box_is_the_same_part_at_every_resolution() -> None:
-    box = Box(0.2, 0.1, 0.5, 0.6)
+    box = RelativeBox(0.2, 0.1, 0.5, 0.6)
     coarse, fine = (
         pixels.crop(smooth(150, 200), box, 64, False),
         pixels.crop(smooth(600, 800), box, 64, False),
@@ -113,7 +113,7 @@ def test_box_is_the_same_part_at_every_resolution() -> None:
 
 def test_whole_box_is_the_picture_and_flip_mirrors_it() -> None:
     array = picture(32, 32, 3)
-    whole = Box(0, 0, 1, 1)
+    whole = RelativeBox(0, 0, 1, 1)
     assert (pixels.crop(array, whole, 32, False) == array).all()
     assert (pixels.crop(array, whole, 32, True) == array[:, ::-1]).all()
 

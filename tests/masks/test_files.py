@@ -15,7 +15,7 @@ from small_study import described, load, record
 
 from bgbias.engine import digests
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import files as mask_files
@@ -158,11 +158,11 @@ def test_a_dataset_is_masked_from_files(tmp_path: Path) -> None:
     certified = record(study, "masks_record", **where)
     assert certified["notes"]["without_mask"] == ["03/4.png"]
     assert (certified["metrics"]["without_mask"], certified["metrics"]["mean_iou"]) == (1, 1)
-    assert policy.read(study.files.at("mask_table", **where))["image_id"].tolist() == drawn
+    assert policy.read_mask_table(study.files.at("mask_table", **where))["image_id"].tolist() == drawn
     # A mask drawn later is noticed, and one of another size is refused.
     before = digests.digest(study, "masks", **where)
     folder(tmp_path / "drawn", {"03/4.png": png(255)})
-    listing.cache_clear()
+    fingerprint.cache_clear()
     assert digests.digest(study, "masks", **where) != before
     with pytest.raises(UserError, match=r"mask of '03/4\.png' is 3x2 pixels, the photo 46x40"):
         masks.masks(study, "squares", "drawn")

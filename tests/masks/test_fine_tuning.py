@@ -56,7 +56,7 @@ def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path, pai
     rows = [(f"{p.group}/{p.name}_image.png", f"{p.group}/{p.name}_mask.png", p.group) for p in pairs]
     pd.DataFrame(rows, columns=["image", "mask", "group"]).to_csv(folder / "pairs.csv", index=False)
     for place in (folder, folder / "pairs.csv"):
-        found = mask_pairs.read(place)
+        found = mask_pairs.read_pairs(place)
         assert [p.group for p in found] == ["even"] * 3 + ["odd"] * 3
         for pair, expected in zip(found, pairs[1::2] + pairs[::2], strict=True):
             np.testing.assert_array_equal(pair.photo, expected.photo)
@@ -69,7 +69,7 @@ def test_pairs_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
     def refusal(place: Path = tmp_path) -> str:
         with pytest.raises(UserError) as caught:
-            mask_pairs.read(place)
+            mask_pairs.read_pairs(place)
         return str(caught.value)
 
     assert "7.jpg has no mask; draw 7_mask.png" in refusal()

@@ -17,7 +17,7 @@ from bgbias import plugins
 from bgbias.engine import digests, freshness
 from bgbias.engine.mask_cache import photo_key
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
@@ -61,7 +61,7 @@ def folder_study(tmp_path: Path, raw: dict[str, Any], **changed: Any) -> Study:
     own = {"kind": "folder", "masker": "red", "options": {"source": str(tmp_path / "mine")}}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
     raw["maskers"]["red"] = {"kind": "red", "options": changed}
-    listing.cache_clear()
+    fingerprint.cache_clear()
     return load(tmp_path, raw)
 
 
@@ -94,7 +94,7 @@ def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(
     photos(tmp_path / "mine", ["class2/new.png", "class9/new.png"])
     found = make(folder_study(tmp_path, raw))["metrics"]
     assert (found["reused"], found["computed"], red.masked) == (18, 2, [18, 2])
-    table = masking.read(study.files.at("mask_table", dataset="mine", masker="red"))
+    table = masking.read_mask_table(study.files.at("mask_table", dataset="mine", masker="red"))
     store = ImageStore(study.files.at("masks", dataset="mine", masker="red"))
     pictures = ImageStore(study.files.at("photos", dataset="mine"))
     assert table["image_id"].tolist() == store.ids

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bgbias import plugins, seeds
 from bgbias.models import backbones
 from bgbias.models import model as models
-from bgbias.models.backbones._same_padding import SamePaddedConv2d
+from bgbias.models.backbones._layers import SamePaddedConv2d
 from bgbias.models.inference import for_inference
 from bgbias.models.model import build_model
 

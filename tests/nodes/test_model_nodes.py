@@ -15,7 +15,7 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.nodes import attribute, index, train
-from bgbias.photos.table import read as read_table
+from bgbias.photos.table import read_table
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -54,9 +54,11 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
     found = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
     assert len(found.ids) == 4 * 5 - 1 - 4
     assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png", "13/2.png"]
-    for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
-        assert np.allclose(found.corrupted[:, place], found.clean[place], atol=1e-5)
-    assert np.allclose(np.linalg.norm(found.corrupted, axis=2), 1, atol=1e-5)
+    assert list(found.views) == [("clean", 0), ("random_background", 0), ("random_background", 1)]
+    for vectors in found.views.values():
+        for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
+            assert np.allclose(vectors[place], found.views["clean", 0][place], atol=1e-5)
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     metrics = record(spoilt, "embed_record", **cell.wildcards)["metrics"]
     assert metrics == {"photos": 15, "photos_without_trusted_mask": 2}
 
@@ -92,7 +94,8 @@ def test_attribution_counts_what_it_skips(spoilt: Study) -> None:
 def test_row_without_training_is_the_backbones_features(spoilt: Study) -> None:
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
     run(spoilt, cell, "embed", "score")
-    assert embeddings.read(spoilt.files.at("embeddings", **cell.wildcards)).clean.shape == (15, 8)
+    embedded = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
+    assert {vectors.shape for vectors in embedded.views.values()} == {(15, 8)}
 
 
 def test_policy_that_keeps_all_masks_replaces_behind_empty_ones_too(

@@ -14,11 +14,11 @@ from small_study import data_nodes, described, load, options, outputs, record
 
 from bgbias.cli.nodes import meant, work
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.nodes import fetch, index, masks
-from bgbias.photos.table import read as read_table
+from bgbias.photos.table import read_table
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -118,7 +118,7 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
     study = load(tmp_path, raw)
     work(study, meant(study, "fetch", dataset="mine"))
     (tmp_path / "mine" / "4" / "2.png").write_bytes(pixel)
-    listing.cache_clear()
+    fingerprint.cache_clear()
     with pytest.raises(
         UserError, match="has changed since it was fetched; run: python -m bgbias fetch mine photos"
     ):

@@ -10,6 +10,7 @@ from small_study import data_nodes, described, load, record, run
 
 from bgbias.errors import UserError
 from bgbias.nodes import collect, table
+from bgbias.report import tables
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -35,10 +36,10 @@ def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
 ) -> None:
     with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
         table.table(study, "table3")
-    for name in plan.tables(study):
+    for name in tables.wanted(study):
         table.table(study, name)
     first, second, third = (
-        pd.read_csv(study.files.at("table_csv", table=name)) for name in plan.tables(study)
+        pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.wanted(study)
     )
     shared = ["method", "clean", "corrupted", "relative_drop", "cure", "cure_low", "cure_high"]
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)

@@ -152,7 +152,7 @@ def test_what_was_fetched_is_not_fetched_again_after_a_full_disk(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(weight_files, "write", full)
+        patched.setattr(weight_files, "write_state_dict", full)
         with pytest.raises(OSError, match="No space left"):
             nodes.weights(chosen, OWNER)
     nodes.weights(chosen, OWNER)

@@ -8,7 +8,7 @@ import torch
 
 from bgbias import seeds
 from bgbias.images import pixels
-from bgbias.photos.crops import DeviceCrops, PillowCrops, crops
+from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 
 SIZE = 37
 
@@ -53,10 +53,10 @@ def test_crops_are_pillows_but_for_single_grey_levels(channels: int) -> None:
 def test_whole_pictures_too() -> None:
     """The box that the fallback of the random crop gives, and the largest one, which reaches all four edges."""
     shown = pictures(3)
-    boxes = [pixels.Box(0, 0, 1, 1)] * len(shown)
+    boxes = [pixels.RelativeBox(0, 0, 1, 1)] * len(shown)
     found = on_device(shown).crops(range(len(shown)), boxes, [False] * len(shown))
     for picture, crop in zip(shown, found, strict=True):
-        expected = pixels.crop(picture, pixels.Box(0, 0, 1, 1), SIZE, False)
+        expected = pixels.crop(picture, pixels.RelativeBox(0, 0, 1, 1), SIZE, False)
         assert np.abs(crop.permute(1, 2, 0).numpy().astype(int) - expected).max() <= 1
 
 
@@ -74,9 +74,9 @@ def test_a_crop_does_not_depend_on_those_beside_it() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_one_after_the_other_or_all_at_once_have_the_same_form(channels: int, few: bool) -> None:
     shown = pictures(channels)
-    one = crops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
+    one = cropper(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
     assert isinstance(one, PillowCrops)
-    box = pixels.Box(0.1, 0.2, 0.7, 0.6)
+    box = pixels.RelativeBox(0.1, 0.2, 0.7, 0.6)
     a, b = (c.crops([0, 2], [box, box], [False, True]) for c in (one, on_device(shown)))
     assert (a.shape, a.dtype) == (b.shape, b.dtype)
     assert a.is_contiguous(memory_format=torch.channels_last)

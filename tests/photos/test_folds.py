@@ -64,7 +64,7 @@ def test_a_fold_moves_classes_between_training_and_validation_alone(
 ) -> None:
     study = load(tmp_path, raw)
     data_nodes(study)
-    own = image_table.read(study.files.at("table", dataset="squares"))
+    own = image_table.read_table(study.files.at("table", dataset="squares"))
     assert own.of_fold(0) is own
     validated = []
     for fold in range(4):
@@ -139,31 +139,35 @@ def test_names_of_runs_say_seed_and_fold(seed: int, fold: int) -> None:
     assert folds.seed_and_fold(folds.run(seed, fold)) == (seed, fold)
 
 
+VIEWS = [("clean", 0), ("random_background", 0), ("random_background", 1)]
+
+
 def embedded(rng: np.random.Generator, length: float = 1.0) -> Embeddings:
     def drawn(*shape: int) -> np.ndarray:
         vectors = rng.normal(size=(*shape, 3)).astype(np.float32)
         return length * vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
     usable = np.array([True, True, False, True, True])
-    return Embeddings([*"abcde"], np.arange(5), usable, drawn(5), drawn(2, 5))
+    return Embeddings([*"abcde"], np.arange(5), usable, {view: drawn(5) for view in VIEWS})
 
 
 def test_models_side_by_side_are_as_similar_as_in_the_mean_of_them() -> None:
     """However long a model's embeddings were."""
     rng = np.random.default_rng(3)
     parts = [embedded(rng) for _ in range(4)]
-    unequal = [replace(part, clean=(n + 1) * part.clean) for n, part in enumerate(parts)]
+    unequal = [
+        replace(part, views={view: (n + 1) * vectors for view, vectors in part.views.items()})
+        for n, part in enumerate(parts)
+    ]
     found = embeddings.side_by_side(unequal)
-    assert (found.clean.shape, found.corrupted.shape) == ((5, 12), (2, 5, 12))
-    assert found.clean.dtype == found.corrupted.dtype == np.float32
+    assert list(found.views) == VIEWS
+    assert {(v.shape, v.dtype.name) for v in found.views.values()} == {((5, 12), "float32")}
     assert found.ids == parts[0].ids
     assert np.array_equal(found.usable, parts[0].usable)
-    for i in range(5):
-        for k in range(5):
-            of_each = [float(p.clean[i] @ p.clean[k]) for p in parts]
-            assert float(found.clean[i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
-            of_each = [float(p.corrupted[1, i] @ p.clean[k]) for p in parts]
-            assert float(found.corrupted[1, i] @ found.clean[k]) == pytest.approx(sum(of_each) / 4, abs=1e-6)
+    gallery = VIEWS[0]
+    for view in VIEWS:
+        of_each = np.mean([p.views[view] @ p.views[gallery].T for p in parts], axis=0)
+        assert found.views[view] @ found.views[gallery].T == pytest.approx(of_each, abs=1e-6)
 
 
 def test_models_of_different_photos_are_not_put_side_by_side() -> None:
@@ -171,6 +175,9 @@ def test_models_of_different_photos_are_not_put_side_by_side() -> None:
     one, other = embedded(rng), replace(embedded(rng), ids=[*"abcdf"])
     with pytest.raises(UserError, match="embedded different photos"):
         embeddings.side_by_side([one, other])
+    less = replace(one, views={view: one.views[view] for view in VIEWS[:2]})
+    with pytest.raises(UserError, match="embedded different photos"):
+        embeddings.side_by_side([one, less])
 
 
 def whole_way(study: Study) -> pd.DataFrame:
@@ -182,7 +189,7 @@ def whole_way(study: Study) -> pd.DataFrame:
     collect.collect(study)
     results = pd.read_csv(study.files.at("results"), keep_default_na=False)
     queries = pd.read_parquet(study.files.at("all_queries"))
-    return retrieval.table1(results, queries, cells=plan.cells(study))
+    return retrieval.table(results, queries, cells=plan.cells(study))
 
 
 def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
@@ -201,7 +208,7 @@ def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
     assert found["seeds"].tolist() == [1] * 4
     assert found["folds"].tolist() == [4] * 4
     together = embeddings.read(study.files.at("embeddings", **plan.cells(study)[-1].wildcards))
-    assert together.clean.shape[1] == 4 * 8
+    assert {vectors.shape[1] for vectors in together.views.values()} == {4 * 8}
     report.table(study, "table1")
     report.table(study, "table2")
     report.table(study, "table3")

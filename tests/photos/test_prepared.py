@@ -50,11 +50,12 @@ def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) 
     assert ("class 0/0.png" in found, "0.png" in found) == (True, False)
 
 
-def test_any_reader_of_npz_understands_the_file(store: Path, tmp_path: Path) -> None:
+def test_any_reader_of_npy_understands_the_files(store: Path, tmp_path: Path) -> None:
     found = prepared.pictures(store, 32, tmp_path)
+    pixels = np.load(next(tmp_path.glob("photos-32-*.npy")))
     with np.load(next(tmp_path.glob("photos-32-*.npz"))) as plain:
         start, shape = plain["offsets"][2], plain["shapes"][2]
-        by_hand = plain["pixels"][start : start + shape.prod()].reshape(shape)
+        by_hand = pixels[start : start + shape.prod()].reshape(shape)
         np.testing.assert_array_equal(by_hand, found.get(str(plain["ids"][2])))
 
 
@@ -145,9 +146,10 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
         prepared.pictures(store, 32, tmp_path / "prepared")
 
 
-def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path, ending: str) -> None:
     kept = prepared.pictures(store, 32, tmp_path)[0].copy()
-    path = next(tmp_path.glob("*.npz"))
+    path = next(tmp_path.glob(f"*.{ending}"))
     for damaged in (path.read_bytes()[:-50], b"", None):
         path.unlink()
         if damaged is not None:
@@ -159,7 +161,7 @@ def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_
     store: Path, tmp_path: Path
 ) -> None:
     first, second, *_ = prepared.pictures(store, 32, tmp_path)
-    path = next(tmp_path.glob("*.npz"))
+    path = next(tmp_path.glob("*.npy"))
     content = bytearray(path.read_bytes())
     content[content.index(second.tobytes()) + 1000] ^= 1  # one bit of the second picture
     path.unlink()
@@ -197,11 +199,11 @@ def test_disk_without_file_locks_is_refused_with_a_way_out(
 
 
 def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:
-    (tmp_path / ".photos-32-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"half")
-    (tmp_path / ".photos-64-0123456789abcdef.npz.elsewhere-1.partial").write_bytes(b"of another size")
+    (tmp_path / ".photos-32-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"half")
+    (tmp_path / ".photos-64-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"of another size")
     prepared.pictures(store, 32, tmp_path)
     assert [p.name for p in tmp_path.glob(".*partial")] == [
-        ".photos-64-0123456789abcdef.npz.elsewhere-1.partial"
+        ".photos-64-0123456789abcdef.npy.elsewhere-1.partial"
     ]
 
 

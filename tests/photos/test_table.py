@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bgbias.errors import UserError
-from bgbias.photos.table import COLUMNS, ImageTable, read
+from bgbias.photos.table import COLUMNS, ImageTable, read_table
 
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
 
@@ -22,7 +22,7 @@ def test_image_table_survives_the_disk(tmp_path: Path) -> None:
     ]
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
     table.write(tmp_path / "images.csv")
-    again = read(tmp_path / "images.csv")
+    again = read_table(tmp_path / "images.csv")
     assert again.frame.to_numpy().tolist() == rows
     assert again.keys[1] == ("cub200|test", "007")
     assert again.labels.tolist() == [0, 1, 2]
@@ -46,4 +46,4 @@ def test_empty_split_and_missing_table_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="split 'val' has no photos"):
         ImageTable(pd.DataFrame([ROW], columns=list(COLUMNS))).split("val")
     with pytest.raises(UserError, match="python -m bgbias index birds"):
-        read(tmp_path / "birds" / "images.csv")
+        read_table(tmp_path / "birds" / "images.csv")

@@ -31,7 +31,8 @@ LAYERS = (
     ("results",),
     ("report",),
     ("tracking", "nodes", "api"),
-    ("cli", "__init__"),
+    ("__init__",),
+    ("cli",),
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -16,7 +16,8 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import names
 from bgbias.report.figures import _look as figures
-from bgbias.report.figures.attribution import Attribution, figure_attribution, overlay
+from bgbias.report.figures._maps import overlay
+from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
@@ -33,12 +34,12 @@ def retrieval(correct: list[bool]) -> dict[str, list[Retrieval]]:
     return {"plain": [row, row], "bgaugment": [row, row]}
 
 
-def attribution() -> list[Attribution]:
+def attribution() -> list[AttributedPhoto]:
     mask = np.zeros((64, 64), dtype=np.uint8)
     mask[16:48, 16:48] = 255
     flat, sharp = np.full((64, 64), 0.5, dtype=np.float16), (mask / 255).astype(np.float16)
     scores = {"plain": -0.123, "bgaugment": 1.0}
-    return [Attribution(photo(1), mask, {"plain": flat, "bgaugment": sharp}, scores)] * 2
+    return [AttributedPhoto(photo(1), mask, {"plain": flat, "bgaugment": sharp}, scores)] * 2
 
 
 def table() -> pd.DataFrame:
@@ -129,7 +130,7 @@ def test_attribution_scores_are_printed_with_a_true_minus() -> None:
 
 def test_an_empty_mask_and_a_missing_score_can_be_drawn() -> None:
     flat = np.zeros((32, 32), dtype=np.float16)
-    example = Attribution(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
+    example = AttributedPhoto(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
     assert "no score" in texts(figure_attribution([example]))
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
+import yaml
 from handmade_results import PLAIN, attribution, study
 
 from bgbias.report import formats, names
-from bgbias.report.tables import _captions as captions
+from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
 from bgbias.results import published
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
+MODEL = {"dataset": "cub50", "backbone": "timm:vit", "loss": "arcface"}
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +27,8 @@ def known() -> pd.DataFrame:
 
 
 def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
-    table = retrieval.table1(*study(), known)
-    written = formats.write(table, tmp_path, "table1", captions.table1(table, "clean", {"sop": 3}))
+    table = retrieval.table(*study(), known)
+    written = formats.write(table, tmp_path, "table1", retrieval.told(table, "clean", {"sop": 3}))
     again = pd.read_csv(written["csv"])
     pd.testing.assert_frame_equal(again, table, check_exact=True)
     text = written["md"].read_text()
@@ -36,11 +39,12 @@ def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known:
     assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
     assert "SOP 3" in text
     assert "2,000 resamples" in text
+    assert yaml.safe_load(written["yaml"].read_text()) == formats.headline(table, "table1")
 
 
 def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
-    second = retrieval.table2(attribution({("plain", 0): [0.1, -0.2]}))
-    for name, table in (("table1", retrieval.table1(*study(), known)), ("table2", second)):
+    second = where_models_look.table(attribution({("plain", 0): [0.1, -0.2]}))
+    for name, table in (("table1", retrieval.table(*study(), known)), ("table2", second)):
         text = formats.html(table, name, "What **a < b** & c is.")
         assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
         page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
@@ -57,8 +61,8 @@ def _text(cell: ElementTree.Element) -> str:
 
 
 def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
-    table = retrieval.table1(*study(), known)
-    text = formats.latex(table, "table1", captions.table1(table, "published", {}))
+    table = retrieval.table(*study(), known)
+    text = formats.latex(table, "table1", retrieval.told(table, "published", {}))
     assert r"bn\_inception" in text
     assert r"95 \% paired bootstrap" in text
     assert r"4.17 $\pm$ 0.05" in text
@@ -81,17 +85,17 @@ def test_latex_escapes() -> None:
 def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
     losses = [loss for loss in names.LOSSES if loss != "none"]
     models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
-    first = formats.show(retrieval.table1(*study(models), known), "table1")
+    first = formats.show(retrieval.table(*study(models), known), "table1")
     scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
-    second = formats.show(retrieval.table2(attribution(scores), known), "table2")
+    second = formats.show(where_models_look.table(attribution(scores), known), "table2")
     assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDTH
     assert "Normalized Softmax" in first
     assert "0.300 [0.200, 0.400]" in second
 
 
 def test_captions_say_selection_subset_and_exclusions() -> None:
-    table = retrieval.table2(attribution({("plain", 0): [0.1, 0.2]}))
-    caption = captions.table2(table, "clean", 256, {"cub200": 4, "sop": 0})
+    table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
+    caption = where_models_look.told(table, "clean", 256, {"cub200": 4, "sop": 0})
     assert "keyed subset of at most 256 test photos" in caption
     assert "clean validation MAP@R, for every method alike" in caption
     assert "CUB200 4" in caption
@@ -108,3 +112,31 @@ def test_names_of_rows_as_in_the_paper() -> None:
     assert names.method("dcml_no_inv_emb") == "DCML no inv emb"
     assert names.method("my_cure") == "My cure"
     assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")
+
+
+def test_numbers_are_named_by_model_and_what_they_measure() -> None:
+    table = pd.DataFrame(
+        [
+            MODEL
+            | {"method": "plain", "clean": 60.5, "corrupted": 40.25, "relative_drop": 33.5, "queries": 9},
+            MODEL | {"method": "bgaugment", "clean": 59.0, "corrupted": 58.0, "relative_drop": math.nan},
+        ]
+    )
+    assert formats.headline(table, "table1") == {
+        "cub50": {
+            "timm:vit": {
+                "arcface": {
+                    "plain": {"MAP@R clean": 60.5, "MAP@R corrupted": 40.25, "relative drop": 33.5},
+                    # What is unknown is left out: a difference to it is none.
+                    "bgaugment": {"MAP@R clean": 59.0, "MAP@R corrupted": 58.0},
+                }
+            }
+        }
+    }
+
+
+def test_the_attribution_score_is_told_as_the_paper_defines_it() -> None:
+    table = pd.DataFrame([MODEL | {"method": "plain", "ref": 0.25, "robust": 0.5}])
+    assert formats.headline(table, "table2")["cub50"]["timm:vit"]["arcface"]["plain"] == {
+        "attribution score": 0.25
+    }

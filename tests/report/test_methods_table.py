@@ -11,12 +11,10 @@ import pytest
 from scipy import stats
 
 from bgbias.photos.folds import run
-from bgbias.report import formats, headline
-from bgbias.report.tables import _captions as captions
-from bgbias.report.tables import methods as rivals
-from bgbias.report.tables import retrieval
+from bgbias.report import formats
+from bgbias.report.tables import attribution, methods, retrieval
 from bgbias.results import tests
-from bgbias.results.model_rows import MODEL
+from bgbias.results.rows import MODEL
 
 QUERIES, SEEDS, DRAWS, IMAGES = 60, 4, 2, 25
 CELL = {"dataset": "toy", "backbone": "tiny", "loss": "contrastive"}
@@ -74,18 +72,18 @@ class Values:
             ]
         )
 
-    def table(self, methods: tuple[str, ...] = tuple(METHODS)) -> pd.DataFrame:
-        queries, attribution = self.queries(), self.attribution()
-        queries = queries[queries["method"].isin(methods)]
-        attribution = attribution[attribution["method"].isin(methods)]
+    def table(self, names: tuple[str, ...] = tuple(METHODS)) -> pd.DataFrame:
+        queries, scores = self.queries(), self.attribution()
+        queries = queries[queries["method"].isin(names)]
+        scores = scores[scores["method"].isin(names)]
         keys = [c for c in queries if c not in ("map_at_r", "precision_at_1", "image_id")]
         tidy = queries.melt(keys, ["map_at_r", "precision_at_1"], var_name="metric")
         results = (
             tidy.groupby([*keys, "metric"], sort=False)["value"].agg(value="mean", n="count").reset_index()
         )
-        costs = pd.DataFrame([CELL | cost(m, 0.01 * (1 + place)) for place, m in enumerate(methods)])
-        first, second = retrieval.table1(results, queries), retrieval.table2(attribution)
-        return rivals.table3(first, second, queries, attribution, costs)
+        costs = pd.DataFrame([CELL | cost(m, 0.01 * (1 + place)) for place, m in enumerate(names)])
+        first, second = retrieval.table(results, queries), attribution.table(scores)
+        return methods.table(first, second, queries, scores, costs)
 
 
 def cost(method: str, seconds: float) -> dict[str, object]:
@@ -165,7 +163,7 @@ def test_a_cure_is_told_from_none(table: pd.DataFrame) -> None:
 
 
 def test_p_is_corrected_for_the_methods_beside_one_plain_model(values: Values, table: pd.DataFrame) -> None:
-    names = [f"{d}{over}" for d in rivals.DIFFERENCES for over in ("_p", "_seeds_p")]
+    names = [f"{d}{over}" for d in methods.DIFFERENCES for over in ("_p", "_seeds_p")]
     for name in names:
         raw = table[name].dropna()
         assert len(raw) == 3
@@ -212,7 +210,7 @@ def test_folds_are_no_further_seeds() -> None:
     alone = Values(seeds=1, of_folds=4).table()
     assert alone.filter(regex="_seeds_(low|high|p|p_holm)$").isna().all(axis=None)
     for table, seeds in ((made, "3 seeds"), (alone, "1 seed")):
-        text = formats.markdown(table, "table3", captions.table3(table, "clean", 32))
+        text = formats.markdown(table, "table3", methods.told(table, "clean", 32))
         assert f"· {seeds} · 4 folds · 2 draws ·" in text
         assert "4 folds: as many models" in text
         assert "the differences of one seed's folds are averaged and count once" in text
@@ -220,11 +218,11 @@ def test_folds_are_no_further_seeds() -> None:
 
 
 def test_seeds_that_plain_has_not_are_left_out_over_seeds(values: Values) -> None:
-    queries, attribution = values.queries(), values.attribution()
-    table1, table2 = (values.table()[[*MODEL, *c]] for c in (rivals.FROM_TABLE_1, rivals.FROM_TABLE_2))
-    kept = [~((f["method"] == "plain") & (f["seed"] == 3)) for f in (queries, attribution)]
+    queries, scores = values.queries(), values.attribution()
+    table1, table2 = (values.table()[[*MODEL, *c]] for c in (methods.FROM_TABLE_1, methods.FROM_TABLE_2))
+    kept = [~((f["method"] == "plain") & (f["seed"] == 3)) for f in (queries, scores)]
     costs = pd.DataFrame([CELL | cost(m, 1.0) for m in METHODS])
-    made = rivals.table3(table1, table2, queries[kept[0]], attribution[kept[1]], costs)
+    made = methods.table(table1, table2, queries[kept[0]], scores[kept[1]], costs)
     found = {n: d[:3] for n, d in by_seed(values, "idle").items()}
     row = made.set_index("method").loc["idle"]
     for name, expected in found.items():
@@ -246,7 +244,7 @@ def test_marks_stand_where_the_tests_say(table: pd.DataFrame) -> None:
 
 
 def test_every_form_holds_the_same_rows_and_csv_every_digit(table: pd.DataFrame, tmp_path: Path) -> None:
-    caption = captions.table3(table, "clean", 32)
+    caption = methods.told(table, "clean", 32)
     written = formats.write(table, tmp_path, "table3", caption)
     pd.testing.assert_frame_equal(pd.read_csv(written["csv"]), table, check_exact=True)
     text = written["md"].read_text()
@@ -282,7 +280,7 @@ def test_steps_are_shown_with_two_digits(table: pd.DataFrame, seconds: float, sh
 
 
 def test_dvc_compares_cures_and_costs(table: pd.DataFrame) -> None:
-    found = headline.numbers(table, "table3")["toy"]["tiny"]["contrastive"]
+    found = formats.headline(table, "table3")["toy"]["tiny"]["contrastive"]
     assert found["plain"] == {"seconds a training step": 0.01, "memory in training, GB": 1.25}
     assert found["bgaugment"]["cure"] == table.loc[1, "cure"]
 

@@ -12,7 +12,7 @@ from handmade_results import CURED, PLAIN, attribution, study
 
 from bgbias.errors import UserError
 from bgbias.report import formats
-from bgbias.report.tables import _captions as captions
+from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
 from bgbias.results import published
 from bgbias.study.cell import Cell
@@ -26,7 +26,7 @@ def known() -> pd.DataFrame:
 
 
 def test_table_1_by_hand(known: pd.DataFrame) -> None:
-    table = retrieval.table1(*study(), known)
+    table = retrieval.table(*study(), known)
     plain, cured = (row for _, row in table.iterrows())
     assert (plain["seeds"], plain["draws"], plain["queries"]) == (2, 2, 2)
     expected = {
@@ -57,14 +57,14 @@ def test_table_1_by_hand(known: pd.DataFrame) -> None:
 
 def test_a_method_that_drops_as_plain_does_cures_nothing() -> None:
     models = {("triplet", "plain"): PLAIN, ("triplet", "bgaugment"): PLAIN}
-    cured = retrieval.table1(*study(models)).iloc[1]
+    cured = retrieval.table(*study(models)).iloc[1]
     # Paired: the same queries in both, so that not even the interval has a width.
     assert cured[["cure", "cure_low", "cure_high"]].tolist() == pytest.approx([0.0] * 3, abs=1e-12)
 
 
 def test_difference_to_the_paper_where_it_has_the_cell(known: pd.DataFrame) -> None:
     # Kobs & Hotho 2022, Table 1, SOP, Contrastive: 37.98 clean, 4.17 +- 0.05 corrupted.
-    plain = retrieval.table1(*study(), known).iloc[0]
+    plain = retrieval.table(*study(), known).iloc[0]
     assert (plain["published_clean"], plain["published_corrupted"]) == (37.98, 4.17)
     assert plain["published_corrupted_sd"] == 0.05
     assert plain["difference_clean"] == pytest.approx(55 - 37.98)
@@ -75,7 +75,7 @@ def test_difference_to_the_paper_where_it_has_the_cell(known: pd.DataFrame) -> N
 def test_no_published_number_beside_other_photos_or_another_backbone(
     known: pd.DataFrame, dataset: str, backbone: str
 ) -> None:
-    table = retrieval.table1(*study(dataset=dataset, backbone=backbone), known)
+    table = retrieval.table(*study(dataset=dataset, backbone=backbone), known)
     assert table.filter(like="published").isna().all(axis=None)
     assert "Paper" not in formats.markdown(table, "table1", "")
 
@@ -83,12 +83,12 @@ def test_no_published_number_beside_other_photos_or_another_backbone(
 def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.DataFrame) -> None:
     models = {("cosface", "plain"): PLAIN}
     models |= {("cosface", f"{name}+512d"): CURED for name in ("dcml_no_envs", "dcml_e1")}
-    table = retrieval.table1(*study(models, dataset="cub200"), known)
+    table = retrieval.table(*study(models, dataset="cub200"), known)
     # Deng & Zhang 2022: COS in Table 1, 128 dimensions; without environments in Table 5, 512.
     assert table["published_clean"].tolist() == [21.21, 26.56, 28.06]
     assert table["published_p_at_1_clean"].tolist() == [59.63, 67.69, 69.63]
     assert table["difference_clean"].isna().all()
-    caption = captions.table1(table, "clean", {})
+    caption = retrieval.told(table, "clean", {})
     assert (
         "Paper, in brackets: found in another way (Deng & Zhang 2022 Table 1: mean of four models" in caption
     )
@@ -101,23 +101,23 @@ def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.Data
 
 def test_the_mean_of_four_folds_is_compared_with_a_papers(known: pd.DataFrame) -> None:
     runs = {f"{seed}-fold{fold}" if fold else str(seed): PLAIN[seed] for seed in PLAIN for fold in range(4)}
-    table = retrieval.table1(*study({("cosface", "plain"): runs}, dataset="cub200"), known)
+    table = retrieval.table(*study({("cosface", "plain"): runs}, dataset="cub200"), known)
     assert table.loc[0, ["seeds", "folds"]].tolist() == [2, 4]
     assert table.loc[0, "difference_clean"] == pytest.approx(55 - 21.21)
-    assert "Paper: Deng & Zhang (2022), Δ: ours minus theirs" in captions.table1(table, "clean", {})
+    assert "Paper: Deng & Zhang (2022), Δ: ours minus theirs" in retrieval.told(table, "clean", {})
 
 
 def test_papers_are_named_that_numbers_come_from(known: pd.DataFrame) -> None:
-    caption = captions.table1(retrieval.table1(*study(), known), "clean", {})
+    caption = retrieval.told(retrieval.table(*study(), known), "clean", {})
     assert " Paper: Kobs & Hotho (2022), Δ: ours minus theirs. Paper, in brackets: " in caption
-    ours = retrieval.table1(*study(dataset="cub50"), known)
-    assert "Paper" not in captions.table1(ours, "clean", {})
+    ours = retrieval.table(*study(dataset="cub50"), known)
+    assert "Paper" not in retrieval.told(ours, "clean", {})
 
 
 def test_rows_stand_in_the_papers_order() -> None:
     models = {("arcface", "bgaugment"): CURED, ("arcface", "plain"): PLAIN, ("none", "pretrained"): PLAIN}
     models |= {("contrastive", "plain"): PLAIN}
-    table = retrieval.table1(*study(models))
+    table = retrieval.table(*study(models))
     assert list(zip(table["loss"], table["method"], strict=True)) == [
         ("none", "pretrained"),
         ("contrastive", "plain"),
@@ -133,14 +133,14 @@ def test_a_cell_without_a_result_is_named() -> None:
     with pytest.raises(
         UserError, match=r"sop/bn_inception/contrastive/bgaugment/seed2.*snakemake --cores all"
     ):
-        retrieval.table1(*study(), cells=[Cell("sop", "bn_inception", "contrastive", "plain", 0), missing])
+        retrieval.table(*study(), cells=[Cell("sop", "bn_inception", "contrastive", "plain", 0), missing])
 
 
 def test_a_missing_draw_is_named() -> None:
     results, queries = study()
     gone = (results["seed"] == 1) & (results["draw"] == 1) & (results["method"] == "plain")
     with pytest.raises(UserError, match=r"contrastive/plain/seed1 has no map_at_r for symmetric .* draw 1"):
-        retrieval.table1(results[~gone], queries)
+        retrieval.table(results[~gone], queries)
 
 
 def test_absent_queries_are_an_error_and_not_skipped_queries() -> None:
@@ -148,22 +148,22 @@ def test_absent_queries_are_an_error_and_not_skipped_queries() -> None:
     with pytest.raises(
         UserError, match=r"contrastive/plain lacks values a query for query random_background"
     ):
-        retrieval.table1(results, queries.drop(queries.index[queries["setting"] == "query"][0]))
+        retrieval.table(results, queries.drop(queries.index[queries["setting"] == "query"][0]))
 
 
 def test_results_and_queries_of_different_runs_are_refused() -> None:
     results, queries = study()
     results.loc[results["condition"] == "random_background", "value"] += 0.01
     with pytest.raises(UserError, match=r"not of the same run"):
-        retrieval.table1(results, queries)
+        retrieval.table(results, queries)
 
 
 def test_queries_with_nobody_to_find_change_nothing() -> None:
     results, queries = study()
     alone = queries[queries["image_id"] == "a.jpg"].assign(image_id="alone.jpg", map_at_r=np.nan)
-    with_alone = retrieval.table1(results, pd.concat([queries, alone], ignore_index=True))
+    with_alone = retrieval.table(results, pd.concat([queries, alone], ignore_index=True))
     assert with_alone["relative_drop"].tolist() == pytest.approx(
-        retrieval.table1(results, queries)["relative_drop"]
+        retrieval.table(results, queries)["relative_drop"]
     )
 
 
@@ -175,7 +175,7 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
         ("bgaugment", 0): [0.3, 0.5, nan],
         ("bgaugment", 1): [0.3, 0.5, nan],
     }
-    plain, cured = (row for _, row in retrieval.table2(attribution(scores), known).iterrows())
+    plain, cured = (row for _, row in where_models_look.table(attribution(scores), known).iterrows())
     expected = {
         "seeds": 2,
         "images": 2,
@@ -204,13 +204,14 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
 def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tmp_path: Path) -> None:
     scores = {("plain", 0): [0.1, 0.2], ("bgaugment", 0): [0.3, 0.4]}
     asked, not_asked = (
-        retrieval.table2(attribution(scores, further), known) for further in ({"similarity": 0.2}, None)
+        where_models_look.table(attribution(scores, further), known)
+        for further in ({"similarity": 0.2}, None)
     )
     assert asked["similarity"].tolist() == pytest.approx([0.35, 0.55])
     assert asked["similarity_gain"][1] == pytest.approx(0.2)
     pd.testing.assert_frame_equal(asked[list(not_asked)], not_asked)
     for table, shown in ((asked, True), (not_asked, False)):
-        caption = captions.table2(table, "clean", None, {})
+        caption = where_models_look.told(table, "clean", None, {})
         text = formats.write(table, tmp_path, "table2", caption)["md"].read_text()
         assert ("Similarity" in text) == ("similarity attention" in text) == shown
 
@@ -218,11 +219,11 @@ def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tm
 def test_a_variant_without_scores_is_named() -> None:
     rows = attribution({("plain", 0): [0.1, 0.2]})
     with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
-        retrieval.table2(rows[rows["variant"] == "ref"])
+        where_models_look.table(rows[rows["variant"] == "ref"])
 
 
 def test_one_seed_has_no_spread_over_seeds() -> None:
     models = {("arcface", "plain"): {0: PLAIN[0]}}
-    table = retrieval.table1(*study(models))
+    table = retrieval.table(*study(models))
     assert math.isnan(table.loc[0, "corrupted_sd_seeds"])
     assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in formats.markdown(table, "table1", "")

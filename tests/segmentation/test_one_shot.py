@@ -30,8 +30,7 @@ from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes import table as report
 from bgbias.nodes.segment import segment
 from bgbias.report import formats
-from bgbias.report.tables import _captions as captions
-from bgbias.report.tables.segmentation import table4
+from bgbias.report.tables import segmentation as table4
 from bgbias.segmentation.episodes import SHOTS, TASKS
 from bgbias.segmentation.grabcut import brightest
 from bgbias.segmentation.one_shot import attention_maps, centre_map
@@ -255,7 +254,7 @@ def test_table_4_by_hand() -> None:
         ("plain", 1): [0.4, 0.6],
         ("pretrained", 0): [0.3, 0.3],
     }
-    table = table4(values(ious, centre=[0.25, 0.35]))
+    table = table4.table(values(ious, centre=[0.25, 0.35]))
     assert table["method"].tolist() == ["centre", "pretrained", "plain", "bgaugment"]
     centre, _, plain, cured = (row for _, row in table.iterrows())
     for task in TASKS:
@@ -275,14 +274,14 @@ def test_table_4_by_hand() -> None:
 def test_folds_are_no_further_seeds() -> None:
     runs = ("0", "0-fold1", "0-fold2", "0-fold3")
     ious = {("plain", run): [0.2 + shift, 0.4] for shift, run in zip((0, 0.1, 0.2, 0.3), runs, strict=True)}
-    table = table4(values(ious | {("pretrained", "0"): [0.3, 0.3]}, centre=[0.25, 0.35]))
+    table = table4.table(values(ious | {("pretrained", "0"): [0.3, 0.3]}, centre=[0.25, 0.35]))
     assert table[["method", "seeds", "folds"]].to_numpy().tolist() == [
         ["centre", 1, 1],
         ["pretrained", 1, 1],
         ["plain", 1, 4],
     ]
     assert table["two_way_1"][2] == pytest.approx(100 * (0.35 + 0.4) / 2)
-    caption = captions.table4(table, "clean", "published", {"cub50": "boxes"})
+    caption = table4.told(table, "clean", "published", {"cub50": "boxes"})
     assert " 1 training seed; " in caption
     assert "4 folds: as many models, each validated on other classes" in caption
 
@@ -305,12 +304,12 @@ def test_other_episodes_are_refused() -> None:
     frame = values({("plain", 0): [0.2, 0.4], ("plain", 1): [0.2, 0.4]}, centre=[0.3, 0.3])
     gone = (frame["seed"] == 1) & (frame["image_id"] == "1.jpg") & (frame["task"] == "two_way_1")
     with pytest.raises(UserError, match=r"triplet/plain lacks values for two_way_1.*snakemake --cores all"):
-        table4(frame[~gone])
+        table4.table(frame[~gone])
 
 
 def test_table_4_in_words(tmp_path: Path) -> None:
-    table = table4(values({("plain", 0): [0.2, 0.4], ("bgaugment", 0): [0.4, 0.5]}, centre=[0.3, 0.4]))
-    caption = captions.table4(table, "clean", "published", {"cub50": "boxes"})
+    table = table4.table(values({("plain", 0): [0.2, 0.4], ("bgaugment", 0): [0.4, 0.5]}, centre=[0.3, 0.4]))
+    caption = table4.told(table, "clean", "published", {"cub50": "boxes"})
     written = formats.write(table, tmp_path, "table4", caption)
     text = written["md"].read_text(encoding="utf-8")
     assert "CUB50 by boxes" in text

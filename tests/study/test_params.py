@@ -56,7 +56,7 @@ def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
         ("grids.small.sels", "Did you mean 'cells'?"),
         ("grids.small.cells.0.metods", "Did you mean 'methods'?"),
         ("grids.small.train.patienc", "Did you mean 'patience'?"),
-        ("grids.small.evaluation.zzz", "Known keys: draws, batch_size, precision."),
+        ("grids.small.evaluation.zzz", "Known keys: conditions, draws, batch_size, precision."),
     ],
 )
 def test_unknown_key_is_refused_at_every_level(

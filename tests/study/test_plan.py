@@ -17,7 +17,7 @@ from bgbias.engine import digests, graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 from bgbias.study import params, plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -152,7 +152,7 @@ def test_number_of_draws_reruns_evaluation_alone(tmp_path: Path, raw: dict[str, 
 def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str, Any]) -> None:
     before = fingerprints(load(tmp_path, raw))
     (tmp_path / "test" / "one_more.png").write_bytes(b"x")
-    listing.cache_clear()
+    fingerprint.cache_clear()
     after = fingerprints(load(tmp_path, raw))
     assert before["backgrounds", "noise"] != after["backgrounds", "noise"]
     assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
@@ -170,11 +170,11 @@ def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict
     before = fingerprints(study)
     for folder in ("train", "val", "test"):
         (tmp_path / folder).rename(tmp_path / f"{folder} elsewhere")
-    listing.cache_clear()
+    fingerprint.cache_clear()
     after = fingerprints(study)
     assert {k for k in before if before[k] != after[k]} == {("fetch", "mine/photos")}
     (tmp_path / "train").mkdir()  # they are back, and others
-    listing.cache_clear()
+    fingerprint.cache_clear()
     assert fingerprints(study)["index", "mine"] != before["index", "mine"]
 
 
@@ -191,7 +191,7 @@ def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[s
     # An added mask is fetched again, the photos are not.
     before = fingerprints(study)
     (tmp_path / "val" / "one_more.png").write_bytes(b"x")
-    listing.cache_clear()
+    fingerprint.cache_clear()
     after = fingerprints(study)
     changed_keys = {key for key in before if before[key] != after[key] and "mine" in key[1]}
     assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}

@@ -73,7 +73,7 @@ def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> No
 def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
     chosen = with_weights(tmp_path, weights="https://host/net.pth", sha256="0" * 64)
     before = digests.digest(chosen, "train", cell=CELL), digests.digest(chosen, "weights", owner=OWNER)
-    state_dicts.write({}, chosen.files.at("weights", owner=OWNER))
+    state_dicts.write_state_dict({}, chosen.files.at("weights", owner=OWNER))
     assert (
         digests.digest(chosen, "train", cell=CELL),
         digests.digest(chosen, "weights", owner=OWNER),

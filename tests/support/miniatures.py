@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
-from bgbias.datasets._cars196_names import NAMES
+from bgbias.datasets.cars196 import NAMES
 
 Files = dict[str, bytes]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
-    *("Snakefile", "workflow", "profiles", "params.yaml", "src"),
+    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "src"),
     *(
         "dvc.yaml",
         ".dvc/config",

@@ -13,7 +13,7 @@ from bgbias.datasets import toy
 from bgbias.photos.table import Item
 from bgbias.toy import render, scenes
 from bgbias.toy.blueprints import BLUEPRINTS, build
-from bgbias.toy.pool import ROLES, pool
+from bgbias.toy.scenes import ROLES, pool
 
 SMALL = {"size": 32, "train_classes": 2, "val_classes": 1, "test_classes": 2, "photos_per_class": 4}
 SPLITS = ("train", "val", "test")

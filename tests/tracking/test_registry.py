@@ -235,4 +235,4 @@ import bgbias
 print(bgbias.__file__)
 """
     assert Path(process(code, tmp_path)).is_relative_to(smoke_run.folder / "mlartifacts")
-    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.clean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), kept.views["clean", 0], rtol=0, atol=1e-6)

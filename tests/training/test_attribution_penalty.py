@@ -24,7 +24,7 @@ from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.training import loop
 from bgbias.training.batches import Batch
-from bgbias.training.losses._euclidean import EuclideanDistance
+from bgbias.training.losses._parts import EuclideanDistance
 from bgbias.training.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
 from bgbias.training.settings import Train
 

@@ -1,4 +1,4 @@
-"""The README's graph of rules is the one that Snakemake plans."""
+"""The documents' graph of rules is the one that Snakemake plans."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
 
 
 @pytest.mark.workflow
-def test_readme_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
+def test_the_page_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
     planned = project.fresh(tmp_path / "project").snakemake(*drawing["COMMAND"])
     graph = drawing["mermaid"](drawing["arrows"](planned))
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
     assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
     assert "fetch --> index" in graph
     assert "all" not in graph.split()

@@ -48,8 +48,9 @@ def study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
             "seed": seed,
         }
         ids = [f"photo{i}" for i in range(20)]
-        found = Embeddings(ids, labels, np.ones(20, bool), vectors[0], vectors[1:])
-        found.write(made.files.at("embeddings", **where))
+        names = [("clean", 0), ("random_background", 0), ("random_background", 1)]
+        views = dict(zip(names, vectors, strict=True))
+        Embeddings(ids, labels, np.ones(20, bool), views).write(made.files.at("embeddings", **where))
         pretended.certify(made, step("embed", cell=Cell(**where)))
     return made
 

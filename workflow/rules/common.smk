@@ -6,34 +6,67 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+# Whether this workflow was started itself. Else it is a module of another one, whose config, report and defaults are not ours.
+MAIN = workflow.modifier.is_main_snakefile()
+
+
+def project(here):
+    """The folder that holds workflow/ and src/, wherever Snakemake was started."""
+    if here.is_local:
+        return Path(here).parents[1]
+    # Of a workflow that is named by github(...), Snakemake keeps a bare clone and reads file by file; Python wants a folder.
+    commit = here.hosted_repo.repo.commit(here.ref)
+    folder = Path(".snakemake/bgbias").absolute() / commit.hexsha
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unpacked = Path(tempfile.mkdtemp(dir=folder.parent))
+        with tempfile.TemporaryFile() as file:
+            commit.repo.archive(file, commit.hexsha)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                archive.extractall(unpacked, filter="data")
+        unpacked.rename(folder)
+    return folder
+
+
 # The package is found without being installed, and `python` is the one that runs Snakemake, activated or not. With
 # --use-conda a rule's own environment comes before it, and Snakemake takes PYTHONPATH away from the job: its shell
 # sets it again.
-SOURCE = str(Path(workflow.basedir) / "src")
+PROJECT = project(workflow.current_basedir)
+SOURCE = str(PROJECT / "src")
 sys.path.insert(0, SOURCE)
-SEARCHED = os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")]))
 os.environ.update(
-    PYTHONPATH=SEARCHED,
+    PYTHONPATH=os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")])),
     PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
 )
-quoted = shlex.quote(SEARCHED).replace("{", "{{").replace("}", "}}")
-shell.prefix(f"set -euo pipefail; export PYTHONPATH={quoted}; ")
+searched = f'export PYTHONPATH={shlex.quote(SOURCE)}"${{PYTHONPATH:+:$PYTHONPATH}}"; '
+before = shell._process_prefix or "set -euo pipefail; "
+shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 # Jobs that outlive a killed Snakemake are known by this (see resuming.py).
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
-from bgbias.engine import digests, forecast, freshness, graph
-from bgbias.engine.node import step
-from bgbias.errors import UserError
-from bgbias.photos.folds import seed_and_fold
-from bgbias.progress import say
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import load
+try:
+    from bgbias.engine import digests, forecast, freshness, graph
+    from bgbias.engine.node import step
+    from bgbias.errors import UserError
+    from bgbias.photos.folds import seed_and_fold
+    from bgbias.progress import say
+    from bgbias.report import figures, tables
+    from bgbias.study import plan
+    from bgbias.study.cell import CELL, Cell
+    from bgbias.study.params import load
+except ModuleNotFoundError as error:
+    raise WorkflowError(
+        f"{sys.executable} runs Snakemake, and plans this workflow with {error.name}, which it does not have: `make setup`"
+        f" in a checkout, else {sys.executable} -m pip install {PROJECT}"
+    )
 
 
 def planned(make, *args, **kwargs):
@@ -44,15 +77,38 @@ def planned(make, *args, **kwargs):
         raise WorkflowError(str(error))
 
 
+# What a checkout's config/config.yaml says is for Snakemake alone; whoever takes this workflow as a module hands over a config.
+if MAIN and Path("config/config.yaml").exists():
+
+    configfile: "config/config.yaml"
+
+
+# A host that hands over all of its own config has other keys in it.
+GIVEN = MAIN or config is not workflow.modifier.parent_modifier.globals["config"]
 unknown = sorted(set(config) - {"grid", "params"})
-if unknown:
+if unknown and GIVEN:
     raise WorkflowError(
         f"unknown --config {unknown[0]}: this workflow knows grid=... and params=...; all else is in params.yaml"
     )
+if workflow.modifier.path_modifier.prefix or workflow.modifier.path_modifier.modifies_prefixes:
+    raise WorkflowError("this workflow knows no prefix: its folders are those of `paths` in its params.yaml")
 
 PARAMS = str(config.get("params", "params.yaml"))
+if not Path(PARAMS).exists():
+    raise WorkflowError(
+        f"{PARAMS} is missing in {Path.cwd()}: start Snakemake where it lies, name it (--config params=...),"
+        f" or begin with a copy of {PROJECT}/params.yaml and the data/ beside it"
+    )
 STUDY = planned(load, Path(PARAMS), config.get("grid"))
-config["grid"] = STUDY.grid  # for the captions of the report
+# For the captions of the report; a host keeps its own.
+config = config | {
+    "grid": STUDY.grid,
+    "about": {
+        name: family.load(name).ABOUT
+        for family in (tables, figures)
+        for name in planned(family.wanted, STUDY)
+    },
+}
 CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"
@@ -111,7 +167,9 @@ def reads(name):
     def files(wildcards):
         reader = node(name, wildcards)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
-        needed = [p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream]
+        needed = [
+            p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream
+        ]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
             upstream = [path for path in upstream if path.exists()]
@@ -141,6 +199,7 @@ def mirror_to_mlflow():
         return
     log = PATHS.at("logs", name="track")
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = ["-m", "bgbias", "track", "--grid", STUDY.grid, "--params", PARAMS, "--follow", str(os.getpid())]
+    following = ["--grid", STUDY.grid, "--params", PARAMS, "--follow", str(os.getpid())]
+    mirror = [sys.executable, "-m", "bgbias", "track", *following]
     with log.open("a") as out:
-        subprocess.Popen([sys.executable, *command], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+        subprocess.Popen(mirror, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)

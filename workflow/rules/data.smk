@@ -7,15 +7,15 @@ rule fetch:
     output:
         file=PATHS.part,
         record=PATHS.fetch_record,
-    params:
-        options=options("fetch"),
     log:
         f"{LOGS}/fetch/{{dataset}}/{{part}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(2000),
         runtime=growing(720),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("fetch"),
     shell:
         "python -m bgbias fetch {wildcards.dataset} {wildcards.part} {params.options} > {log} 2>&1"
 
@@ -29,15 +29,15 @@ rule index:
         truth=PATHS.truth,
         excluded=PATHS.excluded,
         record=PATHS.index_record,
-    params:
-        options=options("index"),
     log:
         f"{LOGS}/index/{{dataset}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("index"),
     shell:
         "python -m bgbias index {wildcards.dataset} {params.options} > {log} 2>&1"
 
@@ -48,15 +48,15 @@ rule gather:
     output:
         photos=PATHS.gathered,
         record=PATHS.gather_record,
-    params:
-        options=options("gather"),
     log:
         f"{LOGS}/gather/{{pool}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(2000),
         runtime=growing(720),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("gather"),
     shell:
         "python -m bgbias gather {wildcards.pool} {params.options} > {log} 2>&1"
 
@@ -68,17 +68,17 @@ rule propose:
         proposal=PATHS.proposal,
         sheet=PATHS.proposal_sheet,
         record=PATHS.propose_record,
-    params:
-        options=options("propose"),
     log:
         f"{LOGS}/propose/{{pool}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     threads: 4
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(480),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("propose"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias propose {wildcards.pool} {params.options} > {log} 2>&1"
 
@@ -92,15 +92,15 @@ rule backgrounds:
         test=PATHS.test_pool,
         table=PATHS.pool_table,
         record=PATHS.backgrounds_record,
-    params:
-        options=options("backgrounds"),
     log:
         f"{LOGS}/backgrounds/{{pool}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("backgrounds"),
     shell:
         "python -m bgbias backgrounds {wildcards.pool} {params.options} > {log} 2>&1"
 

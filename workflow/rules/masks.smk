@@ -8,17 +8,17 @@ rule masks:
         masks=PATHS.masks,
         table=PATHS.mask_table,
         record=PATHS.masks_record,
-    params:
-        options=options("masks"),
     log:
         f"{LOGS}/masks/{{dataset}}/{{masker}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     threads: 4
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(720),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("masks"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias masks {wildcards.dataset} {wildcards.masker} {params.options} > {log} 2>&1"
 

@@ -8,15 +8,15 @@ rule weights:
     output:
         weights=PATHS.weights,
         record=PATHS.weights_record,
-    params:
-        options=options("weights"),
     log:
         f"{LOGS}/weights/{{owner}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("weights"),
     shell:
         "python -m bgbias weights {wildcards.owner} {params.options} > {log} 2>&1"
 
@@ -28,18 +28,18 @@ rule train:
         model=PATHS.model,
         history=PATHS.history,
         record=PATHS.train_record,
-    params:
-        options=options("train"),
     log:
         f"{LOGS}/{STUDY.grid}/train/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
     # On a CPU, small models train faster side by side than with many threads each.
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(1440),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("train"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias train {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"

@@ -10,15 +10,15 @@ rule collect:
         attribution=PATHS.all_attribution,
         masks=PATHS.mask_report,
         record=PATHS.collect_record,
-    params:
-        options=options("collect"),
     log:
         f"{LOGS}/{STUDY.grid}/collect.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("collect"),
     shell:
         "python -m bgbias collect {params.options} > {log} 2>&1"
 
@@ -38,17 +38,17 @@ rule table:
         ),
         yaml=PATHS.table_yaml,
         record=PATHS.table_record,
-    wildcard_constraints:
-        table=r"table\d+",  # which of them the grid has, plan.tables knows
-    params:
-        options=options("table"),
     log:
         f"{LOGS}/{STUDY.grid}/{{table}}.log",
+    wildcard_constraints:
+        table=r"table\d+",  # which of them the grid has, report.tables knows
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("table"),
     shell:
         "python -m bgbias table {wildcards.table} {params.options} > {log} 2>&1"
 
@@ -65,39 +65,31 @@ rule figure:
             labels={"figure": "{figure}"},
         ),
         record=PATHS.figure_record,
-    params:
-        options=options("figure"),
     log:
         f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(60),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("figure"),
     shell:
         "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
 
 
-rule table1:
-    input:
-        PATHS.at("table_csv", table="table1"),
-        PATHS.at("table_record", table="table1"),
+for target in tables.wanted(STUDY):
 
-
-rule table2:
-    input:
-        PATHS.at("table_csv", table="table2"),
-        PATHS.at("table_record", table="table2"),
-
-
-rule table3:
-    input:
-        PATHS.at("table_csv", table="table3"),
-        PATHS.at("table_record", table="table3"),
+    rule:
+        name:
+            target
+        input:
+            PATHS.at("table_csv", table=target),
+            PATHS.at("table_record", table=target),
 
 
 rule report:
     input:
-        [PATHS.at(f"table_{form}", table=t) for t in plan.tables(STUDY) for form in ("csv", "html")],
-        [PATHS.at("figure_png", figure=f) for f in plan.figures(STUDY)],
+        [PATHS.at(f"table_{form}", table=t) for t in tables.wanted(STUDY) for form in ("csv", "html")],
+        [PATHS.at("figure_png", figure=f) for f in figures.wanted(STUDY)],
         records_of("table", "figure"),

@@ -7,17 +7,17 @@ rule embed:
     output:
         embeddings=PATHS.embeddings,
         record=PATHS.embed_record,
-    params:
-        options=options("embed"),
     log:
         f"{LOGS}/{STUDY.grid}/embed/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("embed"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias embed {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
@@ -30,15 +30,15 @@ rule score:
         scores=PATHS.scores,
         queries=PATHS.queries,
         record=PATHS.score_record,
-    params:
-        options=options("score"),
     log:
         f"{LOGS}/{STUDY.grid}/score/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("score"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias score {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
@@ -51,17 +51,17 @@ rule attribute:
         attribution=PATHS.attribution,
         maps=PATHS.maps,
         record=PATHS.attribute_record,
-    params:
-        options=options("attribute"),
     log:
         f"{LOGS}/{STUDY.grid}/attribute/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(480),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("attribute"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias attribute {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
@@ -74,17 +74,17 @@ rule segment:
         segmentation=PATHS.segmentation,
         segments=PATHS.segments,
         record=PATHS.segment_record,
-    params:
-        options=options("segment"),
     log:
         f"{LOGS}/{STUDY.grid}/segment/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),
         runtime=growing(240),
-    conda:
-        "../envs/bgbias.yaml"
+    params:
+        options=options("segment"),
     shell:
         "OMP_NUM_THREADS={threads} python -m bgbias segment {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
         " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"

@@ -52,7 +52,7 @@ def explain(
 
     Two photos: what they share, or what sets them apart if not ``same``. Three or four: anchor, positive and one or two
     negatives; what anchor and positive share and the negatives lack. Another number of photos is an error. ``score``: see
-    ``similarity_attention``; the published one shows little where embeddings have both signs.
+    ``attribution.similarity``; the published one shows little where embeddings have both signs.
     """
     if len(photos) not in ROLES:
         raise UserError(f"An explanation is of two, three or four photos, not {len(photos)}.")
@@ -64,9 +64,9 @@ def explain(
         x = torch.from_numpy(np.stack(views)).to(weight.device).permute(0, 3, 1, 2).float()
         features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
         embeddings = model.embed_features(features)
-    found = attention.importances(model.projected, features.split(1), same, score)
+    importances = attention.importances(model.projected, features.split(1), same, score)
     size = (model.input_size, model.input_size)
-    maps = attention.stretched(attention.weighted_map(torch.cat(found), features))
+    maps = attention.stretched(attention.weighted_map(torch.cat(importances), features))
     return Explanation(
         tuple(views),
         tuple(attention.enlarged(maps, size).cpu().numpy()),
@@ -75,7 +75,7 @@ def explain(
     )
 
 
-def read(paths: Sequence[Path]) -> list[np.ndarray]:
+def read_photos(paths: Sequence[Path]) -> list[np.ndarray]:
     """The decoded photos of files; one that is missing or no picture is an error that names it."""
     for path in paths:
         if not path.is_file():

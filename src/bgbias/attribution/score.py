@@ -50,7 +50,7 @@ def normalise(strengths: Tensor) -> Tensor:
     strengths = strengths.double()
     if not strengths.isfinite().all():
         raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), _quantile(strengths.flatten(), QUANTILE)
+    low, high = strengths.min(), torch.quantile(strengths, QUANTILE)
     if high <= low:
         raise NoScoreError("constant map")
     return ((strengths - low) / (high - low)).clamp(0, 1)
@@ -76,11 +76,3 @@ def score(attribution: Tensor, mask: Tensor) -> float:
         raise NoScoreError("empty map")
     on_object = (mask * attribution).sum() / total
     return float((on_object - fraction) / (1 - fraction))
-
-
-def _quantile(values: Tensor, q: float) -> Tensor:
-    """``torch.quantile`` of finite values [N], which sorts them all, from the largest ones."""
-    rank = q * (len(values) - 1)
-    largest = values.topk(len(values) - math.floor(rank)).values
-    below, above = largest[-1], largest[-1 - (rank > math.floor(rank))]
-    return torch.lerp(below, above, rank - math.floor(rank))

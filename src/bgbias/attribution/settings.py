@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bgbias.settings import Strict
 
-# What similarity attention asks of a photo (similarity_attention.py).
+# What similarity attention asks of a photo (similarity.py).
 SimilarityScore = Literal["magnitude", "published"]
 
 
@@ -16,9 +16,11 @@ class Attribution(Strict):
     """The attribution score (METHODS section 3)."""
 
     images: int | None = Field(None, ge=1, description="a keyed subset of so many test photos; all if null")
-    samples: int = Field(25, ge=1)
+    samples: int = Field(
+        25, ge=1, description="noisy copies of a photo that its attribution is averaged over"
+    )
     noise: float = Field(0.15, gt=0, description="sigma as a share of the input's range")
     similarity: SimilarityScore | None = Field(
         None, description="also score similarity attention with a keyed photo of the class, asked in this way"
     )
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")

@@ -1,6 +1,6 @@
 """Similarity attention as a second attribution: where a model finds a photo like another one of its class (METHODS section 7).
 
-It is scored as gradients are (``attribution.py``), with the variant's name ``similarity``. Every photo's partner is the same one
+It is scored as gradients are (``smoothgrad.py``), with the variant's name ``similarity``. Every photo's partner is the same one
 for every model.
 """
 
@@ -49,15 +49,15 @@ def attribute_pairs(
 def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
     """For each of ``ids`` another photo of its class, drawn by the names of the two alone; none where there is no other."""
     key_of = dict(zip(test.ids, test.keys, strict=True))
-    found = {}
+    partner_of = {}
     for _, members in test.frame.groupby("label", sort=False)["image_id"]:
         for name in members[members.isin(list(ids))]:
             others = [other for other in members if other != name]
             if others:
-                found[name] = min(
+                partner_of[name] = min(
                     others, key=lambda o: seeds.number(seeds.key("similarity", *key_of[name], *key_of[o]))
                 )
-    return found
+    return partner_of
 
 
 def _maps(
@@ -69,7 +69,7 @@ def _maps(
     for start in range(0, len(ids), step):
         group = ids[start : start + step]
         paired = [name for name in group if name in photos.usable and name in chosen]
-        found: dict[str, Tensor] = {}
+        map_of: dict[str, Tensor] = {}
         if paired:
             views = [photos.clean(name) for name in (*paired, *(chosen[name] for name in paired))]
             x = torch.from_numpy(np.stack(views)).to(device).permute(0, 3, 1, 2)
@@ -80,7 +80,7 @@ def _maps(
             )
             maps = attention.weighted_map(importance, features[: len(paired)])
             large = attention.enlarged(maps, (photos.size, photos.size)).cpu()
-            found = dict(zip(paired, large, strict=True))
+            map_of = dict(zip(paired, large, strict=True))
         for name in group:
             why = "alone in its class" if name in photos.usable else "untrusted mask"
-            yield name, found.get(name, NoScoreError(why))
+            yield name, map_of.get(name, NoScoreError(why))

@@ -12,10 +12,10 @@ gradient is that of s times -1/d: one gradient of s serves both distances exactl
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from bgbias import progress, seeds
-from bgbias.attribution.quick_gradients import for_input_gradients
 from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
@@ -59,7 +58,7 @@ def attribute_photos(
     trusted is not scored.
     """
     keep_freed_memory()  # backward passes over 25 views: twice as fast
-    network = for_input_gradients(for_inference(model).to(device))
+    network = for_inference(model).to(device)
     reference = reference_embedding(network)
     rows: list[dict[str, object]] = []
     kept: dict[str, np.ndarray] = {}
@@ -103,14 +102,13 @@ def gradient_maps(
 ) -> GradientMaps:
     """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
 
-    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or
-    cosine) is that of
+    ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or cosine) is that of
     ``ref``. At most ``passes`` views go through the network at once.
     """
     step = max(1, passes // settings.samples)
     groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
-    found = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
-    return GradientMaps(*torch.cat(found, dim=1))
+    strengths = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
+    return GradientMaps(*torch.cat(strengths, dim=1))
 
 
 def _maps_of_photos(
@@ -128,8 +126,8 @@ def _maps_of_photos(
             views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
             yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
 
-    found = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
-    maps = (GradientMaps(*one[:, None]) for group in found for one in group.unbind(1))
+    strengths = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    maps = (GradientMaps(*one[:, None]) for group in strengths for one in group.unbind(1))
     for image_id, _ in named:
         yield image_id, next(maps) if image_id in photos.usable else None
 
@@ -162,17 +160,13 @@ def _strengths_of_groups(
     samples, device = settings.samples, str(reference.device)
 
     def drawn() -> Iterator[_Shown]:
-        # One number follows from the other, so that a photo's noise is one thread's work. Beside a network on the CPU that thread
-        # would only take its cores: as many photos' noise as there are threads is drawn before the first of them goes through it.
-        gpu, waiting = device.startswith("cuda"), iter(groups)
+        # One number follows from the other, so that a photo's noise is one thread's work.
         with ThreadPoolExecutor(threads()) as pool:
-            while some := list(itertools.islice(waiting, 1 if gpu else threads())):
-                named = [(key, x.shape[1:]) for x, keys in some for key in keys]
-                noise = iter(list(pool.map(lambda of: _drawn(of[0], samples, of[1]), named)))
-                for x, keys in some:
-                    yield _Shown(x, torch.stack([next(noise) for _ in keys]).to(x.dtype))
+            for x, keys in groups:
+                noise = pool.map(_drawn, keys, repeat(samples), repeat(x.shape[1:]))
+                yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
 
-    def found() -> Iterator[Tensor]:
+    def strengths() -> Iterator[Tensor]:
         for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
             views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [
@@ -183,7 +177,7 @@ def _strengths_of_groups(
                 [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
             )
 
-    return fetched(found())
+    return fetched(strengths())
 
 
 def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:

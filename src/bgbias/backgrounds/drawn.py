@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from bgbias import seeds
-from bgbias.toy import pool as toy_pool
 from bgbias.toy import scenes
 
 _GOLDEN = 0.381966  # of a turn: hues of neighbouring numbers lie far apart
@@ -21,7 +20,7 @@ _GOLDEN = 0.381966  # of a turn: hues of neighbouring numbers lie far apart
 def pictures(kind: str, count: int, role: str, size: int) -> Iterator[tuple[str, np.ndarray]]:
     """``count`` pictures of a kind (colours, gradients, textures, toy_scenes) for a role: name, uint8 RGB [size, size, 3]."""
     if kind == "toy_scenes":
-        yield from toy_pool.pool(role, count, size)
+        yield from scenes.pool(role, count, size)
         return
     for n in range(count):
         yield (

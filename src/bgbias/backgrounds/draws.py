@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bgbias import seeds
 from bgbias.images import pixels
+from bgbias.photos.prepared import Pictures
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Draw:
     """Which background, which part of it, mirrored or not."""
 
     index: int
-    box: pixels.Box
+    box: pixels.RelativeBox
     flip: bool
 
 
@@ -30,3 +32,25 @@ def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]])
     index = u % len(sizes)
     box, flip = pixels.random_box(np.random.default_rng(u), *sizes[index])
     return Draw(index, box, flip)
+
+
+class Pool:
+    """Backgrounds that photos are put before; those that were used last are kept at hand."""
+
+    def __init__(
+        self, pictures: Sequence[np.ndarray] | Pictures, sizes: list[tuple[int, int]] | None = None
+    ) -> None:
+        """``pictures`` in pool order, uint8 [H, W, 3] each; ``sizes``: (height, width) of their originals.
+
+        Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
+        """
+        self._picture = pixels.kept(pictures.__getitem__)
+        self._sizes = [p.shape[:2] for p in pictures] if sizes is None else sizes
+
+    def draw(self, key: tuple[str, str], repeat: int) -> Draw:
+        """What stands behind the photo of this (key_set, key_item) in repeat ``repeat``."""
+        return draw(key[0], repeat, key[1], self._sizes)
+
+    def picture(self, drawn: Draw, size: int) -> np.ndarray:
+        """What was drawn, uint8 [size, size, 3]."""
+        return np.asarray(pixels.cropped(self._picture(drawn.index), drawn.box, size, drawn.flip))

@@ -33,7 +33,7 @@ class Listed:
     sha256: str
 
 
-def read(path: Path, group: str | None = None) -> list[Listed]:
+def read_list(path: Path, group: str | None = None) -> list[Listed]:
     """The photos of a list in its order, or of one of its groups; what is wrong in it is an error that names the line."""
     if not path.exists():
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
@@ -46,20 +46,20 @@ def read(path: Path, group: str | None = None) -> list[Listed]:
                 f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
             )
         rows = [(reader.line_num, row) for row in reader]
-    found: dict[str, Listed] = {}
+    by_name: dict[str, Listed] = {}
     for line, row in rows:
         if group is not None and row["pool"] != group:
             continue
         photo = Listed(*(row[c] or "" for c in COLUMNS))
         if not is_picture(photo.name) or "/" in photo.name:
             raise UserError(f"{path}, line {line}: '{photo.name}' is not the file name of a picture.")
-        if photo.name in found:
+        if photo.name in by_name:
             raise UserError(f"{path}, line {line}: '{photo.name}' is listed twice.")
-        found[photo.name] = photo
-    if not found:
+        by_name[photo.name] = photo
+    if not by_name:
         groups = ", ".join(sorted({row["pool"] for _, row in rows})) if group is not None else "none"
         raise UserError(f"{path} lists no photo{f' of pool {group!r}; it has: {groups}' if group else ''}.")
-    return list(found.values())
+    return list(by_name.values())
 
 
 def gather(
@@ -95,7 +95,7 @@ def gather(
 
 def _copies(wanted: dict[str, str], places: Iterable[str]) -> dict[str, bytes]:
     """Photos that lie in local zips or folders with the right checksum; places that are not here are passed over."""
-    found: dict[str, bytes] = {}
+    by_name: dict[str, bytes] = {}
     for place in places:
         origin = source(place)
         if origin.is_dir():
@@ -109,5 +109,5 @@ def _copies(wanted: dict[str, str], places: Iterable[str]) -> dict[str, bytes]:
         for member, data in at_hand:
             name = PurePosixPath(member).name
             if hashlib.sha256(data).hexdigest() == wanted[name]:
-                found[name] = data
-    return found
+                by_name[name] = data
+    return by_name

@@ -34,7 +34,9 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     if source.listed:
         assert gathered is not None  # made by the node `gather`
         store = ImageStore(gathered)
-        found = [(row.name, store.read(row.name)) for row in lists.read(Path(source.source), source.group)]
+        found = [
+            (row.name, store.read(row.name)) for row in lists.read_list(Path(source.source), source.group)
+        ]
     else:
         found = list(files(source.source))
     found = sorted(found, key=lambda pair: pair[0])
@@ -54,7 +56,7 @@ def expected(source: PoolSource) -> int | None:
     assert source.source is not None  # PoolSource is either drawn or has a source
     if not source.listed or not Path(source.source).exists():
         return None
-    return len(lists.read(Path(source.source), source.group)[slice(*(source.part or (None,)))])
+    return len(lists.read_list(Path(source.source), source.group)[slice(*(source.part or (None,)))])
 
 
 def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:

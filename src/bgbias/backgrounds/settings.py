@@ -16,7 +16,7 @@ class PoolSource(Strict):
     are taken from ``copies`` or fetched.
     """
 
-    source: str | None = None
+    source: str | None = Field(None, description="a zip, a folder, or a list of photos")
     copies: tuple[str, ...] = Field((), description="zips or folders that may hold the photos a CSV lists")
     group: str | None = Field(None, description="only the rows of a CSV with this value in its column `pool`")
     colours: int | None = Field(None, ge=1, description="draw so many plain colours")
@@ -25,7 +25,7 @@ class PoolSource(Strict):
     toy_scenes: int | None = Field(None, ge=1, description="draw so many scenes as the toys stand before")
     part: tuple[int, int] | None = Field(None, description="only these of the sorted names: [from, to)")
     size: int = Field(64, ge=8, description="side of a drawn picture in pixels")
-    licence: str = "unknown"
+    licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")
     def _one_source(self) -> PoolSource:
@@ -55,10 +55,10 @@ class Proposal(Strict):
     source: str = Field(description="folder, zip or list of photos")
     masker: str = Field(description="whose saliency tells a foreground")
     shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
-    seed: int = 0
+    seed: int = Field(0, description="of the random shares")
     keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
     drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
-    licence: str = "unknown"
+    licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")
     def _whole(self) -> Proposal:
@@ -73,10 +73,10 @@ class Proposal(Strict):
 class Backgrounds(Strict):
     """Three disjoint pools, named one by one or proposed from one folder; `test` is never seen in training or selection."""
 
-    train: PoolSource | None = None
-    val: PoolSource | None = None
-    test: PoolSource | None = None
-    propose: Proposal | None = None
+    train: PoolSource | None = Field(None, description="pool that training pastes objects onto")
+    val: PoolSource | None = Field(None, description="pool of the corrupted validation photos")
+    test: PoolSource | None = Field(None, description="pool of the corrupted test photos")
+    propose: Proposal | None = Field(None, description="make all three from one folder instead")
 
     @model_validator(mode="after")
     def _three(self) -> Backgrounds:

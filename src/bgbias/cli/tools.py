@@ -172,12 +172,12 @@ def explain(
     from bgbias.attribution import explanation
     from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
+    from bgbias.report.explanation import figure_explanation
     from bgbias.report.figures import _look as figures
-    from bgbias.report.figures.explanation import figure_explanation
 
     if plugins:
         use(*plugins)
-    decoded = explanation.read(photos)
+    decoded = explanation.read_photos(photos)
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
     print(out)

@@ -20,7 +20,7 @@ def fine_tune(place: Path, out: Path, start: str, kind: str, recipe: Recipe, dev
     if out.suffix != ".safetensors":
         raise UserError(f"Weights are written as .safetensors; {out} is not called so. Correct --out.")
     net = _start(kind, start)
-    pairs = mask_pairs.read(place)
+    pairs = mask_pairs.read_pairs(place)
     tuned = fine_tuning.fine_tune(pairs, net, recipe, device)
     fine_tuning.save_unfolded(tuned, out)
     before, after = (_mean_iou(n, pairs, recipe, device) for n in (net, tuned))
@@ -40,7 +40,7 @@ def judge(
 ) -> None:
     """Cross-validate on the pairs of ``place``; prints figures by photo and writes them and a picture to ``report``."""
     net = _start(kind, start)
-    pairs = mask_pairs.read(place)
+    pairs = mask_pairs.read_pairs(place)
     verdicts = cross_validation.cross_validate(pairs, net, recipe, folds, device)
     cross_validation.write(verdicts, report)
     rows = cross_validation.table(verdicts)

@@ -32,9 +32,9 @@ def pick(wanted: str = "auto") -> str:
     kind, _, number = wanted.partition(":")
     if kind != "cuda" or (number and not number.isdecimal()):
         raise UserError(f"--device {wanted} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(number or 0) >= found:
-        sees = f"{found} GPU(s), counted from 0" if found else "no GPU here"
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= count:
+        sees = f"{count} GPU(s), counted from 0" if count else "no GPU here"
         raise UserError(f"--device {wanted} was asked for, but torch sees {sees}; use --device cpu or auto.")
     return wanted
 

@@ -62,13 +62,13 @@ def installed() -> list[str]:
         said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except OSError:
         return []
-    found: list[list[str]] = []
+    gpus: list[list[str]] = []
     for line in LISTED.finditer(said.stdout) if said.returncode == 0 else ():
         if line["kind"] == "GPU":
-            found.append([line["uuid"]])
-        elif found:
-            found[-1].append(line["uuid"])
-    return [name for whole, *parts in found for name in (parts or [whole])]
+            gpus.append([line["uuid"]])
+        elif gpus:
+            gpus[-1].append(line["uuid"])
+    return [name for whole, *parts in gpus for name in (parts or [whole])]
 
 
 def _lock(slots: Path, number: int, share: int) -> bool:

@@ -19,14 +19,14 @@ import hashlib
 import io
 import re
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._cars196_names import NAMES
+from bgbias.datasets._official import places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source, is_picture
@@ -37,6 +37,8 @@ from bgbias.settings import Strict
 KEY = "cars196"
 SPLIT = {"train": (0, 74), "val": (74, 98), "test": (98, 196)}
 PHOTOS, CLASSES, TEST_PHOTOS = 16_185, 196, 8_131
+# In the order of their official numbers (cars_meta.mat), which is not that of the alphabet: class folders tell nothing else.
+NAMES = tuple(Path(__file__).with_name("cars196_classes.txt").read_text(encoding="utf-8").splitlines())
 
 # The dataset's own site is gone: these files are known by name and checksum, and come from whoever kept a copy.
 OFFICIAL = {
@@ -133,13 +135,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
     say(f"{name}: {layout}")
     ids = _ids(label, digests)
-    places = _places(label, ids)
+    place_of = places((photo, split_of(label[photo], SPLIT)) for photo in sorted(label, key=ids.__getitem__))
     for part, path in parts.items():
         if _is_mat(path):
             continue
         for member, data in members(path, lambda n, part=part: (part, n) in label):  # type: ignore[misc]
             photo = part, member
-            split, place = places[photo]
+            split, place = place_of[photo]
             yield Item(
                 image_id=ids[photo],
                 class_name=NAMES[label[photo]],
@@ -249,17 +251,6 @@ def _ids(label: dict[Photo, int], digests: dict[Photo, str]) -> dict[Photo, str]
         seen[stem] += 1
         ids[photo] = stem + (f"_{seen[stem]}" if seen[stem] > 1 else "") + ".jpg"
     return ids
-
-
-def _places(label: dict[Photo, int], ids: dict[Photo, str]) -> dict[Photo, tuple[str, int]]:
-    """Each photo's split and its place there, photos in the order of their ids."""
-    counts: dict[str, int] = defaultdict(int)
-    places = {}
-    for photo in sorted(label, key=ids.__getitem__):
-        split = next(s for s, (a, b) in SPLIT.items() if a <= label[photo] < b)
-        places[photo] = split, counts[split]
-        counts[split] += 1
-    return places
 
 
 def _plain(name: str) -> str:

@@ -7,13 +7,13 @@ dataset's own segmentations come as an archive of theirs, or lie inside that of 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
 
+from bgbias.datasets._official import listed_photos, places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -72,12 +72,12 @@ class Params(Strict):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The photos: the user's file if one is named, else the official archive; and, if wanted, the segmentations."""
-    found: dict[str, tuple[Source, ...]] = {"photos": (OFFICIAL, MIRROR)}
+    sources: dict[str, tuple[Source, ...]] = {"photos": (OFFICIAL, MIRROR)}
     if params.source:
-        found["photos"] = (Source(place=params.source, sha256=params.sha256, keep=(".txt",)),)
+        sources["photos"] = (Source(place=params.source, sha256=params.sha256, keep=(".txt",)),)
     if params.segmentations:
-        found["segmentations"] = (SEGMENTATIONS,)
-    return found
+        sources["segmentations"] = (SEGMENTATIONS,)
+    return sources
 
 
 def truth(params: Params) -> str:
@@ -130,7 +130,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of CUB-200-2011.")
     label = _labels(listed, archive)
     _check_counts(label, params, archive, name)
-    places = _official_places(label)
+    # In the order of images.txt.
+    official = places((path, split_of(number, OFFICIAL_SPLIT)) for path, number in label.items())
     wanted = {path for path, number in label.items() if number < params.classes}
     if "segmentations" in parts:
         truth |= {_stem(n): data for n, data in members(parts["segmentations"], _is_mask)}
@@ -139,23 +140,17 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             raise UserError(
                 f"{parts['segmentations']} lacks the masks of {len(bare)} photos, e.g. '{bare[0]}'; fetch it again."
             )
-    for member, data in members(archive, lambda n: _path(n) in wanted):
-        path = _path(member)
-        wanted.remove(path)
-        official, place = places[path]
+    for path, data in listed_photos(archive, _path, wanted):
+        split, place = official[path]
         yield Item(
             image_id=path,
             class_name=path.split("/")[0].split(".", 1)[-1],
             label=label[path],
-            split=next((s for s, (a, b) in params.split.items() if a <= label[path] < b), "unused"),
-            key_set=f"{KEY}|{official}",
+            split=split_of(label[path], params.split),
+            key_set=f"{KEY}|{split}",
             key_item=str(place),
             data=data,
             truth=truth.get(_stem(path)),
-        )
-    if wanted:
-        raise UserError(
-            f"{archive} lacks {len(wanted)} of the photos it lists, e.g. '{sorted(wanted)[0]}'; fetch it again."
         )
 
 
@@ -174,9 +169,11 @@ def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
 
 
 def _check_counts(label: dict[str, int], params: Params, archive: Path, name: str) -> None:
-    found = len(set(label.values()))
-    if params.classes == CLASSES and (len(label), found) != (PHOTOS, CLASSES):
-        raise UserError(f"{archive} lists {len(label)} photos of {found} classes, not {PHOTOS} of {CLASSES}.")
+    classes = len(set(label.values()))
+    if params.classes == CLASSES and (len(label), classes) != (PHOTOS, CLASSES):
+        raise UserError(
+            f"{archive} lists {len(label)} photos of {classes} classes, not {PHOTOS} of {CLASSES}."
+        )
     tested = sum(number >= OFFICIAL_SPLIT["test"][0] for number in label.values())
     if params.classes == CLASSES and tested != TEST_PHOTOS:
         raise UserError(f"{archive} lists {tested} photos of the classes 101-200, not {TEST_PHOTOS}.")
@@ -186,17 +183,6 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
             f"{archive} lists no photo of class {absent[0] + 1}, and {params.classes} classes were asked for;"
             f" set datasets.{name}.options.classes in params.yaml to what the archive holds."
         )
-
-
-def _official_places(label: dict[str, int]) -> dict[str, tuple[str, int]]:
-    """Each photo's official split and its position in the order of ``images.txt`` within that split."""
-    counts: dict[str, int] = defaultdict(int)
-    places = {}
-    for path, number in label.items():
-        official = next(s for s, (a, b) in OFFICIAL_SPLIT.items() if a <= number < b)
-        places[path] = (official, counts[official])
-        counts[official] += 1
-    return places
 
 
 def _is_list(member: str, lists: tuple[str, ...] = LISTS) -> bool:

@@ -37,10 +37,10 @@ class Params(ClassSplit):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The one place that was named, and that of the masks."""
-    found: dict[str, tuple[Source, ...]] = {"photos": (Source(place=params.source, sha256=params.sha256),)}
+    sources: dict[str, tuple[Source, ...]] = {"photos": (Source(place=params.source, sha256=params.sha256),)}
     if params.masks:
-        found["masks"] = (Source(place=params.masks),)
-    return found
+        sources["masks"] = (Source(place=params.masks),)
+    return sources
 
 
 def truth(params: Params) -> str | None:

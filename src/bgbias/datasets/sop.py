@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from bgbias.datasets._official import listed_photos
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -41,7 +42,7 @@ class Params(Strict):
     sha256: str | None = None
 
 
-class Listed(NamedTuple):
+class ListedPhoto(NamedTuple):
     """One photo by its list: class counted from 0, split, and place in the list of that split."""
 
     label: int
@@ -78,12 +79,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             f"{archive} has no {absent[0]}: it is not in the official layout of Stanford Online Products."
         )
     listed = read_lists(texts, str(archive))
-    missing = set(listed)
-    for member, data in members(archive, lambda n: _path(n) in listed):
-        path = _path(member)
-        if path not in missing:
-            continue
-        missing.remove(path)
+    for path, data in listed_photos(archive, _path, listed):
         photo = listed[path]
         yield Item(
             image_id=path,
@@ -94,17 +90,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             key_item=str(photo.place),
             data=data,
         )
-    if missing:
-        raise UserError(
-            f"{archive} lacks {len(missing)} of the photos it lists, e.g. '{min(missing)}'; fetch it again."
-        )
 
 
-def read_lists(texts: dict[str, str], archive: str) -> dict[str, Listed]:
+def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
     """What ``Ebay_train.txt`` and ``Ebay_test.txt`` say of each path. Lines of another form, and counts other than the
     dataset's, are errors.
     """
-    listed: dict[str, Listed] = {}
+    listed: dict[str, ListedPhoto] = {}
     for file in LISTS:
         lines = texts[file].splitlines()
         if not lines or lines[0].split() != HEADER:
@@ -123,13 +115,13 @@ def read_lists(texts: dict[str, str], archive: str) -> dict[str, Listed]:
             split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
             if path in listed:
                 raise UserError(f"{archive}: line {number} of {file} lists '{path}' again.")
-            listed[path] = Listed(label, split, places[split])
+            listed[path] = ListedPhoto(label, split, places[split])
             places[split] += 1
             labels.add(label)
-        found = len(listed) - before, len(labels)
-        if found != COUNTS[file]:
+        counts = len(listed) - before, len(labels)
+        if counts != COUNTS[file]:
             raise UserError(
-                f"{archive}: {file} lists {found[0]} photos of {found[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
+                f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
     return listed
 

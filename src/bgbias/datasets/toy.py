@@ -7,18 +7,17 @@ at one value does so at every higher one: only backgrounds change, so that diffe
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 from pydantic import Field
 
 from bgbias import seeds
 from bgbias.files.fetch import Source
+from bgbias.images.pixels import encode_png
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
 
@@ -76,8 +75,8 @@ def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") 
                     split=split,
                     key_set=f"{KEY}|{split}",
                     key_item=str(c * params.photos_per_class + n),
-                    data=_png(photo),
-                    truth=_png(render.mask_pixels(shot)),
+                    data=encode_png(photo),
+                    truth=encode_png(render.mask_pixels(shot)),
                 )
             label += 1
 
@@ -106,9 +105,3 @@ def _scene(role: str, number: int, seed: int) -> Scene:
     from bgbias.toy import scenes
 
     return scenes.scene(role, number, seed)
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG", compress_level=1)
-    return stream.getvalue()

@@ -12,8 +12,7 @@ from bgbias.study.params import Study
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
     """The files that a node reads, by role."""
-    read = step(name, **subject).reads(study)
-    return {role: made.node.file(study, made.output) for role, made in read.items()}
+    return {role: made.path(study) for role, made in step(name, **subject).reads(study).items()}
 
 
 def reads_from(study: Study, reader: Node) -> list[Node]:

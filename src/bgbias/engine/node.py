@@ -96,6 +96,10 @@ class Made:
     node: Node
     output: str
 
+    def path(self, study: Study) -> Path:
+        """Where the file lies."""
+        return self.node.file(study, self.output)
+
 
 def step(name: str, /, **subject: Any) -> Node:
     """The node ``name`` for a subject."""

@@ -6,7 +6,6 @@ lies among the running ones, and a lock keeps a second process from writing the 
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -15,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bgbias.compute import vitals
 from bgbias.engine import digests, graph
@@ -28,6 +27,7 @@ from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files.atomic import remove_leftovers, write_json
 from bgbias.files.checksums import sha256
+from bgbias.files.locks import Taken, locked
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -200,30 +200,20 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
 @contextmanager
 def lock(path: Path, what: str) -> Iterator[None]:
     """Exclusive right to ``what``, released when the process ends however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            held.enter_context(locked(path, seconds=0))
+        except Taken as error:
             raise UserError(
-                f"{what} is being made by process {_holder(file)} at this moment. Wait for it, or, if it was left over by a"
+                f"{what} is being made by process {error.holder} at this moment. Wait for it, or, if it was left over by a"
                 " killed run: make resume"
             ) from error
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
         yield
 
 
 def command() -> str:
     """The line that repeats this process."""
     return " ".join(["python -m bgbias", *sys.argv[1:]])
-
-
-def _holder(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read().strip() or "unknown"
 
 
 def _try_write(path: Path, value: dict[str, Any]) -> None:

@@ -1,12 +1,14 @@
-"""From photos to embeddings: every test photo is decoded once and seen clean and before several other backgrounds."""
+"""From photos to embeddings: every test photo is decoded once and seen in all its views."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 
@@ -17,24 +19,19 @@ if TYPE_CHECKING:
 def embed(
     model: EmbeddingModel,
     photos: EvaluationPhotos,
-    draws: int,
+    views: Sequence[View],
     device: str = "cpu",
     precision: str = "fp32",
     batch_size: int = 64,
     pooled: bool = False,
-    views: Iterator[np.ndarray] | None = None,
 ) -> Embeddings:
-    """Clean and ``draws`` corrupted embeddings of every photo of the split, in one pass over the photos."""
+    """Embeddings of these views of every photo of the split, in one pass over the photos."""
     from bgbias.models.inference import embed_views
 
-    stream = photos.views(range(draws), workers=workers(device)) if views is None else views
+    stream = photos.views(views, workers(device))
     flat = embed_views(model, stream, device, precision, batch_size, pooled)
-    shaped = flat.reshape(len(photos.table), 1 + draws, -1)
-    usable = np.array([i in photos.usable for i in photos.table.ids])
-    return Embeddings(
-        photos.table.ids,
-        photos.table.labels,
-        usable,
-        np.ascontiguousarray(shaped[:, 0]),
-        np.ascontiguousarray(shaped[:, 1:].transpose(1, 0, 2)),
-    )
+    by_photo = flat.reshape(len(photos.table), len(views), -1)
+    masked = "masks" in conditions.needs(name for name, _ in views)
+    usable = np.array([not masked or i in photos.usable for i in photos.table.ids])
+    of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
+    return Embeddings(photos.table.ids, photos.table.labels, usable, of_views)

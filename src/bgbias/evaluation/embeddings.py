@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bgbias.errors import UserError
+from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
+
+# In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
+IN_FILE = {RANDOM_BACKGROUND: "corrupted"}
+IN_MEMORY = {name: condition for condition, name in IN_FILE.items()}
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """A split's photos, clean and before every draw of backgrounds.
+    """A split's photos, each in several views.
 
-    ids [N]; labels int64 [N]; usable bool [N]: the photo's mask is trusted, so its background was replaced in every draw;
-    clean float32 [N, D] and corrupted float32 [draws, N, D], all of unit length.
+    ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
+    needed; views: by condition and draw float32 [N, D], of unit length.
     """
 
     ids: list[str]
     labels: np.ndarray
     usable: np.ndarray
-    clean: np.ndarray
-    corrupted: np.ndarray
+    views: Mapping[View, np.ndarray]
 
     def write(self, path: Path) -> None:
-        """As npz, atomically."""
+        """As npz, atomically: one array a condition, [N, D], or [draws, N, D] of one with several draws."""
+        arrays = {"ids": np.array(self.ids), "labels": self.labels, "usable": self.usable}
+        for condition in dict.fromkeys(name for name, _ in self.views):
+            draws = [vectors for (name, _), vectors in self.views.items() if name == condition]
+            arrays[IN_FILE.get(condition, condition)] = np.stack(draws) if len(draws) > 1 else draws[0]
         with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                ids=np.array(self.ids),
-                labels=self.labels,
-                usable=self.usable,
-                clean=self.clean,
-                corrupted=self.corrupted,
-            )
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs see an option
 
 
 def read(path: Path) -> Embeddings:
@@ -46,26 +47,31 @@ def read(path: Path) -> Embeddings:
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
     try:
         with np.load(path, allow_pickle=False) as file:
-            return Embeddings(
-                file["ids"].tolist(), file["labels"], file["usable"], file["clean"], file["corrupted"]
-            )
+            arrays = {name: file[name] for name in file.files}
+        ids, labels, usable = (arrays.pop(name) for name in ("ids", "labels", "usable"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
+    views = {
+        (IN_MEMORY.get(name, name), draw): vectors
+        for name, array in arrays.items()
+        for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
+    }
+    return Embeddings(ids.tolist(), labels, usable, views)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
     """Several models' embeddings of the same photos as one model's: each at unit length, one behind the other, at unit length
-    again (METHODS section 5; the released code of DCML normalises at the end alone). Other photos are an error.
+    again (METHODS section 5; the released code of DCML normalises at the end alone). Other photos or views are an error.
     """
     first = parts[0]
     for part in parts[1:]:
-        if part.ids != first.ids or not np.array_equal(part.usable, first.usable):
+        alike = part.ids == first.ids and np.array_equal(part.usable, first.usable)
+        if not alike or part.views.keys() != first.views.keys():
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
-    clean = _joined([part.clean for part in parts])
-    corrupted = _joined([part.corrupted for part in parts])
-    return Embeddings(first.ids, first.labels, first.usable, clean, corrupted)
+    joined = {view: _joined([part.views[view] for part in parts]) for view in first.views}
+    return Embeddings(first.ids, first.labels, first.usable, joined)
 
 
 def _joined(vectors: Sequence[np.ndarray]) -> np.ndarray:

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
 
+from bgbias import plugins
+from bgbias.backgrounds.draws import Pool
 from bgbias.compute.device import threads
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions.random_background import Corruption
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
+from bgbias.images.composite import CutOut
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
-
-if TYPE_CHECKING:
-    pass
-
 
 PHOTOS_AHEAD = 8  # of each worker
 
 
 @dataclass(frozen=True)
 class EvaluationPhotos:
-    """A split as evaluation shows it to a model with this short side and crop."""
+    """A split as evaluation shows it to a model with this short side and crop, with what its conditions need."""
 
     table: ImageTable
     photos: Pictures
     size: int
     masks: Pictures | None = None
     usable: frozenset[str] = frozenset()
-    corruption: Corruption | None = None
+    backgrounds: Pool | None = None
 
     def clean(self, image_id: str) -> np.ndarray:
         """The centre crop, uint8 [S, S, 3]."""
@@ -50,33 +50,79 @@ class EvaluationPhotos:
             )
         return pixels.centre_crop(mask, self.size)
 
-    def views(self, draws: range, clean: bool = True, workers: int = 1) -> Iterator[np.ndarray]:
-        """For each photo in turn: its clean view, if wanted, then one view a draw; uint8 [S, S, 3] each.
+    def photo(self, row: int) -> Photo:
+        """The photo in a row of the table."""
+        return Photo(self, row)
 
-        A photo without a trusted mask keeps its own background in every draw. ``workers`` threads make them, in the same order.
+    def views(self, asked: Sequence[View], workers: int = 1) -> Iterator[np.ndarray]:
+        """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each.
+
+        Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` threads make the views, in the
+        same order. A condition that needs what these photos were opened without is a ValueError.
         """
-        named = zip(self.table.ids, self.table.keys, strict=True)
+        opened = {"masks": self.masks, "backgrounds": self.backgrounds}
+        for need in sorted(conditions.needs(name for name, _ in asked)):
+            if opened[need] is None:
+                raise ValueError(f"these photos were opened without {need}")
+        modules = [(plugins.load("conditions", name), draw) for name, draw in asked]
+
+        def of_photo(row: int) -> Iterator[np.ndarray]:
+            photo = self.photo(row)
+            for condition, draw in modules:
+                kept = "masks" in condition.NEEDS and not photo.trusted
+                yield photo.view if kept else condition.view(photo, draw)
+
+        rows = iter(range(len(self.table)))
         if workers == 1:
-            for image_id, key in named:
-                yield from self._of_photo(image_id, key, draws, clean)
+            for row in rows:
+                yield from of_photo(row)
             return
         with ThreadPoolExecutor(workers) as pool:
-            while some := list(itertools.islice(named, workers * PHOTOS_AHEAD)):
-                for made in pool.map(
-                    lambda photo: list(self._of_photo(photo[0], photo[1], draws, clean)), some
-                ):
-                    yield from made
+            while some := list(itertools.islice(rows, workers * PHOTOS_AHEAD)):
+                for views in pool.map(lambda row: list(of_photo(row)), some):
+                    yield from views
 
-    def _of_photo(
-        self, image_id: str, key: tuple[str, str], draws: range, clean: bool
-    ) -> Iterator[np.ndarray]:
-        view = self.clean(image_id)
-        if clean:
-            yield view
-        if self.corruption is not None and image_id in self.usable and len(draws):
-            yield from self.corruption.draws(view, self.mask(image_id), key, draws)
-        else:
-            yield from itertools.repeat(view, len(draws))
+    @cached_property
+    def _named(self) -> list[tuple[str, tuple[str, str]]]:
+        return list(zip(self.table.ids, self.table.keys, strict=True))
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo as conditions get it; its pictures are read when they are asked for, and the split's others are at hand."""
+
+    split: EvaluationPhotos
+    row: int
+
+    @property
+    def image_id(self) -> str:
+        """The photo's name."""
+        return self.split._named[self.row][0]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(key_set, key_item), which name all that is drawn for it."""
+        return self.split._named[self.row][1]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its mask is."""
+        return self.image_id in self.split.usable
+
+    @cached_property
+    def view(self) -> np.ndarray:
+        """The centre crop, uint8 [S, S, 3]."""
+        return self.split.clean(self.image_id)
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """The mask's centre crop, uint8 [S, S], as soft as it came."""
+        return self.split.mask(self.image_id)
+
+    @cached_property
+    def foreground(self) -> CutOut:
+        """The object, cut out once for all the backgrounds that it is put before."""
+        return CutOut(self.view, self.mask)
 
 
 def workers(device: str) -> int:

@@ -100,8 +100,8 @@ def neighbours(
     available = max(0, min(k, len(gallery) - exclude_self))
     indices = np.full((len(queries), k), -1, dtype=np.int64)
     if available and len(queries):
-        for start, found in _search(rounded_queries, rounded_gallery, available, exclude_self, device):
-            indices[start : start + len(found), :available] = found
+        for start, nearest in _search(rounded_queries, rounded_gallery, available, exclude_self, device):
+            indices[start : start + len(nearest), :available] = nearest
     same_label = np.zeros(indices.shape, dtype=bool)
     same_label[:, :available] = gallery_labels[indices[:, :available]] == query_labels[:, None]
     return Neighbours(same_label, relevant, indices)
@@ -129,11 +129,18 @@ def _rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
     wrong = np.flatnonzero(~(np.abs(length - 1) <= UNIT_LENGTH_TOLERANCE))
     if len(wrong):
         i = wrong[0]
-        what = f"length {length[i]:.6g}, not 1" if np.isfinite(length[i]) else "NaN or infinite numbers"
+        finite = bool(np.isfinite(length[i]))
+        what = f"length {length[i]:.6g}, not 1" if finite else "NaN or infinite numbers"
+        hint = (
+            "Divide each vector by its length."
+            if finite and length[i] > 0
+            else (
+                "Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
+                " python -m bgbias train --help"
+            )
+        )
         raise UserError(
-            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable)."
-            " Divide vectors of your own by their lengths. Of a study's model, look for a loss that is not finite in its"
-            " history.csv, then train and embed it again: python -m bgbias train --help"
+            f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable). {hint}"
         )
     return rounded
 
@@ -154,7 +161,7 @@ def _search(
         last = approximate[:, -1].copy()
         if own is not None:
             _put_last(candidates == own[:, None], approximate, candidates)
-        found = candidates[:, :k].copy()
+        nearest = candidates[:, :k].copy()
         # Similarities that differ by more than both their errors are in the right order already.
         close = (np.diff(approximate[:, : k + 1], axis=1) >= -2 * error).any(axis=1)
         close[::PROBED] = True
@@ -162,7 +169,7 @@ def _search(
         exact = _similarities(block[rows], gallery, candidates[rows])
         exact[approximate[rows] == SELF] = SELF
         order = np.lexsort((candidates[rows], -exact), axis=1)[:, :k]
-        found[rows] = np.take_along_axis(candidates[rows], order, axis=1)
+        nearest[rows] = np.take_along_axis(candidates[rows], order, axis=1)
         # Whoever was not proposed scored at most as much as the last candidate, give or take the error.
         unsure = (approximate[:, k - 1] - last <= 2 * error) & (n_candidates < len(gallery))
         # A device that computes more coarsely than that (TF32, say) is noticed by its errors on some queries.
@@ -170,8 +177,8 @@ def _search(
         rows = np.flatnonzero(unsure)
         rank_all = _rank_whole_gallery(block[rows], gallery, k, None if own is None else own[rows])
         for row, ranked in zip(rows, rank_all, strict=True):
-            found[row] = ranked
-        yield start, found
+            nearest[row] = ranked
+        yield start, nearest
 
 
 def _put_last(own: np.ndarray, similarity: np.ndarray, candidates: np.ndarray) -> None:

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.settings import Strict
 
 
 class Evaluation(Strict):
-    """Clean and corrupted retrieval."""
+    """Retrieval under several conditions."""
 
-    draws: int = Field(5, ge=1, description="background draws per photo")
-    batch_size: int = Field(64, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
+    conditions: tuple[str, ...] = Field(
+        (CLEAN, RANDOM_BACKGROUND), description="what is done to the photos (files in conditions/)"
+    )
+    draws: int = Field(5, ge=1, description="draws per photo of a condition with chance in it")
+    batch_size: int = Field(64, ge=1, description="photos to embed at once")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Evaluation:
+        for name in (CLEAN, RANDOM_BACKGROUND):
+            if name not in self.conditions:
+                raise ValueError(f"drops are measured from {CLEAN} to {RANDOM_BACKGROUND}; add {name}")
+        if len(set(self.conditions)) < len(self.conditions):
+            raise ValueError("a condition is named twice")
+        return self
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The views of each photo."""
+        return conditions.views(self.conditions, self.draws)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What embedding reads beside photos: masks, backgrounds, both or nothing."""
+        return conditions.needs(self.conditions)

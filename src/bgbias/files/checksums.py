@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import hashlib
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
+from bgbias.files.locks import locked
 
 COLUMNS = ("dataset", "part", "file", "bytes", "sha256")
 Key = tuple[str, str, str]
@@ -32,7 +30,7 @@ class Checksums:
     def pin(self, dataset: str, part: str, file: str, size: int, sha256: str) -> None:
         """Write a file's checksum down, or compare it with the one written down; another one is an error with both."""
         key = (dataset, part, file)
-        with self._alone():
+        with locked(self.lock):
             pinned = self._read()
             if key not in pinned:
                 self._write(pinned | {key: (str(size), sha256)})
@@ -43,13 +41,6 @@ class Checksums:
                     f" and {self.path} has {wanted} ({wanted_size} bytes). Get the same file again; or, if the new one is right,"
                     f" delete its line from {self.path} and run: python -m bgbias fetch {dataset} {part}"
                 )
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self.lock.parent.mkdir(parents=True, exist_ok=True)
-        with self.lock.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _read(self) -> dict[Key, tuple[str, str]]:
         if not self.path.exists():
@@ -72,8 +63,8 @@ class Checksums:
 
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes, which are read once as long as it is the same file."""
-    found = path.stat()
-    return _sha256(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    stat = path.stat()
+    return _sha256(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @cache

@@ -92,13 +92,13 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
             for _ in progress.track(_megabytes(response, file), left, f"{label} (MB)"):
                 pass
     # http.client ends quietly when the connection does.
-    found = _length(partial)
-    if total is not None and found < total:
-        raise ConnectionError(f"the connection ended after {found} of {total} bytes")
+    arrived = _length(partial)
+    if total is not None and arrived < total:
+        raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
     version.unlink(missing_ok=True)
-    if total is not None and found > total:
+    if total is not None and arrived > total:
         partial.unlink()
-        raise ConnectionError(f"{found} bytes came of a file of {total}")
+        raise ConnectionError(f"{arrived} bytes came of a file of {total}")
 
 
 def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:
@@ -148,8 +148,8 @@ def _version(partial: Path) -> Path:
 
 def _whole(content_range: str | None) -> int | None:
     """The file's length by a ``Content-Range`` header, where it says so."""
-    found = re.search(r"/(\d+)$", content_range or "")
-    return int(found[1]) if found else None
+    length = re.search(r"/(\d+)$", content_range or "")
+    return int(length[1]) if length else None
 
 
 def _length(path: Path) -> int:

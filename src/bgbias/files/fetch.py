@@ -15,7 +15,7 @@ from pydantic import Field
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.atomic import replacing
-from bgbias.files.checksums import Checksums
+from bgbias.files.checksums import Checksums, sha256
 from bgbias.files.store import writing
 from bgbias.settings import Strict
 
@@ -208,7 +208,7 @@ def _has_suffix(name: str, endings: tuple[str, ...]) -> bool:
 def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
     if desk is None or len(source.sha256 or "") == WHOLE_SHA256:
         return
-    desk.checksums.pin(name, part, source.called, path.stat().st_size, _digest(path, "sha256"))
+    desk.checksums.pin(name, part, source.called, path.stat().st_size, sha256(path))
 
 
 def _verify(path: Path, source: Source) -> None:
@@ -217,18 +217,15 @@ def _verify(path: Path, source: Source) -> None:
             f"{source.place}: {path.stat().st_size} bytes, expected {source.size}. The file is damaged or another one; delete it"
             " or get it again."
         )
-    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
-        if wanted is None:
-            continue
-        found = _digest(path, algorithm)
-        # Published file names hold the beginning of their sha256.
-        if not (found.startswith(wanted) if algorithm == "sha256" else found == wanted):
+    # Published file names hold the beginning of their sha256.
+    for algorithm, wanted, digest_of in (("sha256", source.sha256, sha256), ("md5", source.md5, _md5)):
+        if wanted and not (digest := digest_of(path)).startswith(wanted):
             raise UserError(
-                f"{source.place}: wrong checksum ({algorithm} {found}, expected {wanted}). The file is damaged or another one;"
+                f"{source.place}: wrong checksum ({algorithm} {digest}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )
 
 
-def _digest(path: Path, algorithm: str) -> str:
+def _md5(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+        return hashlib.file_digest(file, "md5").hexdigest()

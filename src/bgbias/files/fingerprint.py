@@ -16,7 +16,7 @@ END = 2**20
 
 
 @cache
-def listing(place: str) -> str:
+def fingerprint(place: str) -> str:
     """A fingerprint of what lies at a local place, so that an added photo or an edited table is noticed; empty for a URL.
 
     Names and sizes of all files, and the content of those whose edits may leave the size as it is. A list of paths stands for

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def read(path: Path, whose: str) -> dict[str, Tensor]:
+def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
     """Tensors by name, on the CPU. ``whose`` names the owner in errors, which say what to do.
 
     A .pth leaves a .safetensors of the same stem beside it, where its folder can be written; that one is read from then on,
@@ -50,7 +50,7 @@ def _unpickled(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def write(state: dict[str, Tensor], target: Path) -> None:
+def write_state_dict(state: dict[str, Tensor], target: Path) -> None:
     """Tensors by name as .safetensors, atomically."""
     from safetensors.torch import save_file
 
@@ -61,6 +61,6 @@ def write(state: dict[str, Tensor], target: Path) -> None:
 
 def _convert(state: dict[str, Tensor], target: Path) -> None:
     try:
-        write(state, target)
+        write_state_dict(state, target)
     except OSError:
         return  # a read-only folder: the .pth is read again next time

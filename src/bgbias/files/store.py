@@ -1,15 +1,13 @@
 """One file per image collection: an uncompressed zip with random access.
 
 A hundred thousand small files cost minutes in every copy, pull and checksum; one archive costs seconds (and any zip tool
-opens it). Reading uses positioned reads on one descriptor per process, so that threads and forked workers do not disturb
-each other.
+opens it). Each process opens it for itself, so that forked workers do not disturb each other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +20,6 @@ from bgbias.files.atomic import replacing
 
 # A fixed date keeps the archive's bytes equal from run to run.
 EPOCH = (1980, 1, 1, 0, 0, 0)
-LOCAL_HEADER = 30
 
 
 class ImageStore:
@@ -32,44 +29,39 @@ class ImageStore:
         if not path.exists():
             raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
         self.path = path
-        self._descriptors: dict[int, int] = {}
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except zipfile.BadZipFile as error:
-            raise UserError(
-                f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
-            ) from error
-        self._members = {i.filename: (i.header_offset, i.file_size) for i in members}
-        self._sums = [(i.filename, i.CRC, i.file_size) for i in members]
+        self._archives: dict[int, zipfile.ZipFile] = {}
+        with self._intact() as archive:
+            self._sums = {i.filename: (i.CRC, i.file_size) for i in archive.infolist()}
+
+    def __reduce__(self) -> tuple[type[ImageStore], tuple[Path]]:
+        return ImageStore, (self.path,)
 
     def __contains__(self, image_id: str) -> bool:
-        return image_id in self._members
+        return image_id in self._sums
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._sums)
 
     @property
     def ids(self) -> list[str]:
         """Image ids in the order of writing."""
-        return list(self._members)
+        return list(self._sums)
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits of names, checksums and sizes of all pictures, in their order; reads none of them."""
-        return hashlib.sha256(repr(self._sums).encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            repr([(name, *sums) for name, sums in self._sums.items()]).encode()
+        ).hexdigest()[:16]
 
     def read(self, image_id: str) -> bytes:
         """The encoded picture; an unknown id is an error that names it."""
-        if image_id not in self._members:
+        if image_id not in self._sums:
             raise UserError(
                 f"{self.path} has no image '{image_id}'; rebuild it with `snakemake --cores all`."
             )
-        offset, size = self._members[image_id]
-        descriptor = self._descriptor()
-        # Name and extra field lie between the local header and the data; only the local header knows their lengths.
-        name, extra = struct.unpack("<HH", os.pread(descriptor, 4, offset + LOCAL_HEADER - 4))
-        return os.pread(descriptor, size, offset + LOCAL_HEADER + name + extra)
+        with self._intact() as archive:
+            return archive.read(image_id)
 
     def array(self, image_id: str, mode: str = "RGB") -> np.ndarray:
         """The decoded picture: uint8 [H, W, 3] for RGB, [H, W] for mode L."""
@@ -77,16 +69,17 @@ class ImageStore:
 
         return pixels.decode(self.read(image_id), image_id, mode)
 
-    def _descriptor(self) -> int:
-        process = os.getpid()
-        if process not in self._descriptors:
-            self._descriptors[process] = os.open(self.path, os.O_RDONLY)
-        return self._descriptors[process]
-
-    def __del__(self) -> None:
-        for process, descriptor in getattr(self, "_descriptors", {}).items():
-            if process == os.getpid():
-                os.close(descriptor)
+    @contextmanager
+    def _intact(self) -> Iterator[zipfile.ZipFile]:
+        """This process's own archive; what turns out to be damaged is an error that names it."""
+        try:
+            if os.getpid() not in self._archives:
+                self._archives[os.getpid()] = zipfile.ZipFile(self.path)
+            yield self._archives[os.getpid()]
+        except zipfile.BadZipFile as error:
+            raise UserError(
+                f"{self.path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+            ) from error
 
 
 class StoreWriter:

@@ -35,7 +35,7 @@ class Box(NamedTuple):
 def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side: int, size: int) -> Box:
     """What a centre crop shows of a box (left, top, width, height) in a photo of (height, width) pixels.
 
-    The photo's short side becomes ``side`` before ``size`` x ``size`` pixels of it are cropped (``images.centre_crop``).
+    The photo's short side becomes ``side`` before ``size`` x ``size`` pixels of it are cropped (``pixels.centre_crop``).
     """
     left, top, width, height = box
     resized = resized_shape(*photo, side)

@@ -39,7 +39,7 @@ def replaced(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
     return torch.from_numpy(mixed).permute(0, 3, 1, 2)
 
 
-class Foreground:
+class CutOut:
     """An object cut out once, to be put before many backgrounds; grey levels are rounded to the nearest.
 
     In whole numbers of 16 bits, which takes half as long as Pillow's ``composite`` and gives the same result; so would floating

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -46,14 +45,16 @@ def _fitted(image: np.ndarray, side: int) -> Image.Image:
     pixels = np.asarray(image)
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, axis=2)
-    made = Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8))
-    scale = side / max(made.size)
+    picture = Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8))
+    scale = side / max(picture.size)
     # Whole pixels stay sharp where a whole multiple nearly fills the square.
     whole = int(scale) if int(scale) > 0.9 * scale else scale
-    size = (max(1, round(made.width * whole)), max(1, round(made.height * whole)))
+    size = (max(1, round(picture.width * whole)), max(1, round(picture.height * whole)))
     sharp = isinstance(whole, int)
-    return made.resize(size, Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS)
+    return picture.resize(size, Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS)
 
 
 def _font_file() -> str:
+    import matplotlib
+
     return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

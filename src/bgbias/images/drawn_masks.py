@@ -12,7 +12,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 
 
-def read(data: bytes, name: str) -> NDArray[np.uint8]:
+def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     """The mask, uint8 [H, W], its object white; a broken picture is an error that names it.
 
     Of a cut-out (transparent around its object) the opacity counts, of a palette every colour but the first; one whose only
@@ -35,6 +35,6 @@ def read(data: bytes, name: str) -> NDArray[np.uint8]:
 def white(data: bytes, name: str) -> bytes:
     """The mask encoded as PNG, its object white. A broken one stays as it is: it is left out where photos are checked."""
     try:
-        return pixels.encode_png(read(data, name))
+        return pixels.encode_png(decode_mask(data, name))
     except UserError:
         return data

@@ -11,16 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    pass
-
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
 KEPT = 512  # pictures, 400 kB each at short side 256
@@ -30,7 +25,7 @@ Picture = Callable[[int], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Box:
+class RelativeBox:
     """A crop in relative coordinates (0..1 of width and height), so that every input size sees the same part."""
 
     left: float
@@ -106,7 +101,7 @@ def random_box(
     width: int,
     scale: tuple[float, float] = (0.16, 1.0),
     ratio: tuple[float, float] = (0.75, 4 / 3),
-) -> tuple[Box, bool]:
+) -> tuple[RelativeBox, bool]:
     """A random resized crop and whether to flip it.
 
     Drawn in the order area, log aspect ratio, then left and top once they fit (up to 10 tries), then the flip. The fallback is
@@ -119,12 +114,12 @@ def random_box(
         w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
         if w <= width and h <= height:
             left, top = generator.uniform(0, width - w), generator.uniform(0, height - h)
-            box = Box(left / width, top / height, w / width, h / height)
+            box = RelativeBox(left / width, top / height, w / width, h / height)
             break
     if box is None:
         aspect = min(max(width / height, ratio[0]), ratio[1])
         w, h = min(width, height * aspect), min(height, width / aspect)
-        box = Box((1 - w / width) / 2, (1 - h / height) / 2, w / width, h / height)
+        box = RelativeBox((1 - w / width) / 2, (1 - h / height) / 2, w / width, h / height)
     return box, bool(generator.random() < 0.5)
 
 
@@ -133,12 +128,12 @@ def kept(picture: Picture) -> Callable[[int], Image.Image]:
     return lru_cache(KEPT)(lambda row: Image.fromarray(picture(row)))
 
 
-def crop(array: np.ndarray, box: Box, size: int, flip: bool) -> np.ndarray:
+def crop(array: np.ndarray, box: RelativeBox, size: int, flip: bool) -> np.ndarray:
     """The boxed part, bilinearly resized to ``size`` x ``size``, mirrored if asked."""
     return np.asarray(cropped(Image.fromarray(array), box, size, flip))
 
 
-def cropped(picture: Image.Image, box: Box, size: int | tuple[int, int], flip: bool) -> Image.Image:
+def cropped(picture: Image.Image, box: RelativeBox, size: int | tuple[int, int], flip: bool) -> Image.Image:
     """The same of a picture of Pillow's; ``size`` may be (width, height)."""
     width, height = picture.size
     corners = (
@@ -153,7 +148,7 @@ def cropped(picture: Image.Image, box: Box, size: int | tuple[int, int], flip: b
 
 
 def resized_shape(height: int, width: int, side: int) -> tuple[int, int]:
-    """(height, width) of a picture of this size at short side ``side``; see ``images.resize_short``."""
+    """(height, width) of a picture of this size at short side ``side``; see ``resize_short``."""
     if min(height, width) == side:
         return height, width
     return (int(side * height / width), side) if width <= height else (side, int(side * width / height))

@@ -77,8 +77,10 @@ def masks(
 ) -> list[NDArray[np.uint8]]:
     """The masks that a net makes of these photos, as the masker makes them."""
     params = SaliencyParams(input_size=recipe.input_size)
-    made = saliency.SaliencyMasker(copy.deepcopy(net), params, torch.device(device))([p.photo for p in pairs])
-    return [mask.alpha for mask in made]
+    predicted = saliency.SaliencyMasker(copy.deepcopy(net), params, torch.device(device))(
+        [p.photo for p in pairs]
+    )
+    return [mask.alpha for mask in predicted]
 
 
 def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:

@@ -43,14 +43,14 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
     unclaimed = mask_of.keys() - photo_of.keys()
     if len(unclaimed) == len(mask_of):
         example = f"the mask of '{ids[0]}' would be '{_stem(ids[0])}.png'"
-        found = f"there is '{min(mask_of.values())}'" if mask_of else "there are no pictures"
-        raise UserError(f"{place} has no mask for any photo: {example}, but {found}; rename the masks.")
+        there = f"there is '{min(mask_of.values())}'" if mask_of else "there are no pictures"
+        raise UserError(f"{place} has no mask for any photo: {example}, but {there}; rename the masks.")
     if unclaimed:
         progress.say(f"{place}: {len(unclaimed)} masks of no photo here, e.g. {mask_of[min(unclaimed)]}")
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
         name = mask_of.get(_stem(image_id))
-        return None if name is None else drawn_masks.read(read(name), f"{place}: {name}")
+        return None if name is None else drawn_masks.decode_mask(read(name), f"{place}: {name}")
 
     return given
 
@@ -61,13 +61,13 @@ def _stem(name: str) -> str:
 
 
 def _unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for name in names:
-        if found.setdefault(key(name), name) != name:
+        if by_key.setdefault(key(name), name) != name:
             raise UserError(
-                f"{what} '{found[key(name)]}' and '{name}' have one name; rename or remove one of them."
+                f"{what} '{by_key[key(name)]}' and '{name}' have one name; rename or remove one of them."
             )
-    return found
+    return by_key
 
 
 def from_coco(path: Path, ids: Sequence[str]) -> Given:
@@ -134,13 +134,13 @@ def _coco(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
     """Every id by each of its ends at a folder's border: itself, without its first folder, ..., the bare name."""
-    found: dict[str, list[str]] = defaultdict(list)
+    ids_by_end: dict[str, list[str]] = defaultdict(list)
     for image_id in ids:
         parts = PurePosixPath(image_id).parts
         for start in range(len(parts)):
-            found["/".join(parts[start:])].append(image_id)
+            ids_by_end["/".join(parts[start:])].append(image_id)
     # The whole id is meant even where it is also another one's end.
-    return {end: [end] if end in fitting else fitting for end, fitting in found.items()}
+    return {end: [end] if end in fitting else fitting for end, fitting in ids_by_end.items()}
 
 
 def _united(outlines: list[Any], height: int, width: int, where: str) -> NDArray[np.uint8]:

@@ -23,7 +23,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.masks import saliency
 from bgbias.masks.pairs import MaskPair
-from bgbias.masks.training import deep_supervision, fit, save, soft_iou, stretched
+from bgbias.masks.training import deep_supervision, fit, resized, save, soft_iou
 from bgbias.masks.u2net import ConvNormRelu, U2Net, u2net, u2netp
 
 NETS: dict[str, Callable[[], U2Net]] = {"u2net": u2net, "u2netp": u2netp}
@@ -114,7 +114,7 @@ def augmented(
         (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color), factors, strict=True
     ):
         picture = change(picture).enhance(factor)
-    return saliency.network_input(np.asarray(picture), recipe.input_size), stretched(mask, recipe.input_size)
+    return saliency.network_input(np.asarray(picture), recipe.input_size), resized(mask, recipe.input_size)
 
 
 def save_unfolded(net: U2Net, out: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
-def read(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
+def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
     """A state dict of ``net`` by its own names; UserError where the graph is not that of a net of this kind.
 
     Convolutions that kept their names go by these, the numbered ones by their order, which is that in which ``net`` runs them.
@@ -80,15 +80,15 @@ class _Stored:
         import torch
         from onnx import numpy_helper
 
-        made = {}
+        tensors = {}
         for part, source in zip(parts, sources, strict=True):
             if source not in self._found:
                 raise UserError(
                     f"{self.fault} that can be read: '{source}' is computed in the graph, not stored in it."
                     " Use the official .pth file."
                 )
-            made[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
-        return made
+            tensors[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
+        return tensors
 
 
 def _unchanging(norm: str, known: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files.fetch import is_picture
-from bgbias.images import drawn_masks
-from bgbias.images import pixels as images
+from bgbias.images import drawn_masks, pixels
 
 MASK, PHOTO = "_mask", "_image"
 # A photo saved with loss; a mask never is.
@@ -32,7 +31,7 @@ class MaskPair:
     mask: NDArray[np.uint8]
 
 
-def read(place: Path) -> list[MaskPair]:
+def read_pairs(place: Path) -> list[MaskPair]:
     """The pairs of a folder or of a table (.csv with columns ``image``, ``mask`` and, if wanted, ``group``), sorted by name.
 
     In a folder, a mask is ``<name>_mask.png`` and its photo ``<name>.jpg`` or ``<name>_image.jpg`` beside it (any kind of
@@ -40,14 +39,14 @@ def read(place: Path) -> list[MaskPair]:
     a photo, a pair of two sizes and a mask without object are errors that name the file.
     """
     if place.is_dir():
-        found = list(_in_folder(place))
+        pairs = list(_in_folder(place))
     elif place.is_file():
-        found = list(_in_table(place))
+        pairs = list(_in_table(place))
     else:
         raise UserError(f"There is no folder or table {place}; give photos and masks a folder: {EXAMPLE}.")
-    if not found:
+    if not pairs:
         raise UserError(f"{place} holds no photo with a mask; name them like this: {EXAMPLE}.")
-    return [_pair(*files) for files in sorted(found)]
+    return [_pair(*files) for files in sorted(pairs)]
 
 
 def _in_folder(root: Path) -> Iterator[tuple[str, str, Path, Path]]:
@@ -87,13 +86,13 @@ def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
 
 
 def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
-    pixels = images.decode(photo.read_bytes(), str(photo))
-    alpha = drawn_masks.read(mask.read_bytes(), str(mask))
-    if alpha.shape != pixels.shape[:2]:
+    picture = pixels.decode(photo.read_bytes(), str(photo))
+    alpha = drawn_masks.decode_mask(mask.read_bytes(), str(mask))
+    if alpha.shape != picture.shape[:2]:
         raise UserError(
             f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"
-            f" {pixels.shape[1]}x{pixels.shape[0]}; save both at one size."
+            f" {picture.shape[1]}x{picture.shape[0]}; save both at one size."
         )
     if alpha.max() < 128:
         raise UserError(f"{mask} shows no object: none of its pixels is 128 or brighter; draw it in white.")
-    return MaskPair(name, group, pixels, alpha)
+    return MaskPair(name, group, picture, alpha)

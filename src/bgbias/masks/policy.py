@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bgbias.errors import UserError
 from bgbias.masks.settings import MaskPolicy
 
-# Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``mask_quality``'s.
+# Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``quality``'s.
 QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")
 COLUMNS = ("image_id", "sha256", *QUALITY)
 
@@ -25,7 +25,7 @@ class Mask:
     confidence: float
 
 
-def read(path: Path) -> pd.DataFrame:
+def read_mask_table(path: Path) -> pd.DataFrame:
     """The mask table that ``masks`` wrote: one row a photo with the columns of ``COLUMNS``."""
     if not path.exists():
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")

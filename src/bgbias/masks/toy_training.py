@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bgbias import progress, seeds
 from bgbias.compute.device import keep_freed_memory
 from bgbias.masks import quality, saliency
-from bgbias.masks.training import deep_supervision, fit, save, stretched
+from bgbias.masks.training import deep_supervision, fit, resized, save
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
@@ -73,7 +73,7 @@ def batches(
         seen = [
             saliency.network_input(photos[n][:, side], size) for n, side in zip(chosen, facing, strict=True)
         ]
-        true = [stretched(masks[n][:, side], size) for n, side in zip(chosen, facing, strict=True)]
+        true = [resized(masks[n][:, side], size) for n, side in zip(chosen, facing, strict=True)]
         x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
         yield x, torch.from_numpy(np.stack(true))[:, None]
 
@@ -81,5 +81,5 @@ def batches(
 def judge(weights: Path, truth: tuple[Photos, Masks], input_size: int) -> float:
     """Mean IoU at threshold 128 of saved weights on these photos."""
     params = saliency.SaliencyParams(weights=str(weights), input_size=input_size, batch_size=8)
-    made = saliency.build_masker("u2netp", u2netp, params, "cpu")(list(truth[0]))
-    return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(made, truth[1], strict=True)]))
+    predicted = saliency.build_masker("u2netp", u2netp, params, "cpu")(list(truth[0]))
+    return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truth[1], strict=True)]))

@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bgbias import progress
-from bgbias.files.atomic import replacing
+from bgbias.files.state_dicts import write_state_dict
 from bgbias.masks.u2net import U2Net
 
 WARM_UP = 0.05  # share of the steps in which the learning rate rises
@@ -91,7 +90,7 @@ def soft_iou(logits: Tensor, truth: Tensor) -> Tensor:
     return (1 - (both + 1) / (either + 1)).mean()
 
 
-def stretched(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+def resized(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
     """A mask in 0..1 at the network's size."""
     square = Image.fromarray(mask).resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(square, np.float32) / np.float32(255)
@@ -100,9 +99,8 @@ def stretched(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
 def save(net: U2Net, out: Path) -> None:
     """The weights as float16 under the official names, without batch norm's counters, which nothing reads."""
     state = {
-        name: tensor.detach().half().contiguous()
+        name: tensor.half()
         for name, tensor in net.state_dict().items()
         if not name.endswith("num_batches_tracked")
     }
-    with replacing(out) as temporary:
-        save_file(state, temporary)
+    write_state_dict(state, out)

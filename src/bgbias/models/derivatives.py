@@ -56,8 +56,8 @@ def _convolution(
 ) -> Tensor:
     if groups == 1 or isinstance(padding, str):
         return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
-    made: Tensor = _Grouped.apply(x, weight, (stride, padding, dilation, groups))
-    return made if bias is None else made + bias[:, None, None]
+    result: Tensor = _Grouped.apply(x, weight, (stride, padding, dilation, groups))
+    return result if bias is None else result + bias[:, None, None]
 
 
 class _Grouped(torch.autograd.Function):

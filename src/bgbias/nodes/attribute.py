@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, seeds
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.files.atomic import replacing
-from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
@@ -33,7 +32,7 @@ OUTPUTS = {
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
     """Test photos, masks and the model."""
-    return _inputs.photos(cell.dataset) | _inputs.masks(study, cell.dataset) | _inputs.model(study, cell)
+    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     # Scores that were made before there was a choice stay what they are.
     left_out = None if study.attribution.similarity else {"similarity"}
     chosen = study.attribution.model_dump(exclude=left_out)
-    return {"attribution": chosen, **_inputs.untrained(study, cell), **_inputs.mask_policy(study)}
+    return {"attribution": chosen, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

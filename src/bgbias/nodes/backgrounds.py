@@ -10,7 +10,7 @@ from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.fingerprint import elsewhere, listing, recorded
+from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -48,7 +48,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
             for role, source in sources.items()
         },
         "listing": {
-            role: before[role] if role in before and elsewhere(source.source) else listing(source.source)
+            role: before[role] if role in before and elsewhere(source.source) else fingerprint(source.source)
             for role, source in sources.items()
             if source.source and not source.listed
         },

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.files.atomic import replacing
-from bgbias.nodes import _inputs
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -35,7 +34,7 @@ def reads(study: Study) -> dict[str, Made]:
         if plan.trains(study, cell):
             read[f"attribution {cell.name}"] = Made(step("attribute", cell=cell), "attribution")
     for dataset in plan.datasets(study):
-        read[f"mask_table {dataset}"] = _inputs.masks(study, dataset)["mask_table"]
+        read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")
         read |= {f"{output} {dataset}": made for output, made in index.items()}
     return read
@@ -43,14 +42,14 @@ def reads(study: Study) -> dict[str, Made]:
 
 def settings(study: Study) -> dict[str, Any]:
     """Which masks are trusted: they are counted."""
-    return _inputs.mask_policy(study)
+    return inputs.mask_policy(study)
 
 
 def collect(study: Study) -> None:
     """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
     import pandas as pd
 
-    from bgbias.results.model_rows import together
+    from bgbias.results.rows import together
 
     files = study.files
     with records.node(study, step("collect")) as made:
@@ -81,13 +80,13 @@ def _mask_report(study: Study) -> pd.DataFrame:
     import pandas as pd
 
     from bgbias.masks import policy
-    from bgbias.photos.table import read as read_table
+    from bgbias.photos.table import read_table
 
     rows = []
     low, high = study.mask_policy.min_area, study.mask_policy.max_area
     for dataset in plan.datasets(study):
         masker = study.datasets[dataset].masker
-        quality = policy.read(study.files.at("mask_table", dataset=dataset, masker=masker))
+        quality = policy.read_mask_table(study.files.at("mask_table", dataset=dataset, masker=masker))
         table = read_table(study.files.at("table", dataset=dataset))
         test = set(table.split("test").ids)
         usable = policy.usable(quality, study.mask_policy)

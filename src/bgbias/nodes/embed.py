@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Made, step
-from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -15,8 +14,6 @@ from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     from bgbias.evaluation.embeddings import Embeddings
-
-    pass
 
 SUBJECT = ("cell",)
 VERSION = 1
@@ -27,14 +24,15 @@ OUTPUTS = {
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """The model, and test photos with all that is put behind them; of folds side by side their embeddings."""
+    """Test photos, what their conditions need, and the model; of folds side by side their embeddings."""
     if parts := plan.folds_of(study, cell):
         return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
+    needs = study.evaluation.needs
     return (
-        _inputs.photos(cell.dataset)
-        | _inputs.masks(study, cell.dataset)
-        | _inputs.pools(study, cell.dataset, "test")
-        | _inputs.model(study, cell)
+        inputs.photos(cell.dataset)
+        | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
+        | (inputs.pools(study, cell.dataset, "test") if "backgrounds" in needs else {})
+        | inputs.model(study, cell)
     )
 
 
@@ -43,13 +41,13 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
-    return {"evaluation": evaluation, **_inputs.untrained(study, cell), **_inputs.mask_policy(study)}
+    return {"evaluation": evaluation, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:
-    """Every test photo once as it is and once in each draw."""
+    """Every test photo in every view."""
     test, unknown = photos_of(study, cell.dataset, "test")
-    views = test * (1 + study.evaluation.draws)
+    views = test * len(study.evaluation.views)
     size = views * study.train.embedding_dim * FLOAT
     if parts := plan.folds_of(study, cell):
         return Cost(disk=len(parts) * size, unknown=unknown)
@@ -57,8 +55,8 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos, clean and before every draw of backgrounds, decoding each photo once. Four folds' models side
-    by side have embedded them already.
+    """Embed a cell's test photos in all views of the grid's conditions, decoding each photo once. Four folds' models side by
+    side have embedded them already.
     """
     from bgbias.evaluation import embeddings
 
@@ -66,11 +64,14 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
     with records.node(study, step("embed", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
-            found = embeddings.side_by_side(by_fold)
+            embedded = embeddings.side_by_side(by_fold)
         else:
-            found = _embedded(study, cell, device, made)
-        found.write(made.outputs["embeddings"])
-        made.metrics |= {"photos": len(found.ids), "photos_without_trusted_mask": int((~found.usable).sum())}
+            embedded = _embedded(study, cell, device, made)
+        embedded.write(made.outputs["embeddings"])
+        made.metrics |= {
+            "photos": len(embedded.ids),
+            "photos_without_trusted_mask": int((~embedded.usable).sum()),
+        }
 
 
 def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
@@ -81,9 +82,9 @@ def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Em
     device = made.on(device)
     model = for_inference(model_of(study, cell).to(device))
     album = Album(study, cell.dataset, model.resize, model.input_size)
-    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     settings = study.evaluation
+    photos = album.evaluation(album.table("test"), settings.needs, "test")
     pooled = not plan.trains(study, cell)
     return embedding.embed(
-        model, photos, settings.draws, device, settings.precision, settings.batch_size, pooled
+        model, photos, settings.views, device, settings.precision, settings.batch_size, pooled
     )

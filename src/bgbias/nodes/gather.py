@@ -49,7 +49,7 @@ def gather(study: Study, pool: str) -> None:
         work = output.parent / ".unfinished"
         lists = [p for p in described.pools.values() if p is not None and p.listed]
         # Two pools may be parts of one list.
-        wanted = {row.name: row for p in lists for row in listed.read(Path(str(p.source)), p.group)}
+        wanted = {row.name: row for p in lists for row in listed.read_list(Path(str(p.source)), p.group)}
         copies = dict.fromkeys(place for p in lists for place in p.copies)
         work.mkdir(parents=True, exist_ok=True)
         others = []

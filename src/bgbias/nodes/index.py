@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
-from bgbias.engine import digests, records
+from bgbias.engine import digests, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.nodes import _inputs
 from bgbias.study.params import Study, options
 from bgbias.study.sources import parts_of
 
@@ -32,7 +31,7 @@ COLLECTION = ("photos", "photos")
 
 def reads(study: Study, dataset: str) -> dict[str, Made]:
     """The files that the dataset is made of."""
-    return _inputs.parts(study, dataset)
+    return inputs.parts(study, dataset)
 
 
 def settings(study: Study, dataset: str) -> dict[str, Any]:

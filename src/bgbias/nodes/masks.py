@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import elsewhere, recorded
-from bgbias.nodes import _inputs
 from bgbias.study import weights
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
@@ -53,7 +52,7 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
     """Photos, true masks to measure by, and the masker's weights."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
-    return photos | _inputs.weights(study, pretrained.owner("maskers", masker))
+    return photos | inputs.weights(study, pretrained.owner("maskers", masker))
 
 
 def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
@@ -83,7 +82,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
     """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
     from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
     from bgbias.files.store import ImageStore
-    from bgbias.photos.table import read as read_table
+    from bgbias.photos.table import read_table
 
     (subject,) = subjects(study, dataset, masker)
     masker = subject["masker"]

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
 from bgbias.backgrounds.settings import Proposal
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.fingerprint import elsewhere, listing, recorded
-from bgbias.nodes import _inputs
+from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.nodes.masks import predictor
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
@@ -41,7 +40,7 @@ OUTPUTS = {
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
     """The masker's weights."""
-    return _inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
+    return inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
 
 
 def settings(study: Study, pool: str) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
     return {
         "source": proposal.source,
-        "listing": before["listing"] if gone else listing(proposal.source),
+        "listing": before["listing"] if gone else fingerprint(proposal.source),
         "names": {"keep": proposal.keep, "drop": proposal.drop},
         "masker": pretrained.masker_identity(study, proposal.masker),
     }

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 
@@ -37,64 +37,28 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def score(study: Study, cell: Cell) -> None:
-    """Score a cell's embeddings: every metric, one value a query, clean and corrupted, symmetric and query-only."""
-    import pandas as pd
+    """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value per query, in every view."""
+    from bgbias.evaluation import embeddings, scores
 
-    from bgbias.evaluation import embeddings
-    from bgbias.evaluation.retrieval import neighbours
-
-    files = study.files
     with records.node(study, step("score", cell=cell)) as made:
-        outputs = made.outputs
-        found = embeddings.read(files.at("embeddings", **cell.wildcards))
-        parts = []
-
-        def add(setting: str, condition: str, draw: int, queries: np.ndarray, gallery: np.ndarray) -> None:
-            ranked = neighbours(queries, found.labels, gallery, found.labels)
-            values = {
-                name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")
-            }
-            parts.append(
-                pd.DataFrame(
-                    {
-                        **cell.wildcards,
-                        "setting": setting,
-                        "condition": condition,
-                        "draw": draw,
-                        "image_id": found.ids,
-                        "label": found.labels,
-                        **values,
-                    }
-                )[found.usable]
-            )
-
-        add("symmetric", "clean", 0, found.clean, found.clean)
-        for draw, corrupted in enumerate(found.corrupted):
-            add("symmetric", "random_background", draw, corrupted, corrupted)
-            add("query", "random_background", draw, corrupted, found.clean)
-        queries = pd.concat(parts, ignore_index=True)
-        with replacing(outputs["queries"]) as temporary:
+        embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        queries = scores.of_queries(embedded, cell.wildcards)
+        with replacing(made.outputs["queries"]) as temporary:
             queries.to_parquet(temporary, index=False)
-        metrics = list(plugins.names("metrics"))
-        keys = [*cell.wildcards, "setting", "condition", "draw"]
-        tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
-        with replacing(outputs["scores"]) as temporary:
-            tidy.agg(value="mean", n="count").reset_index().to_csv(temporary, index=False)
+        with replacing(made.outputs["scores"]) as temporary:
+            scores.means(queries, cell.wildcards).to_csv(temporary, index=False)
+        usable = int(embedded.usable.sum())
         made.metrics |= _summary(queries)
-        made.metrics |= {"queries": int(found.usable.sum()), "queries_left_out": int((~found.usable).sum())}
+        made.metrics |= {"queries": usable, "queries_left_out": len(embedded.ids) - usable}
 
 
 def _summary(queries: pd.DataFrame) -> dict[str, float]:
     means = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean().to_dict()
-    clean, corrupted, query = (
-        ("symmetric", "clean"),
-        ("symmetric", "random_background"),
-        ("query", "random_background"),
-    )
+    clean, corrupted = (SYMMETRIC, CLEAN), (SYMMETRIC, RANDOM_BACKGROUND)
     return {
         "map_at_r_clean": means["map_at_r"][clean],
         "map_at_r_corrupted": means["map_at_r"][corrupted],
-        "map_at_r_query_corrupted": means["map_at_r"][query],
+        "map_at_r_query_corrupted": means["map_at_r"][QUERY_ONLY, RANDOM_BACKGROUND],
         "precision_at_1_clean": means["precision_at_1"][clean],
         "precision_at_1_corrupted": means["precision_at_1"][corrupted],
         "relative_drop": 1 - means["map_at_r"][corrupted] / (means["map_at_r"][clean] or math.nan),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.nodes import _inputs
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -28,12 +27,12 @@ OUTPUTS = {
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
     """Photos, where their objects are, and the model."""
-    return _inputs.photos(cell.dataset) | _inputs.truth(study, cell.dataset) | _inputs.model(study, cell)
+    return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """How photos are segmented."""
-    return {"segmentation": study.segmentation.model_dump(), **_inputs.untrained(study, cell)}
+    return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

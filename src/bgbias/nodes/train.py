@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.files.atomic import replacing
-from bgbias.nodes import _inputs
 from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -29,10 +28,10 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     """Photos; masks and backgrounds where the method or the selection needs them; weights to start from."""
     needs = plan.needs(study, cell)
     return (
-        _inputs.photos(cell.dataset)
-        | (_inputs.masks(study, cell.dataset) if "masks" in needs else {})
-        | (_inputs.pools(study, cell.dataset, "train", "val") if "backgrounds" in needs else {})
-        | _inputs.backbone_weights(study, cell)
+        inputs.photos(cell.dataset)
+        | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
+        | (inputs.pools(study, cell.dataset, "train", "val") if "backgrounds" in needs else {})
+        | inputs.backbone_weights(study, cell)
     )
 
 
@@ -44,9 +43,9 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         "train": study.train.model_dump(exclude={"selection"}),
         "selection": plan.selection_condition(study, cell),
         "loss": loss_options(study, cell.dataset, cell.loss),
-        **_inputs.backbone(study, cell),
+        **inputs.backbone(study, cell),
         **({"method": method} if method else {}),
-        **(_inputs.mask_policy(study) if "masks" in plan.needs(study, cell) else {}),
+        **(inputs.mask_policy(study) if "masks" in plan.needs(study, cell) else {}),
     }
 
 

@@ -52,7 +52,7 @@ def weights(study: Study, owner: str) -> None:
         target = made.outputs["weights"]
         unfinished = target.with_name(f"{target.name}.unfinished")
         state, made.notes["source"] = _state(study, wanted, unfinished)
-        files.write(state, target)
+        files.write_state_dict(state, target)
         made.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
     shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -95,7 +95,7 @@ def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
         from bgbias.masks.saliency import published_state
 
         return published_state(file, module.network(), owner)
-    return files.read(file, owner)
+    return files.read_state_dict(file, owner)
 
 
 def _sums(source: Source) -> str:

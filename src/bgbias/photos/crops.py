@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bgbias.compute.device import shares
 from bgbias.images import pixels
-from bgbias.images.pixels import Box, Picture
+from bgbias.images.pixels import Picture, RelativeBox
 
 SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
 SCRATCH = 2**28  # numbers that may be at work at once
@@ -28,11 +28,13 @@ SCRATCH = 2**28  # numbers that may be at work at once
 class Crops(Protocol):
     """Pictures, known by their place, that can be cropped."""
 
-    def crops(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
+    def crops(
+        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
+    ) -> Tensor:
         """The boxed parts, resized and mirrored: uint8 [B, channels, size, size], channels last."""
 
 
-def crops(
+def cropper(
     picture: Picture, shapes: Sequence[tuple[int, ...]], size: int, device: str, few: bool = False
 ) -> Crops:
     """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times."""
@@ -51,13 +53,15 @@ class PillowCrops:
         self._image = pixels.kept(picture) if few else lambda row: Image.fromarray(picture(row))
         self._size = size
 
-    def crops(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
+    def crops(
+        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
+    ) -> Tensor:
         """As ``Crops`` says."""
-        made = [
+        crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
         ]
-        batch = torch.from_numpy(np.stack(made))
+        batch = torch.from_numpy(np.stack(crops))
         return batch.permute(0, 3, 1, 2) if batch.ndim == 4 else batch.unsqueeze(1)
 
 
@@ -78,7 +82,9 @@ class DeviceCrops:
         # Taps of the filter in each direction: 1 + 2 * support, the widest picture being shrunk most.
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
-    def crops(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
+    def crops(
+        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
+    ) -> Tensor:
         """As ``Crops`` says."""
         tallest = int(self._sizes[:, 0].max())
         at_once = max(1, SCRATCH // (tallest * self._size * self._taps * self._channels))
@@ -88,7 +94,9 @@ class DeviceCrops:
         ]
         return torch.cat(parts).contiguous(memory_format=torch.channels_last)
 
-    def _some(self, rows: Sequence[int] | np.ndarray, boxes: Sequence[Box], flips: Sequence[bool]) -> Tensor:
+    def _some(
+        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
+    ) -> Tensor:
         chosen = np.asarray(rows, np.int64)
         heights, widths = self._sizes[chosen].T
         edges = np.array([(b.left, b.top, b.width, b.height) for b in boxes], np.float64).T
@@ -108,8 +116,8 @@ class DeviceCrops:
         lines = _rounded((self._pixels[places] * across[:, None, :, :, None]).sum(3))  # [B, count, S, C]
         batch = torch.arange(len(chosen), device=first.device)[:, None, None]
         columns = lines[batch, y - first[:, None, None]]  # [B, S, taps, S, C]
-        found = _rounded((columns * down[:, :, :, None, None]).sum(2))
-        return found.to(torch.uint8).permute(0, 3, 1, 2)
+        levels = _rounded((columns * down[:, :, :, None, None]).sum(2))
+        return levels.to(torch.uint8).permute(0, 3, 1, 2)
 
     def _filter(self, begin: np.ndarray, length: np.ndarray, limit: np.ndarray) -> tuple[Tensor, Tensor]:
         """Which pixels each output pixel reads, int64 [B, size, taps], and with which weights, float32."""

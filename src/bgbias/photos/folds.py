@@ -20,12 +20,12 @@ def run(seed: int, fold: int) -> int | str:
 
 def seed_and_fold(name: object) -> tuple[int, int]:
     """What ``run`` gave a name to."""
-    found = _RUN.fullmatch(str(name))
-    if found is None:
+    match = _RUN.fullmatch(str(name))
+    if match is None:
         raise UserError(
             f"'{name}' names no seed and fold: these are like 2, or 2-fold3 (folds 0 to {FOLDS - 1})."
         )
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)
 
 
 def validating(train: Sequence[int], val: Sequence[int], fold: int) -> list[int]:

@@ -1,9 +1,9 @@
 """Pictures decoded and resized once, for every process, epoch, draw and condition that wants them at this size.
 
 A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
-pixels into one file (an uncompressed npz of ``pixels``, one picture after the other, with ``ids``, ``offsets``, ``shapes`` ...),
-and everybody maps that file into memory: opening takes no time, and processes on one machine share the pages. It is a cache and
-no product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
+pixels into one file (npy, one picture after the other) and an index beside it (npz of ``ids``, ``offsets``, ``shapes`` ...), and
+everybody maps the pixels into memory: opening takes no time, and processes on one machine share the pages. It is a cache and no
+product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
 be deleted at any time. Each picture is compared with its checksum (``checks``) when a process first asks for it, so that nobody
 reads what it does not need.
 
@@ -12,19 +12,14 @@ Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG'
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import io
 import math
-import mmap
 import os
 import shutil
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,33 +29,27 @@ from bgbias import progress
 from bgbias.compute.device import threads
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.store import EPOCH, LOCAL_HEADER, ImageStore
-from bgbias.images import pixels as images
-from bgbias.images.pixels import resized_shape
+from bgbias.files.locks import locked
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
 
 VERSION = 1  # of the pixels: another resize is another version
 PER_CHUNK = 256  # pictures between two lines of progress
 ROOM_TO_LEAVE = 2**28  # bytes of the disk
 
 Change = Callable[[np.ndarray], np.ndarray]
-_UNREADABLE = (FileNotFoundError, zipfile.BadZipFile, KeyError, ValueError, struct.error)
+_UNREADABLE = (FileNotFoundError, zipfile.BadZipFile, KeyError, ValueError, EOFError)
 
 
 class Pictures:
     """Read access to prepared pictures by image id, or by their place; the arrays are read-only views of the mapped file."""
 
     def __init__(self, path: Path) -> None:
-        with zipfile.ZipFile(path) as archive:
-            self.ids: list[str] = _member(archive, "ids").tolist()
-            self.shapes: list[tuple[int, ...]] = list(map(tuple, _member(archive, "shapes").tolist()))
-            self._offsets = _member(archive, "offsets").tolist()
-            self._checks = _member(archive, "checks").tolist()
-            start = _start(archive, "pixels")
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        # `npy` pads its header, so that the numbers begin where it says they do.
-        header = 10 + struct.unpack_from("<H", mapped, start + 8)[0]
-        self._pixels = np.frombuffer(mapped, np.uint8, offset=start + header)
+        with np.load(_index(path)) as index:
+            self.ids: list[str] = index["ids"].tolist()
+            self.shapes: list[tuple[int, ...]] = list(map(tuple, index["shapes"].tolist()))
+            self._offsets, self._checks = index["offsets"].tolist(), index["checks"].tolist()
+        self._pixels = np.asarray(np.load(path, mmap_mode="r"))
         self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
         self._path, self._intact = path, bytearray(len(self.ids))
 
@@ -85,14 +74,14 @@ class Pictures:
         """The picture at a place in the collection's order; an error if it is not what was written."""
         shape = self.shapes[row]
         start = self._offsets[row]
-        pixels = self._pixels[start : start + math.prod(shape)]
+        levels = self._pixels[start : start + math.prod(shape)]
         if not self._intact[row]:
-            if zlib.crc32(pixels.data) != self._checks[row]:
+            if zlib.crc32(levels.data) != self._checks[row]:
                 raise UserError(
                     f"'{self.ids[row]}' is damaged in {self._path}, which is a cache: delete it and run the same command again."
                 )
             self._intact[row] = True
-        return pixels.reshape(shape)
+        return levels.reshape(shape)
 
 
 def pictures(
@@ -106,16 +95,17 @@ def pictures(
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
     identity = f"{VERSION}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
-    path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npz"
+    path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npy"
     try:
         return Pictures(path)
     except _UNREADABLE:  # absent, or damaged as by a power cut
         folder.mkdir(parents=True, exist_ok=True)
-    with _turn(folder / f".{family}.lock", f"{store} at {side}"):
+    waiting = f"waits for another process, which prepares {store} at {side}"
+    with locked(folder / f".{family}.lock", waiting=waiting):
         try:
             return Pictures(path)  # another process has prepared it meanwhile
         except _UNREADABLE:
-            for left in (*folder.glob(f"{family}-*.npz"), *folder.glob(f".{family}-*.partial")):
+            for left in (*folder.glob(f"{family}-*.np[yz]"), *folder.glob(f".{family}-*.partial")):
                 left.unlink()
             _prepare(source, side, path, mode, change)
             return Pictures(path)
@@ -123,8 +113,8 @@ def pictures(
 
 def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Change | None) -> None:
     channels = (3,) if mode == "RGB" else ()
-    sizes = [images.size(source.read(i), i) for i in source.ids]
-    shapes = np.array([(*resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
+    sizes = [pixels.size(source.read(i), i) for i in source.ids]
+    shapes = np.array([(*pixels.resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
     lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
     total = int(lengths.sum())
     free = shutil.disk_usage(path.parent).free
@@ -136,72 +126,35 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
 
     def decoded(image_id: str) -> bytes:
         picture = source.array(image_id, mode)
-        return images.resize_short(change(picture) if change else picture, side).tobytes()
+        return pixels.resize_short(change(picture) if change else picture, side).tobytes()
 
     ids = source.ids
     chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
-    with (
-        replacing(path) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
-        ThreadPoolExecutor(threads()) as workers,
-    ):
-        with archive.open(zipfile.ZipInfo("pixels.npy", EPOCH), "w", force_zip64=True) as file:
-            np.lib.format.write_array_header_1_0(
-                file, {"descr": "|u1", "fortran_order": False, "shape": (total,)}
-            )
-            label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
-            checks: list[int] = []
-            for chunk in progress.track(chunks, len(chunks), label):
-                for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
-                    if len(data) != lengths[len(checks)]:
-                        raise UserError(
-                            f"'{image_id}' is not as large as its header says; replace this picture."
-                        )
-                    file.write(data)
-                    checks.append(zlib.crc32(data))
-        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)]
-        described = {
-            "ids": np.array(ids, str),
-            "offsets": offsets,
-            "shapes": shapes,
-            "checks": np.array(checks, np.uint32),
-        }
-        for name, values in described.items():
-            buffer = io.BytesIO()
-            np.save(buffer, values, allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy", EPOCH), buffer.getvalue())
-        archive.close()
+    label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
+    checks: list[int] = []
+    with replacing(path) as temporary, temporary.open("wb") as file, ThreadPoolExecutor(threads()) as workers:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+        )
+        for chunk in progress.track(chunks, len(chunks), label):
+            for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
+                if len(data) != lengths[len(checks)]:
+                    raise UserError(f"'{image_id}' is not as large as its header says; replace this picture.")
+                file.write(data)
+                checks.append(zlib.crc32(data))
+        file.flush()
         # Before the name appears: after a power cut it would stand for pictures that are black.
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        os.fsync(file.fileno())
+    # Last, as nothing is read without it.
+    with replacing(_index(path)) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            ids=np.array(ids, str),
+            offsets=np.cumsum(lengths) - lengths,
+            shapes=shapes,
+            checks=np.array(checks, np.uint32),
+        )
 
 
-@contextmanager
-def _turn(path: Path, what: str) -> Iterator[None]:
-    """Wait until nobody else prepares the same; whoever ends, however it ends, lets the next one in."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say(f"waits for another process, which prepares {what}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:
-            raise UserError(
-                f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes must not prepare {what} at"
-                " once; name a local disk as paths.work in params.yaml."
-            ) from error
-        yield
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    values: np.ndarray = np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
-    return values
-
-
-def _start(archive: zipfile.ZipFile, name: str) -> int:
-    """Where a member's own bytes begin in the archive."""
-    offset = archive.getinfo(f"{name}.npy").header_offset
-    assert archive.fp is not None
-    archive.fp.seek(offset + LOCAL_HEADER - 4)
-    named, extra = struct.unpack("<HH", archive.fp.read(4))
-    return offset + LOCAL_HEADER + int(named) + int(extra)
+def _index(path: Path) -> Path:
+    return path.with_suffix(".npz")

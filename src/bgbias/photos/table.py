@@ -96,7 +96,7 @@ class ImageTable:
             self.frame.to_csv(temporary, index=False)
 
 
-def read(path: Path) -> ImageTable:
+def read_table(path: Path) -> ImageTable:
     """The table that `index` wrote."""
     if not path.exists():
         raise UserError(f"{path} is missing; make it with: python -m bgbias index {path.parent.name}")

@@ -1,22 +1,37 @@
-"""The tables for readers: CSV in full precision; Markdown, LaTeX and HTML rounded, plain text for a terminal.
+"""The tables for readers: CSV in full precision; Markdown, LaTeX, HTML and a terminal's text rounded; the main numbers as YAML.
 
 All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape as html_escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import yaml
 
+from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.report import headline, names
-from bgbias.report import html as webpage
-from bgbias.report.sections import _sections
-from bgbias.report.tables._columns import columns_of, legend
+from bgbias.report import names, tables
+from bgbias.report.tables._columns import Column, Row
+from bgbias.results.rows import MODEL
+from bgbias.study.cell import PLAIN
 
 WIDTH = 110
+REPEATED = {
+    "seeds": "seed",
+    "folds": "fold",
+    "draws": "draw",
+    "queries": "query",
+    "images": "image",
+    "episodes": "episode",
+}
 
 
 def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[str, Path]:
@@ -26,7 +41,7 @@ def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[st
         "md": markdown(table, name, caption),
         "tex": latex(table, name, caption),
         "html": html(table, name, caption),
-        "yaml": headline.text(table, name),
+        "yaml": yaml.safe_dump(headline(table, name), sort_keys=False, allow_unicode=True),
     }
     written = {suffix: folder / f"{name}.{suffix}" for suffix in texts}
     for suffix, path in written.items():
@@ -34,13 +49,33 @@ def write(table: pd.DataFrame, folder: Path, name: str, caption: str) -> dict[st
     return written
 
 
+def read(path: Path) -> pd.DataFrame:
+    """A table as its CSV holds it. Raises UserError if it was not made yet."""
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing; make it with: snakemake --cores all --config grid={path.parent.name}"
+        )
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
+    """dataset: backbone: loss: method: number: value, as far as values are known: what ``dvc metrics diff`` compares."""
+    nested: dict[str, Any] = {}
+    for row in table.to_dict("records"):
+        inner = nested
+        for part in MODEL:
+            inner = inner.setdefault(str(row[part]), {})
+        known = {title: float(row[column]) for column, title in tables.load(name).HEADLINE.items()}
+        inner |= {title: value for title, value in known.items() if not math.isnan(value)}
+    return nested
+
+
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, the best of a loss in bold."""
-    columns = columns_of(table, name)
+    columns = _columns(table, name)
     parts = [caption]
     for section in _sections(table, columns):
-        head = ["", *(c.head for c in columns)]
-        lines = [head, ["---", *("---:" for _ in columns)]]
+        lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
         for label, entries in section.rows:
             lines.append([label, *(f"**{text}**" if best else text for text, best in entries)])
         body = "\n".join(
@@ -52,41 +87,61 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     r"""A ``table*`` to \input: booktabs rules, one block a dataset and backbone, a loss's best in bold."""
-    columns = columns_of(table, name)
-    span = len(columns) + 1
+    columns = _columns(table, name)
+    # \caption wants one paragraph.
+    plain = caption.replace("**", "").replace("\n\n", " ")
+    heads = (r"\shortstack[r]{" + r"\\".join(map(escape, c.head.split(", ", 1))) + "}" for c in columns)
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage{graphicx}",
         r"\begin{table*}[t]",
         r"\centering",
-        rf"\caption{{{escape(_plain(caption))}}}",
+        rf"\caption{{{escape(plain)}}}",
         rf"\label{{tab:{name}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
-        " & ".join(["", *(_stacked(c.head) for c in columns)]) + r" \\",
+        " & ".join(["", *heads]) + r" \\",
     ]
     for section in _sections(table, columns):
         lines += [
             r"\midrule",
-            rf"\multicolumn{{{span}}}{{l}}{{\textit{{{escape(section.heading)}}}}} \\",
+            rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{escape(section.heading)}}}}} \\",
             r"\addlinespace[2pt]",
         ]
-        for row_label, entries in section.rows:
+        for label, entries in section.rows:
             words = [rf"\textbf{{{escape(text)}}}" if best else escape(text) for text, best in entries]
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
-            lines.append(" & ".join(["{}" + escape(row_label), *words]) + r" \\")
+            lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
 
 
 def html(table: pd.DataFrame, name: str, caption: str) -> str:
-    """The same as a web page that needs no other file."""
-    columns = columns_of(table, name)
-    return webpage.page(names.table(name), caption, [c.head for c in columns], _sections(table, columns))
+    """The same as a web page that needs no other file: a body for each section, below the caption's paragraphs."""
+    columns = _columns(table, name)
+    heads = ["", *("<br/>".join(map(_web, c.head.split(", ", 1))) for c in columns)]
+    bodies = []
+    for section in _sections(table, columns):
+        lines = [f'<tr><th colspan="{len(heads)}">{_web(section.heading)}</th></tr>']
+        for label, entries in section.rows:
+            cells = (f"<td>{f'<b>{_web(text)}</b>' if best else _web(text)}</td>" for text, best in entries)
+            lines.append(f"<tr><th>{_web(label)}</th>{''.join(cells)}</tr>")
+        bodies.append("<tbody>\n" + "\n".join(lines) + "\n</tbody>")
+    paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
+    return "\n".join(
+        [
+            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{_web(names.table(name))}</title>',
+            f"<style>\n{STYLE}</style>",
+            *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
+            f"<div><table>\n<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead>",
+            *bodies,
+            "</table></div>\n</html>\n",
+        ]
+    )
 
 
 def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
-    columns = [c for c in columns_of(table, name) if c.terminal]
+    columns = [c for c in _columns(table, name) if c.terminal]
     sections = _sections(table, columns)
     labels = max(len(label) for s in sections for label, _ in s.rows)
     widths = [
@@ -95,16 +150,51 @@ def show(table: pd.DataFrame, name: str) -> str:
     ]
     while labels + sum(widths) + 2 * len(widths) > WIDTH:
         widths.pop()
-    columns = columns[: len(widths)]
-    head = " " * labels + "".join(f"  {c.terminal:>{w}}" for c, w in zip(columns, widths, strict=True))
+    head = " " * labels + "".join(f"  {c.terminal:>{w}}" for c, w in zip(columns, widths, strict=False))
     lines = [head]
     for section in sections:
-        title = f"── {section.heading} "
-        lines.append(title + "─" * max(0, len(head) - len(title)))
+        lines.append(f"── {section.heading} ".ljust(len(head), "─"))
         for label, entries in section.rows:
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=False))
             lines.append(f"{label:<{labels}}{texts}")
-    return "\n".join(line.rstrip() for line in [*lines, "", *legend(name)])
+    return "\n".join(line.rstrip() for line in [*lines, "", *tables.load(name).LEGEND])
+
+
+@dataclass(frozen=True)
+class _Section:
+    """The rows of one dataset and backbone: a heading, then a label and (text, is best) for each column."""
+
+    heading: str
+    rows: list[tuple[str, list[tuple[str, bool]]]]
+
+
+def _columns(table: pd.DataFrame, name: str) -> list[Column]:
+    """The columns of the table that is called ``name``, without those about which it has nothing to say."""
+    return [
+        column
+        for column in tables.load(name).COLUMNS
+        if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
+    ]
+
+
+def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
+    sections = []
+    for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
+        values = part.itertuples(index=False)
+        rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in values]
+        plain = {row["loss"] for row in rows if row["method"] == PLAIN}
+        lines = []
+        for row in rows:
+            rivals = [r for r in rows if r["loss"] == row["loss"]]
+            label = names.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
+            lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
+        counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
+        sections.append(_Section(" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
+    return sections
+
+
+def _is_best(column: Column, row: Row, rivals: Sequence[Row]) -> bool:
+    return bool(column.best) and len(rivals) > 1 and row[column.best] == max(r[column.best] for r in rivals)
 
 
 LATEX = {
@@ -128,16 +218,23 @@ LATEX = {
 
 def escape(text: str) -> str:
     """Text as LaTeX prints it, with every special character and the signs of our tables spelt out."""
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found.group()], text)
+    return re.sub("|".join(map(re.escape, LATEX)), lambda sign: LATEX[sign.group()], text)
 
 
-def _plain(caption: str) -> str:
-    r"""A caption in one paragraph, as \caption wants it, without Markdown's bold."""
-    return caption.replace("**", "").replace("\n\n", " ")
+STYLE = """\
+body { margin: 1.5rem; color: #20242a; background: #fff; font: 13px/1.5 system-ui, "DejaVu Sans", sans-serif }
+p { max-width: 44rem; margin: 0 0 .8rem }
+div { overflow-x: auto; margin-top: 1.5rem }
+table { border-collapse: collapse; border-block: 2px solid #20242a; font-variant-numeric: tabular-nums }
+th, td { padding: .3rem .5rem; text-align: right; white-space: nowrap; vertical-align: bottom }
+th { font-weight: normal }
+th:first-child { text-align: left; padding-left: 0 }
+thead { color: #6b7280; font-size: 11px }
+tbody { border-top: 1px solid #d5d9df }
+tbody tr:first-child th { font-style: italic; padding-top: .8rem }
+tbody tr:not(:first-child):hover { background: #f4f6f8 }
+"""
 
 
-def _stacked(head: str) -> str:
-    """A head in two lines where it has a unit or a qualifier: ``Drop, points``."""
-    first, _, rest = head.partition(", ")
-    words = [escape(first), escape(rest)] if rest else [escape(first)]
-    return r"\shortstack[r]{" + r"\\".join(words) + "}"
+def _web(text: str) -> str:
+    return html_escape(text, quote=False)

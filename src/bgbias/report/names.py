@@ -10,9 +10,8 @@ import pandas as pd
 
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.episodes import CENTRE
-from bgbias.study.cell import side_by_side
+from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
 
-PRETRAINED, PLAIN = "pretrained", "plain"
 DATASETS = {"cub200": "CUB200", "cars196": "Cars196", "sop": "SOP", "cub50": "CUB50"}
 LOSSES = {
     "none": "No training",

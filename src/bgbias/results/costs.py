@@ -10,24 +10,20 @@ from typing import Any
 import pandas as pd
 
 from bgbias.engine import records
-from bgbias.results.model_rows import MODEL
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.results.rows import MODEL
+from bgbias.study.cell import Cell
 
 
-def by_model(study: Study) -> pd.DataFrame:
-    """One row a model that is trained, over its seeds and folds: the columns of ``of_training``, and on which device.
+def by_model(trainings: Mapping[Cell, tuple[Path, Path]], iterations: int) -> pd.DataFrame:
+    """One row a model, over its seeds and folds: the columns of ``of_training``, and on which device.
 
-    Of seconds a step the median of the trainings is taken, of memory the largest, of minutes the mean.
+    ``trainings``: the record and the curve of each. Of seconds a step the median of the trainings is taken, of memory the
+    largest, of minutes the mean.
     """
-    files, iterations = study.files, study.train.iterations_per_epoch
-    rows = []
-    for cell in plan.cells(study):
-        if plan.trains(study, cell):
-            record = records.read(files.at("train_record", **cell.wildcards))
-            rows.append(
-                cell.wildcards | of_training(record, files.at("history", **cell.wildcards), iterations)
-            )
+    rows = [
+        cell.wildcards | of_training(records.read(record), history, iterations)
+        for cell, (record, history) in trainings.items()
+    ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "median",
         "cost_training_minutes": "mean",

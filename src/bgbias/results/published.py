@@ -1,4 +1,4 @@
-"""Published numbers beside our own: rows of data/published/*.csv, each with the table it was copied from.
+"""PublishedNumber numbers beside our own: rows of data/published/*.csv, each with the table it was copied from.
 
 A number stands beside ours only where the paper's data and backbone were used. ``folds`` says of how many folds it is the mean,
 or how many folds' models stand side by side in it (1 where a file has no such column), ``differs`` what else was done in another
@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from bgbias.errors import UserError
+from bgbias.files.checksums import sha256
 from bgbias.files.places import PUBLISHED, project_root
 from bgbias.photos.folds import FOLDS
 
@@ -22,7 +23,7 @@ COLUMNS = ("source", *CELL, "value", "sd", "unit", "differs")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """One printed number, in the unit it was printed in (percent or score), its +- (NaN where none), its source, and what was
     done in another way than here (empty: nothing).
     """
@@ -33,22 +34,32 @@ class Published:
     differs: str
 
 
-NOTHING = Published(math.nan, math.nan, "", "")
+NOTHING = PublishedNumber(math.nan, math.nan, "", "")
 OF_FOLDS = {
     1: "one model, trained on one split of the training classes",
     FOLDS: "mean of four models, each trained on three quarters of the training classes",
 }
 
 
+def files(folder: Path | None = None) -> list[Path]:
+    """The files of published numbers, by name."""
+    return sorted((folder or project_root() / PUBLISHED).glob("*.csv"))
+
+
+def checksums() -> dict[str, str]:
+    """What these files hold, told by name: a table beside them is another one when they are others."""
+    return {path.name: sha256(path) for path in files()}
+
+
 def read(folder: Path | None = None) -> pd.DataFrame:
     """All published rows, one a number. Raises UserError if there is no file, or one lacks a column."""
-    found = sorted((folder or project_root() / PUBLISHED).glob("*.csv"))
-    if not found:
+    paths = files(folder)
+    if not paths:
         raise UserError(
             f"The published numbers are missing: {folder or PUBLISHED}. Restore them: git checkout -- {PUBLISHED}"
         )
     parts = []
-    for path in found:
+    for path in paths:
         part = pd.read_csv(path).astype({"differs": object}, errors="ignore")
         part["folds"] = part.get("folds", 1)
         missing = [c for c in COLUMNS if c not in part]
@@ -69,19 +80,19 @@ def number(
     metric: str,
     condition: str,
     folds: int = 1,
-) -> Published:
+) -> PublishedNumber:
     """A paper's number for this cell, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
     wanted = dict(zip(CELL, (dataset, backbone, loss, method, metric, condition), strict=True))
-    found = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
+    printed = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     # Found as ours is; else with nearly as many folds.
-    far = (found["folds"] - folds).abs() + FOLDS * (found["differs"] != "")
-    found = found[far == far.min()]
-    if len(found) > 1:
-        raise UserError(f"{PUBLISHED} holds {len(found)} rows for {' '.join(wanted.values())}; keep one.")
-    if found.empty:
+    far = (printed["folds"] - folds).abs() + FOLDS * (printed["differs"] != "")
+    printed = printed[far == far.min()]
+    if len(printed) > 1:
+        raise UserError(f"{PUBLISHED} holds {len(printed)} rows for {' '.join(wanted.values())}; keep one.")
+    if printed.empty:
         return NOTHING
-    row = found.iloc[0]
+    row = printed.iloc[0]
     differs = "; ".join(
         filter(None, [OF_FOLDS[row["folds"]] if row["folds"] != folds else "", row["differs"]])
     )
-    return Published(float(row["value"]), float(row["sd"]), str(row["source"]), differs)
+    return PublishedNumber(float(row["value"]), float(row["sd"]), str(row["source"]), differs)

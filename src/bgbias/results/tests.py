@@ -26,18 +26,18 @@ def sign_flip(differences: np.ndarray, generator: np.random.Generator, n: int = 
     if not len(kept):
         return math.nan
     # Flipping a sign takes twice the difference away; those of equal size may be summed in another order.
-    found = abs(kept.sum()) * (1 - 1e-9)
+    observed = abs(kept.sum()) * (1 - 1e-9)
     as_large = 0
     rows = max(1, BLOCK // len(kept))
     for start in range(0, n, rows):
         count = min(rows, n - start)
         bits = np.frombuffer(generator.bytes(count * -(-len(kept) // 8)), np.uint8).reshape(count, -1)
         flipped = np.unpackbits(bits, axis=1, count=len(kept)).astype(np.float64) @ kept
-        as_large += int((np.abs(kept.sum() - 2 * flipped) >= found).sum())
+        as_large += int((np.abs(kept.sum() - 2 * flipped) >= observed).sum())
     return (1 + as_large) / (1 + n)
 
 
-def over_seeds(differences: np.ndarray, confidence: float = CONFIDENCE) -> tuple[Estimate, float]:
+def over_seeds(differences: np.ndarray) -> tuple[Estimate, float]:
     """The mean of paired ``differences`` [S], one a training seed, with Student's t interval and p of 0.
 
     Unknown (NaN) for a single seed. Of seeds that agree to the last bit the interval has no width.
@@ -48,7 +48,7 @@ def over_seeds(differences: np.ndarray, confidence: float = CONFIDENCE) -> tuple
     if count < 2:
         return Estimate(float(differences.sum()) if count else math.nan, math.nan, math.nan), math.nan
     value, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / math.sqrt(count)
-    reach = float(stdtrit(count - 1, (1 + confidence) / 2)) * error
+    reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
     p = 2 * float(stdtr(count - 1, -abs(value) / error)) if error else float(value == 0)
     return Estimate(value, value - reach, value + reach), p
 

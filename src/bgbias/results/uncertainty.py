@@ -18,15 +18,6 @@ BLOCK = 2**22
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean over ``n`` queries; ``skipped`` more had nobody to find. ``value`` is NaN if n = 0."""
-
-    value: float
-    n: int
-    skipped: int
-
-
-@dataclass(frozen=True)
 class Drop:
     """What corruption costs: ``absolute`` = clean - corrupted, ``relative`` = 1 - corrupted / clean."""
 
@@ -51,11 +42,10 @@ class DropEstimate:
     relative: Estimate
 
 
-def mean(values: np.ndarray) -> Mean:
-    """The mean over queries (not over classes) of ``values`` [N]."""
-    values = np.asarray(values, dtype=np.float64)
+def mean(values: np.ndarray) -> float:
+    """The mean of ``values`` over queries (not over classes), those that are skipped left out; NaN if none is left."""
     counted = values[~np.isnan(values)]
-    return Mean(float(counted.mean()) if len(counted) else math.nan, len(counted), len(values) - len(counted))
+    return float(counted.mean()) if len(counted) else math.nan
 
 
 def per_query_mean(values: np.ndarray) -> np.ndarray:
@@ -93,14 +83,13 @@ def bootstrap_means(
     columns: list[np.ndarray],
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> list[Estimate]:
     """The means of several columns [N] of the same queries, or of their differences, each with its percentile interval.
 
     Each of the ``n`` bootstrap samples takes the same queries from all. Queries that one of them skips are left out.
     """
     means, resampled = _bootstrap_means(columns, generator, n)
-    return [_estimate(mean, spread, confidence) for mean, spread in zip(means, resampled.T, strict=True)]
+    return [_estimate(mean, spread) for mean, spread in zip(means, resampled.T, strict=True)]
 
 
 def bootstrap_drop(
@@ -108,7 +97,6 @@ def bootstrap_drop(
     corrupted: np.ndarray,
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> DropEstimate:
     """The drop of one method with percentile intervals from ``n`` paired bootstrap samples of the queries.
 
@@ -118,9 +106,7 @@ def bootstrap_drop(
     """
     means, resampled = _bootstrap_means([clean, corrupted], generator, n)
     absolute, relative = _drops(means[0], means[1]), _drops(resampled[:, 0], resampled[:, 1])
-    return DropEstimate(
-        *(_estimate(point, spread, confidence) for point, spread in zip(absolute, relative, strict=True))
-    )
+    return DropEstimate(*(_estimate(point, spread) for point, spread in zip(absolute, relative, strict=True)))
 
 
 def bootstrap_difference_of_drops(
@@ -130,7 +116,6 @@ def bootstrap_difference_of_drops(
     corrupted_b: np.ndarray,
     generator: np.random.Generator,
     n: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> DropEstimate:
     """By how much method a drops more than method b (drop of a - drop of b), with percentile intervals.
 
@@ -143,25 +128,7 @@ def bootstrap_difference_of_drops(
     spreads = zip(
         _drops(resampled[:, 0], resampled[:, 1]), _drops(resampled[:, 2], resampled[:, 3]), strict=True
     )
-    return DropEstimate(
-        *(_estimate(p[0] - p[1], s[0] - s[1], confidence) for p, s in zip(points, spreads, strict=True))
-    )
-
-
-def chance_map_at_r(relevant: np.ndarray, others: int) -> np.ndarray:
-    """Expected MAP@R of a random ranking, float64 [N], NaN where R = 0.
-
-    ``relevant`` [N] is each query's R among the ``others`` = M photos of its gallery. In a random order, rank
-    k is a hit with probability R/M, and given that, each of the k - 1 ranks before is one with (R-1)/(M-1);
-    so E[Prec(k) rel(k)] = R/M * (1 + (k-1)(R-1)/(M-1)) / k. Summed over k <= R and divided by R, with H_R = 1
-    + 1/2 + ... + 1/R: chance = (H_R + (R - H_R)(R-1)/(M-1)) / M.
-    """
-    relevant = np.asarray(relevant)
-    ranks = np.arange(1, int(relevant.max(initial=0)) + 1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / ranks)])[relevant]
-    # With one other photo, R <= 1 and the second term is 0.
-    chance = (harmonic + (relevant - harmonic) * (relevant - 1) / max(others - 1, 1)) / others
-    return np.where(relevant > 0, chance, np.nan)
+    return DropEstimate(*(_estimate(p[0] - p[1], s[0] - s[1]) for p, s in zip(points, spreads, strict=True)))
 
 
 def _seeds_by_draws(values: np.ndarray) -> np.ndarray:
@@ -177,8 +144,8 @@ def _drops(clean: np.ndarray, corrupted: np.ndarray) -> tuple[np.ndarray, np.nda
     return clean - corrupted, 1 - np.divide(corrupted, clean, out=nothing, where=np.asarray(clean) != 0)
 
 
-def _estimate(value: np.ndarray, resampled: np.ndarray, confidence: float) -> Estimate:
-    tail = (1 - confidence) / 2
+def _estimate(value: np.ndarray, resampled: np.ndarray) -> Estimate:
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(low), float(high))
 

@@ -14,7 +14,7 @@ class Segmentation(Strict):
     episodes: int | None = Field(
         None, ge=1, description="test photos to segment, a keyed subset of at most so many; none if null"
     )
-    score: SimilarityScore = "magnitude"
+    score: SimilarityScore = Field("magnitude", description="what similarity attention asks of a photo")
     sure: float = Field(
         0.33,
         gt=0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
 from bgbias.backgrounds import pools
-from bgbias.evaluation.conditions.random_background import Corruption
+from bgbias.backgrounds.draws import Pool
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
@@ -38,7 +38,7 @@ class Album:
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
-        table = image_table.read(self._study.files.at("table", dataset=self._dataset))
+        table = image_table.read_table(self._study.files.at("table", dataset=self._dataset))
         return table.of_fold(self._fold).split(split)
 
     def training(self, needed: Collection[str], device: str = "cpu") -> TrainingPhotos:
@@ -52,23 +52,21 @@ class Album:
     def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
         """The photos of ``table``, with masks and the backgrounds of pool ``role`` where they are ``needed``."""
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
-        corruption = self.corruption(role) if "backgrounds" in needed else None
-        return EvaluationPhotos(table, self._photos, self._size, masks, usable, corruption)
+        pool = None
+        if "backgrounds" in needed:
+            pool = Pool(self._pool(role), pools.sizes(self._pool_path(role)))
+        return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool)
 
     def truth(self) -> Pictures:
         """The true masks of photos that have one."""
         store = self._study.files.at("truth", dataset=self._dataset)
         return self._prepared(store, self._dataset, mode="L")
 
-    def corruption(self, role: str) -> Corruption:
-        """What puts photos before the backgrounds of pool ``role``."""
-        return Corruption(self._pool(role), pools.sizes(self._pool_path(role)))
-
     def _masks(self) -> tuple[Pictures, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
         where = {"dataset": self._dataset, "masker": masker}
         policy = self._study.mask_policy
-        usable = masking.usable(masking.read(files.at("mask_table", **where)), policy)
+        usable = masking.usable(masking.read_mask_table(files.at("mask_table", **where)), policy)
         tag = f"-from{policy.threshold}" if policy.kind == "threshold" else ""
         masks = self._prepared(
             files.at("masks", **where),

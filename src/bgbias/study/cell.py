@@ -8,7 +8,7 @@ from typing import Any
 
 from bgbias.photos import folds
 
-PRETRAINED = "pretrained"
+PRETRAINED, PLAIN = "pretrained", "plain"
 # A cell as a part of paths.
 CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)

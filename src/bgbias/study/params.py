@@ -26,43 +26,46 @@ from bgbias.training.settings import Train
 class Roots(Strict):
     """Where artefacts go; point them at a big disk."""
 
-    raw: str = "data/raw"
+    raw: str = Field("data/raw", description="official files, as they were fetched")
     downloads: str = Field(
         "data/downloads", description="where people put official files that they fetched by hand"
     )
     checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
-    work: str = "data/work"
-    runs: str = "data/runs"
-    report: str = "data/report"
+    work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
+    runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
+    report: str = Field("data/report", description="results, tables and figures of each grid")
 
 
 class Dataset(Strict):
     """A named dataset: a kind (a file in datasets/), that kind's options, its masker and its backgrounds."""
 
-    kind: str
-    masker: str
-    backgrounds: str
+    kind: str = Field(description="a file in src/bgbias/datasets/")
+    masker: str = Field(description="a name under `maskers`")
+    backgrounds: str = Field(description="a name under `backgrounds`")
     losses: str | None = Field(
         None, description="which column of `losses` holds its settings; its kind by default"
     )
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
 class Masker(Strict):
-    """A named masker: a kind (a file in maskers/) and its options."""
+    """A named masker: a kind and its options."""
 
-    kind: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    kind: str = Field(description="a file in src/bgbias/masks/maskers/")
+    options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
 class Block(Strict):
     """A product of choices; a grid is a list of blocks."""
 
-    datasets: tuple[str, ...]
-    backbones: tuple[str, ...]
-    losses: tuple[str, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
+    datasets: tuple[str, ...] = Field(description="names under `datasets`")
+    backbones: tuple[str, ...] = Field(description="names under `backbones`")
+    losses: tuple[str, ...] = Field(description="names under `losses`")
+    methods: tuple[str, ...] = Field(
+        description="files in src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
+        " the backgrounds of its photos as well"
+    )
+    seeds: tuple[int, ...] = Field(description="one training for each")
     folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
         (0,),
         description="which of four folds to train on; all four add a row for their embeddings side by side",
@@ -75,18 +78,26 @@ class Block(Strict):
 class Grid(Strict):
     """What a named grid changes: its cells, and any of the protocol's sections."""
 
-    cells: tuple[Block, ...] = Field(min_length=1)
-    train: dict[str, Any] = Field(default_factory=dict)
-    mask_policy: dict[str, Any] = Field(default_factory=dict)
-    evaluation: dict[str, Any] = Field(default_factory=dict)
-    attribution: dict[str, Any] = Field(default_factory=dict)
-    segmentation: dict[str, Any] = Field(default_factory=dict)
+    cells: tuple[Block, ...] = Field(min_length=1, description="the models of the grid")
+    train: dict[str, Any] = Field(default_factory=dict, description="keys of `train` that the grid changes")
+    mask_policy: dict[str, Any] = Field(
+        default_factory=dict, description="keys of `mask_policy` that the grid changes"
+    )
+    evaluation: dict[str, Any] = Field(
+        default_factory=dict, description="keys of `evaluation` that the grid changes"
+    )
+    attribution: dict[str, Any] = Field(
+        default_factory=dict, description="keys of `attribution` that the grid changes"
+    )
+    segmentation: dict[str, Any] = Field(
+        default_factory=dict, description="keys of `segmentation` that the grid changes"
+    )
 
 
 class Shared(Strict):
     """What all grids have in common."""
 
-    grid: str
+    grid: str = Field(description="the chosen one: a name under `grids`")
     paths: Roots = Roots()
     plugins: tuple[str, ...] = Field(
         (),
@@ -95,8 +106,13 @@ class Shared(Strict):
     datasets: dict[str, Dataset]
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]
-    backbones: dict[str, dict[str, Any]]
-    losses: dict[str, dict[str, dict[str, Any]]]
+    backbones: dict[str, dict[str, Any]] = Field(
+        description="files in src/bgbias/models/backbones/, or `timm:<model>`, each with its options"
+    )
+    losses: dict[str, dict[str, dict[str, Any]]] = Field(
+        description="files in src/bgbias/training/losses/, each with a column of settings for a dataset's name, its `losses`,"
+        " its kind, or `default`"
+    )
     methods: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="named sets of a method's options: `kind` (a file in methods/) and those",
@@ -215,6 +231,8 @@ def _check_names(study: Study, path: Path) -> None:
         proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None
         if proposal:
             check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
+    for name in study.evaluation.conditions:
+        check("evaluation.conditions", name, plugins.names("conditions"))
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.methods import BaseMethod
 
-SEGMENTATION_TABLE = "table4"
-
 
 def cells(study: Study) -> tuple[Cell, ...]:
     """Every model of the study's grid, without repetition, in reading order of params.yaml."""
@@ -78,11 +76,6 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
     return chosen
 
 
-def tables(study: Study) -> tuple[str, ...]:
-    """The tables of the grid: the paper's two, methods against plain, and segmentation where it is asked for."""
-    return ("table1", "table2", "table3", *((SEGMENTATION_TABLE,) if segments(study) else ()))
-
-
 def segments(study: Study) -> bool:
     """Whether the grid asks for one-shot segmentation."""
     return study.segmentation.episodes is not None
@@ -93,29 +86,6 @@ def truth(study: Study, dataset: str) -> str | None:
     described = study.datasets[dataset]
     told = getattr(plugins.load("datasets", described.kind), "truth", None)
     return told(options(study, "datasets", described.kind, described.options)) if told else None
-
-
-def figures(study: Study) -> tuple[str, ...]:
-    """The figures that make sense for the grid: a pair of models to compare, several toy datasets for the curve."""
-    toys = {c.dataset for c in cells(study) if study.datasets[c.dataset].kind == "toy"}
-    paired = ("retrieval", "attribution", *(("segmentation",) if segments(study) else ()))
-    paired = paired if pair(study) else ()
-    return ("photos", "masks", *paired, "drop", *(("calibration",) if len(toys) > 1 else ()))
-
-
-def shown_dataset(study: Study) -> str:
-    """The dataset whose photos figures show: the last one of the grid's first block."""
-    return study.cells[0].datasets[-1]
-
-
-def pair(study: Study) -> tuple[Cell, Cell] | None:
-    """A plain and a bgaugment model of the shown dataset that differ in nothing else, if the grid has them."""
-    chosen = cells(study)
-    for plain in chosen:
-        cured = replace(plain, method="bgaugment")
-        if plain.dataset == shown_dataset(study) and plain.method == "plain" and cured in chosen:
-            return plain, cured
-    return None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import listing
+from bgbias.files.fingerprint import fingerprint
 from bgbias.study.params import Study, options
 
 
@@ -38,6 +38,6 @@ def identity(sources: tuple[Source, ...]) -> list[dict[str, Any]]:
     for source in sources:
         checksum = source.md5 or source.sha256
         place = {"place": source.place, "file": source.file, "keep": source.keep}
-        seen = {"checksum": checksum} if checksum else place | {"listing": listing(source.place or "")}
+        seen = {"checksum": checksum} if checksum else place | {"listing": fingerprint(source.place or "")}
         found += [seen] if seen not in found else []
     return found

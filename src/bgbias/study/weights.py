@@ -15,7 +15,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import known_by, listing
+from bgbias.files.fingerprint import fingerprint, known_by
 from bgbias.settings import Strict
 from bgbias.study.params import Study, options
 
@@ -109,7 +109,7 @@ def masker_identity(study: Study, masker: str) -> dict[str, Any]:
     own = Path(str(chosen.options.get("weights", "")))
     # Published weights are known by their name: whether their file is here must not change what is planned.
     weights = known_by(own) if own.parent == OWN_WEIGHTS else ""
-    given = {k: listing(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
+    given = {k: fingerprint(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
     return (
         {"kind": chosen.kind, "options": options}
         | ({"weights": weights} if weights else {})

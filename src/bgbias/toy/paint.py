@@ -30,7 +30,7 @@ def _edge(x: np.ndarray, soft: float = 0.1) -> np.ndarray:
     return np.clip(x / np.float32(soft) + 0.5, 0, 1)
 
 
-def _wave(x: np.ndarray) -> np.ndarray:
+def wave(x: np.ndarray) -> np.ndarray:
     """A triangle wave of period 1 in -.25 .. .25, positive in the first half."""
     return 0.25 - np.abs((x - 0.25) % 1 - 0.5)
 
@@ -40,19 +40,19 @@ def _plain(i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 
 def _hoops(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-_wave(j))
+    return _edge(-wave(j))
 
 
 def _stripes(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-_wave(i))
+    return _edge(-wave(i))
 
 
 def _spiral(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-_wave(0.5 * i + j))
+    return _edge(-wave(0.5 * i + j))
 
 
 def _checks(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    a, b = _wave(0.5 * i), _wave(0.5 * j)
+    a, b = wave(0.5 * i), wave(0.5 * j)
     return _edge(np.where(a * b > 0, 1, -1) * np.minimum(np.abs(a), np.abs(b)))
 
 
@@ -63,7 +63,7 @@ def _dots(i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 
 def _zigzag(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-_wave(j + 1.6 * _wave(i)))
+    return _edge(-wave(j + 1.6 * wave(i)))
 
 
 def _halves(i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def _halves(i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 
 def _lattice(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    lines = np.minimum(np.abs(_wave(0.5 * (i + j))), np.abs(_wave(0.5 * (i - j))))
+    lines = np.minimum(np.abs(wave(0.5 * (i + j))), np.abs(wave(0.5 * (i - j))))
     return _edge(0.07 - lines, 0.06)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,10 @@ from bgbias.toy.textures import TEXTURES, Cloth
 
 _GOLDEN = 0.381966  # of a turn: hues and textures of neighbouring numbers lie far apart
 SAMPLES = 2  # per pixel and axis
+ROLES = ("train", "val", "test", "masker")  # of pools
+# Evaluation and training show crops of .16 to 1 of a background's area (METHODS section 1), side .4 to 1: of so wide a photo
+# these have about the scale that scenes have in the dataset.
+_POOL_EXTENT = 1.6
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,20 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
     light = np.float32(glance.brightness) * (1.06 - 0.1 * far)
     noise = np.random.default_rng(glance.grain).standard_normal((size, size, 1), dtype=np.float32)
     return np.clip(picture * light[..., None] + 0.012 * noise, 0, 1).astype(np.float32)
+
+
+def pool(role: str, count: int, size: int, seed: int = 0) -> Iterator[tuple[str, np.ndarray]]:
+    """``count`` backgrounds of a role (train, val, test, masker): name and uint8 RGB [size, size, 3], in order of names.
+
+    Every background is a scene of its own; roles share none, and a larger pool begins with the smaller one.
+    """
+    if role not in ROLES:
+        raise ValueError(f"role {role!r} is none of {', '.join(ROLES)}")
+    for n in range(count):
+        picture = photograph(
+            scene(f"{role} pool", n, seed), glance("pool", seed, role, n), size, _POOL_EXTENT
+        )
+        yield f"toy_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)
 
 
 def pixels(samples: np.ndarray, size: int) -> np.ndarray:

@@ -19,8 +19,8 @@ _AXES = np.eye(3, dtype=np.float32)
 
 def planes(*rows: tuple[float, float, float, float]) -> np.ndarray:
     """Half-spaces n . p <= h of a convex polyhedron from rows (nx, ny, nz, h), normals made unit: float32 [K, 4]."""
-    made = np.array(rows, np.float32)
-    return made / np.linalg.norm(made[:, :3], axis=1, keepdims=True)
+    half_spaces = np.array(rows, np.float32)
+    return half_spaces / np.linalg.norm(half_spaces[:, :3], axis=1, keepdims=True)
 
 
 CUBE = planes((1, 0, 0, 1), (-1, 0, 0, 1), (0, 1, 0, 1), (0, -1, 0, 1), (0, 0, 1, 1), (0, 0, -1, 1))

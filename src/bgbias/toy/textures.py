@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bgbias.toy.paint import wave
+
 _N = 64  # side of the noise table, which repeats
 Texture = Callable[["Cloth", np.ndarray, np.ndarray], np.ndarray]
 TEXTURES: dict[str, Texture] = {}
@@ -66,11 +68,6 @@ def _edge(x: np.ndarray, soft: float = 0.08) -> np.ndarray:
     return np.clip(x / np.float32(soft) + 0.5, 0, 1)
 
 
-def _wave(x: np.ndarray) -> np.ndarray:
-    """A triangle wave of period 1 in -.25 .. .25, positive in the first half."""
-    return 0.25 - np.abs((x - 0.25) % 1 - 0.5)
-
-
 @_texture
 def _gradient(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     slow = c.smooth(u * 0.8 + 3, v * 0.8)
@@ -84,9 +81,7 @@ def _gradient(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 @_texture
 def _stripes(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = u * c.scale
-    return c.over(
-        c.mix(0, 1, _edge(_wave(s))), 2, _edge(0.1 - np.abs(_wave(s + 0.125)), 0.06) * (c.knob > 0.4)
-    )
+    return c.over(c.mix(0, 1, _edge(wave(s))), 2, _edge(0.1 - np.abs(wave(s + 0.125)), 0.06) * (c.knob > 0.4))
 
 
 @_texture
@@ -107,7 +102,7 @@ def _tiles(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 @_texture
 def _checks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale * 0.6, v * c.scale * 0.6
-    a, b = _wave(s), _wave(t)
+    a, b = wave(s), wave(t)
     odd = _edge(np.where(a * b > 0, 1, -1) * np.minimum(np.abs(a), np.abs(b)))
     return c.over(c.mix(0, 1, odd), 2, 0.35 * c.fractal(u * 9, v * 9, 2))
 
@@ -115,9 +110,9 @@ def _checks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 @_texture
 def _plaid(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale * 0.6, v * c.scale * 0.6
-    wide = 0.5 * (_edge(_wave(s), 0.05) + _edge(_wave(t), 0.05))
-    thin = np.maximum(_edge(0.04 - np.abs(_wave(s)), 0.03), _edge(0.04 - np.abs(_wave(t)), 0.03))
-    weave = 0.92 + 0.08 * np.sign(_wave(u * 40 + v * 40))
+    wide = 0.5 * (_edge(wave(s), 0.05) + _edge(wave(t), 0.05))
+    thin = np.maximum(_edge(0.04 - np.abs(wave(s)), 0.03), _edge(0.04 - np.abs(wave(t)), 0.03))
+    weave = 0.92 + 0.08 * np.sign(wave(u * 40 + v * 40))
     return c.over(c.mix(0, 1, wide), 2, 0.8 * thin) * weave
 
 
@@ -139,7 +134,7 @@ def _wood(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     j = np.floor(s)
     shade = c.cell(j, j * 3 + 1)
     grain = c.fractal(u * 1.5 + 9 * shade, s * 5 + 5 * shade, 3)
-    rings = 0.5 + 2 * _wave(grain * 5 + s)
+    rings = 0.5 + 2 * wave(grain * 5 + s)
     plank = c.mix(0, 1, 0.35 * shade + 0.55 * np.clip(rings, 0, 1))
     return c.over(plank, 3, 0.85 * _edge(0.045 - np.minimum(s - j, 1 - s + j), 0.05))
 
@@ -147,7 +142,7 @@ def _wood(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 @_texture
 def _marble(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     warp = c.fractal(u * 2.5, v * 2.5, 4)
-    vein = np.abs(_wave((u + 0.4 * v) * c.scale * 0.3 + 2.4 * warp)) * 4
+    vein = np.abs(wave((u + 0.4 * v) * c.scale * 0.3 + 2.4 * warp)) * 4
     return c.over(c.mix(0, 1, c.fractal(u * 2 + 20, v * 2)), 2, np.clip(1 - vein * 2.2, 0, 1) ** 2)
 
 
@@ -214,7 +209,7 @@ def _waves(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale + (0.3 + 0.5 * c.knob) * np.sin(u * 2 * np.pi * (1 + round(3 * c.knob)))
     band = np.floor(s) % 3
     return c.over(
-        c.mix(0, 1, _edge(_wave(s / 2))), 2, 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5)
+        c.mix(0, 1, _edge(wave(s / 2))), 2, 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5)
     )
 
 
@@ -225,15 +220,15 @@ def _scales(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         row = np.floor(t) + k
         s = u * c.scale * 0.5 + 0.5 * (row % 2)
         gap = np.hypot((s % 1 - 0.5) * 2, t - row)
-        arcs = c.over(c.mix(0, 1, _edge(_wave(gap * 1.7))), 3, _edge(0.05 - np.abs(gap - 0.95)))
+        arcs = c.over(c.mix(0, 1, _edge(wave(gap * 1.7))), 3, _edge(0.05 - np.abs(gap - 0.95)))
         picture = np.where(gap < 1, arcs, picture)
     return picture
 
 
 @_texture
 def _chevron(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    s = v * c.scale + 2 * np.abs(_wave(u * c.scale * 0.5)) * (1 + c.knob)
-    return c.over(c.mix(0, 1, _edge(_wave(s))), 2, _edge(_wave(s * 0.5 + 0.1) - 0.18))
+    s = v * c.scale + 2 * np.abs(wave(u * c.scale * 0.5)) * (1 + c.knob)
+    return c.over(c.mix(0, 1, _edge(wave(s))), 2, _edge(wave(s * 0.5 + 0.1) - 0.18))
 
 
 @_texture
@@ -258,7 +253,7 @@ def _grass(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 @_texture
 def _sand(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    ripple = 0.5 + 2 * _wave(v * c.scale * 0.8 + c.fractal(u * 2, v * 2, 2) * 2.2)
+    ripple = 0.5 + 2 * wave(v * c.scale * 0.8 + c.fractal(u * 2, v * 2, 2) * 2.2)
     return c.mix(0, 1, ripple) * (0.88 + 0.24 * c.smooth(u * 45, v * 45))
 
 
@@ -278,7 +273,7 @@ def _patches(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 def _rays(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     # The sun stands outside most crops, so that rays fan but never meet.
     turn = np.arctan2(v + 2.4 + c.knob, u) * np.float32((3 + round(c.scale)) / np.pi * 2.2)
-    return c.over(c.mix(0, 1, _edge(_wave(turn), 0.1)), 2, 0.4 * np.clip(v * 0.5 + 0.3, 0, 1))
+    return c.over(c.mix(0, 1, _edge(wave(turn), 0.1)), 2, 0.4 * np.clip(v * 0.5 + 0.3, 0, 1))
 
 
 @_texture

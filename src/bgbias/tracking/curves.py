@@ -29,25 +29,25 @@ class Point:
 
 def epochs(history: Path | None, started: int) -> tuple[Point, ...]:
     """The epochs of a history so far, without a last line that is still being written."""
-    made: list[Point] = []
+    points: list[Point] = []
     elapsed = 0.0
     for text, values in _rows(_text(history)):
         if "epoch" in values:
             elapsed += sum(v for k, v in values.items() if k.endswith("seconds"))
             named = {f"epoch/{k}": v for k, v in values.items() if k != "epoch"}
-            made.append(Point(int(values["epoch"]), named, started + round(1000 * elapsed), text))
-    return tuple(made)
+            points.append(Point(int(values["epoch"]), named, started + round(1000 * elapsed), text))
+    return tuple(points)
 
 
 def samples(vitals: str | Path | None, started: int) -> tuple[Point, ...]:
     """The samples of a process's vitals, from a CSV's text or, while it works, its file."""
     text = vitals if isinstance(vitals, str) else _text(vitals)
-    made = []
+    points = []
     for number, (row, values) in enumerate(_rows(text), 1):
         if "elapsed_seconds" in values:
             time = started + round(1000 * values["elapsed_seconds"])
-            made.append(Point(number, {SYSTEM[k]: v for k, v in values.items() if k in SYSTEM}, time, row))
-    return tuple(made)
+            points.append(Point(number, {SYSTEM[k]: v for k, v in values.items() if k in SYSTEM}, time, row))
+    return tuple(points)
 
 
 def mark(points: Iterable[Point]) -> str:

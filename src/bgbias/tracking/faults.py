@@ -106,9 +106,9 @@ def _shown(uri: str) -> str:
 
 def _knows(schema: str) -> bool:
     """Whether the MLflow here has had tables of this version."""
-    found = importlib.util.find_spec("mlflow")
+    package = importlib.util.find_spec("mlflow")
     migrations = (
-        Path(found.origin).parent / "store/db_migrations/versions" if found and found.origin else Path()
+        Path(package.origin).parent / "store/db_migrations/versions" if package and package.origin else Path()
     )
     return any(migrations.glob(f"{schema}_*.py"))
 

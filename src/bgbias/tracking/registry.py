@@ -108,7 +108,7 @@ def _save(folder: Path, weights: Path, described: Model, dimension: int) -> None
         ColSpec("binary", "photo", required=False),
         ColSpec("string", "path", required=False),
     ]
-    made = TensorSpec(np.dtype(np.float32), (-1, dimension))
+    embeddings = TensorSpec(np.dtype(np.float32), (-1, dimension))
     shades = np.linspace(0, 255, 64 * 48 * 3).astype(np.uint8).reshape(48, 64, 3)
     needed = ship(weights, folder.parent / "bgbias")
     pyfunc.save_model(
@@ -117,7 +117,7 @@ def _save(folder: Path, weights: Path, described: Model, dimension: int) -> None
         data_path=str(weights),
         code_paths=[str(folder.parent / "bgbias")],
         mlflow_model=described,
-        signature=ModelSignature(Schema(columns), Schema([made])),
+        signature=ModelSignature(Schema(columns), Schema([embeddings])),
         input_example=pd.DataFrame({"photo": [pixels.encode_png(shades)]}),
         pip_requirements=[f"{package}=={metadata.version(package)}" for package in needed],
     )

@@ -6,7 +6,6 @@ whose settings have changed gets a run of its own, and the old one is marked as 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import sqlite3
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bgbias.errors import UserError
+from bgbias.files.locks import locked
 from bgbias.tracking import faults, registry, views
 from bgbias.tracking import values as mlflow_values
 from bgbias.tracking.curves import Point, mark
@@ -166,7 +166,8 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     database = (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
     try:
-        with _alone(uri):
+        # One writer a store: two would both migrate a fresh database, or both make a node's run.
+        with locked(_lock_of(uri), LOCK_SECONDS):
             client = _client(uri)
             yield Experiment(client, _identity(client, uri, f"bgbias-{grid}"))
     except (MlflowException, *database, OSError, ImportError) as error:
@@ -188,27 +189,11 @@ def _do_not_wait_for_the_disk() -> None:
     sqlalchemy.event.listen(sqlalchemy.engine.Engine, "connect", connected)
 
 
-@contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """One writer a store: two would both migrate a fresh database, or both make a node's run."""
+def _lock_of(uri: str) -> Path:
     if uri.startswith(SQLITE):
-        database = _database(uri)
-        database.parent.mkdir(parents=True, exist_ok=True)
-        path = database.with_name(f"{database.name}.lock")
-    else:
-        name = sha256(uri.encode()).hexdigest()[:16]
-        path = Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
-    give_up = time.monotonic() + LOCK_SECONDS
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise TimeoutError(f"another process has held {path} for {LOCK_SECONDS:.0f} s") from None
-                time.sleep(0.1)
-        yield
+        return _database(uri).with_name(f"{_database(uri).name}.lock")
+    name = sha256(uri.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
 
 
 def _client(uri: str) -> MlflowClient:
@@ -239,19 +224,19 @@ def _database(uri: str) -> Path:
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
     """The experiment's id; one deleted in the UI comes back."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         # Beside a local database; a server knows its own place.
         artifacts = str(_database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
         identity = client.create_experiment(name, artifacts)
         client.set_experiment_tag(identity, "mlflow.note.content", views.note(identity))
-        found = client.get_experiment(identity)
-    elif found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
+        experiment = client.get_experiment(identity)
+    elif experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
     for key, value in views.tags().items():
-        if found.tags.get(key) != value:
-            client.set_experiment_tag(found.experiment_id, key, value)
-    return str(found.experiment_id)
+        if experiment.tags.get(key) != value:
+            client.set_experiment_tag(experiment.experiment_id, key, value)
+    return str(experiment.experiment_id)
 
 
 def _state(entry: Entry, rows: Sequence[Point], samples: Sequence[Point], run: Run | None) -> dict[str, str]:

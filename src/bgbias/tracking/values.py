@@ -26,14 +26,14 @@ def metrics(
     from mlflow.entities import Metric
 
     at, before = entry.finished or entry.started, shown_before.metrics
-    made = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
+    results = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
     number, _, _ = shown_before.tags.get(HISTORY, "0:").partition(":")
     chosen = [row for row in rows[int(number) :] if shown(row.number)]
     if entry.status == "FINISHED" and rows and not shown(rows[-1].number):
         chosen.append(rows[-1])
     number, _, started = shown_before.tags.get(SAMPLES, "0:").partition(":")
     chosen += samples[int(number) if started == str(entry.started) else 0 :]
-    return made + [
+    return results + [
         Metric(k, v, point.time, point.number) for point in chosen for k, v in point.values.items()
     ]
 
@@ -43,11 +43,11 @@ def dataset(read: Collection, use: str) -> DatasetInput:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     source, profile = json.dumps({"uri": read.source}), json.dumps(read.profile, sort_keys=True)
-    made = Dataset(
+    collection = Dataset(
         read.name[-DATASET_NAME:],
         read.digest[:DATASET_DIGEST],
         "local",
         source,
         profile=profile,
     )
-    return DatasetInput(made, [InputTag("mlflow.data.context", use)])
+    return DatasetInput(collection, [InputTag("mlflow.data.context", use)])

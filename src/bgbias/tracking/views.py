@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-CELL = ("dataset", "backbone", "loss", "method", "seed")
+from bgbias.tracking.entries import CELL
+
 RETRIEVAL = ("map_at_r_clean", "map_at_r_corrupted", "relative_drop")
 ATTRIBUTION = ("attribution_ref", "attribution_robust")
 RESULTS = {
@@ -80,7 +81,7 @@ def _charts() -> dict[str, dict[str, Any]]:
         {"key": name, "type": "METRIC"}
         for name in ("map_at_r_clean", "map_at_r_corrupted", "attribution_ref")
     )
-    found: list[dict[str, Any]] = [
+    outcomes: list[dict[str, Any]] = [
         {"type": "SCATTER", "xaxis": clean, "yaxis": corrupted},
         {"type": "SCATTER", "xaxis": attribution, "yaxis": corrupted},
         {"type": "BAR", "metricKey": "relative_drop", "displayName": "relative_drop"},
@@ -112,7 +113,7 @@ def _charts() -> dict[str, dict[str, Any]]:
         for name in ("epoch/loss", "epoch/val_map_at_r", "epoch/val_corrupted_map_at_r")
     ]
     return {
-        "compare": _sections({"Clean and corrupted": (2, found), "Settings and results": (1, settings)}),
+        "compare": _sections({"Clean and corrupted": (2, outcomes), "Settings and results": (1, settings)}),
         "train": _sections({"Training curves": (2, curves)}),
     }
 

@@ -18,8 +18,8 @@ from bgbias.backgrounds.draws import Draw
 from bgbias.compute.overlap import sent
 from bgbias.errors import UserError
 from bgbias.images import pixels
-from bgbias.images.pixels import Box
-from bgbias.photos.crops import Crops, crops
+from bgbias.images.pixels import RelativeBox
+from bgbias.photos.crops import Crops, cropper
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 from bgbias.training.settings import Train
@@ -102,11 +102,11 @@ class TrainingPhotos:
         places = [photos.row(name) for name in table.ids]
         shapes = [photos.shapes[place] for place in places]
         self._sizes = [(h, w) for h, w, *_ in shapes]
-        self._photos = crops(lambda row: photos[places[row]], shapes, size, device)
+        self._photos = cropper(lambda row: photos[places[row]], shapes, size, device)
         self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
         behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
         self._pool_sizes = [(h, w) for h, w, *_ in behind]
-        self._pool = crops(pool.__getitem__, behind, size, device, few=True) if pool else None
+        self._pool = cropper(pool.__getitem__, behind, size, device, few=True) if pool else None
         self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
         """Photos that the method takes as all object, though it needs to know what is."""
 
@@ -129,7 +129,9 @@ class TrainingPhotos:
             behind.append(Draw(index, box, flip))
         return self.cropped(rows, parts, behind)
 
-    def cropped(self, rows: np.ndarray, parts: Sequence[tuple[Box, bool]], behind: Sequence[Draw]) -> Batch:
+    def cropped(
+        self, rows: np.ndarray, parts: Sequence[tuple[RelativeBox, bool]], behind: Sequence[Draw]
+    ) -> Batch:
         """The same with these parts of the photos, mirrored or not, and these backgrounds."""
         boxes, flips = zip(*parts, strict=True)
         masks = self._masks.crops(rows, boxes, flips) if self._masks else None
@@ -205,7 +207,7 @@ class TrainingPhotos:
             place = places[row]
             return white if place is None else masks[place]
 
-        return crops(mask, shapes, size, device)
+        return cropper(mask, shapes, size, device)
 
 
 def _shares(levels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Settings of the protocol in params.yaml, which a grid may change key by key: training, masks, evaluation, attribution."""
+"""Settings of training, which a grid may change key by key."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bgbias.settings import Strict
 class Train(Strict):
     """The training protocol of a grid (METHODS section 1)."""
 
-    embedding_dim: int = Field(128, ge=2)
-    batch_size: int = Field(32, ge=2)
-    iterations_per_epoch: int = Field(100, ge=1)
-    max_epochs: int = Field(1000, ge=1)
+    embedding_dim: int = Field(128, ge=2, description="length of an embedding")
+    batch_size: int = Field(32, ge=2, description="photos per step")
+    iterations_per_epoch: int = Field(100, ge=1, description="steps between two validations")
+    max_epochs: int = Field(1000, ge=1, description="after which training ends at the latest")
     patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
-    optimizer: Literal["rmsprop", "adamw"] = "rmsprop"
-    lr: float = Field(1e-6, gt=0)
+    optimizer: Literal["rmsprop", "adamw"] = Field("rmsprop", description="rmsprop as published")
+    lr: float = Field(1e-6, gt=0, description="learning rate of the network; a loss with weights has its own")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="of all learning rates over max_epochs; cosine ends near 0"
     )
@@ -26,9 +26,14 @@ class Train(Strict):
         None, gt=0, description="of the linear embedding layer; `lr` if not given"
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
-    weight_decay: float = Field(1e-4, ge=0)
-    freeze_batch_norm: bool = True
-    selection: Literal["published", "clean", "corrupted"] = "clean"
-    precision: Literal["fp32", "bf16"] = "fp32"
-    crop_scale: tuple[float, float] = (0.16, 1.0)
-    crop_ratio: tuple[float, float] = (0.75, 4 / 3)
+    weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
+    freeze_batch_norm: bool = Field(True, description="keep the statistics of the pretrained network")
+    selection: Literal["published", "clean", "corrupted"] = Field(
+        "clean",
+        description="validation photos whose score stops and picks; published: corrupted for methods that replace backgrounds",
+    )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
+    crop_scale: tuple[float, float] = Field(
+        (0.16, 1.0), description="share of a photo that a random crop has"
+    )
+    crop_ratio: tuple[float, float] = Field((0.75, 4 / 3), description="width of a random crop by its height")

@@ -6,6 +6,7 @@ import numpy as np
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views
@@ -32,8 +33,8 @@ class Validation:
     def __call__(self, model: EmbeddingModel) -> dict[str, float]:
         """Means over all photos that have another one of their class, by name."""
         # One fixed draw of backgrounds: redrawing it each epoch would favour lucky epochs.
-        draws = range(1) if self._corrupted else range(0)
-        views = self._photos.views(draws, clean=not self._corrupted, workers=workers(self._device))
+        view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
+        views = self._photos.views([view], workers(self._device))
         vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
         labels = self._photos.table.labels
         ranked = neighbours(vectors, labels, vectors, labels)

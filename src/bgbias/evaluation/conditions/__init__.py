@@ -1,1 +1,30 @@
-"""What is done to the test photos before a model embeds them: one condition, one file."""
+"""What is done to the test photos before a model embeds them: one condition, one file.
+
+A file has ``TITLE``, its name for people; ``NEEDS``, what it reads beside photos, of ``masks`` and ``backgrounds`` (where it
+needs masks, a photo without a trusted one stays as it is); ``DRAWS``, whether there is chance in it, so that every draw is
+another picture; ``SETTINGS``, how its views are ranked (``symmetric``: among each other; ``query``: as queries to the clean
+gallery); and ``view(photo, draw)``, the picture that the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bgbias import plugins
+
+CLEAN, RANDOM_BACKGROUND = "clean", "random_background"
+SYMMETRIC, QUERY_ONLY = "symmetric", "query"
+
+View = tuple[str, int]
+"""A condition and the number of a draw."""
+
+
+def views(conditions: Iterable[str], draws: int) -> tuple[View, ...]:
+    """The views of each photo under these conditions: ``draws`` of one with chance in it, one of any other."""
+    repeats = {name: draws if plugins.load("conditions", name).DRAWS else 1 for name in conditions}
+    return tuple((name, draw) for name, count in repeats.items() for draw in range(count))
+
+
+def needs(conditions: Iterable[str]) -> frozenset[str]:
+    """What these conditions read beside photos: masks, backgrounds, both or nothing."""
+    return frozenset().union(*(plugins.load("conditions", name).NEEDS for name in conditions))

@@ -36,7 +36,7 @@ class Params(Strict):
 
 
 def given(params: Params, truth: ImageStore, ids: Sequence[str]) -> Callable[[str], NDArray[np.uint8] | None]:
-    """The masks of the photos ``ids``; None for a photo without one. See ``mask_files`` for how they are found."""
+    """The masks of the photos ``ids``; None for a photo without one. See ``masks.files`` for how they are found."""
     from bgbias.files.places import source
     from bgbias.masks import files
 

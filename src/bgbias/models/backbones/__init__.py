@@ -38,8 +38,8 @@ class Facts:
 def facts(name: str, params: Strict) -> Facts:
     """The facts of the backbone ``name`` with these options; a variant that does not exist is an error."""
     module, variant = plugins.load("backbones", name), plugins.variant(name)
-    found: Facts = module.facts(variant, params) if variant else module.FACTS
-    return found
+    described: Facts = module.facts(variant, params) if variant else module.FACTS
+    return described
 
 
 def build(name: str, params: Strict) -> nn.Module:

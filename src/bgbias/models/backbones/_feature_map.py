@@ -19,14 +19,15 @@ class FeatureMap(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The map before pooling."""
-        found = self.net.forward_features(x)
-        if isinstance(found, Tensor) and found.ndim == 4:
+        features = self.net.forward_features(x)
+        if isinstance(features, Tensor) and features.ndim == 4:
             last = (
-                getattr(self.net, "output_fmt", "NCHW") == "NHWC" or found.shape[1] != self.net.num_features
+                getattr(self.net, "output_fmt", "NCHW") == "NHWC"
+                or features.shape[1] != self.net.num_features
             )
-            return found.permute(0, 3, 1, 2) if last else found
-        if isinstance(found, Tensor) and found.ndim == 3:
-            return self._map(found, x.shape[-2] / x.shape[-1])
+            return features.permute(0, 3, 1, 2) if last else features
+        if isinstance(features, Tensor) and features.ndim == 3:
+            return self._map(features, x.shape[-2] / x.shape[-1])
         raise UserError(
             f"The network {type(self.net).__name__} of timm gives no feature map; choose another one."
         )

@@ -25,7 +25,7 @@ def load(trunk: nn.Module, file: Path, backbone: str) -> None:
             f"The weights file {file} is missing (params.yaml: {key}). Put it there, or set {key} to"
             f" {'`published`, to have it fetched, or ' if _is_published(backbone) else ''}null to start from random weights."
         )
-    fill(trunk, state_dicts.read(file, f"params.yaml: {key}"), backbone, str(file))
+    fill(trunk, state_dicts.read_state_dict(file, f"params.yaml: {key}"), backbone, str(file))
 
 
 def fill(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> None:

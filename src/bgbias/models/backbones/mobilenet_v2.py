@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bgbias.files.fetch import Source
-from bgbias.models.backbones import Facts
-from bgbias.models.backbones._imagenet import INPUT_SIZE, PREPROCESS, RESIZE
 from bgbias.models.backbones._params import Pretrained as Params
+from bgbias.models.backbones._torchvision import facts, published
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["FACTS", "HEAD", "PREFIX", "PUBLISHED", "Params", "build"]
 
-FACTS = Facts(INPUT_SIZE, RESIZE, PREPROCESS, channels=1280)
-PUBLISHED = (
-    Source(place="https://download.pytorch.org/models/mobilenet_v2-b0353104.pth", sha256="b0353104"),
-)
+FACTS = facts(channels=1280)
+PUBLISHED = published("mobilenet_v2-b0353104.pth")
 PREFIX, HEAD = "features.", "classifier."
 
 

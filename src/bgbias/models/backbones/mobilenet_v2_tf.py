@@ -26,7 +26,7 @@ def build(params: Params) -> nn.Module:
     from torch import nn
     from torchvision.models import mobilenet_v2
 
-    from bgbias.models.backbones._same_padding import SamePaddedConv2d
+    from bgbias.models.backbones._layers import SamePaddedConv2d
 
     trunk: nn.Module = mobilenet_v2().features
     for layer in trunk.modules():

@@ -29,12 +29,12 @@ def build(params: Params) -> nn.Module:
     """The trunk, 0.1 million parameters: float [B, 3, H, W] to [B, 192, H/8, W/8]; random weights."""
     from torch import nn
 
-    from bgbias.models.backbones._blocks import ConvNormRelu, ResidualBlock, SpatialGate
+    from bgbias.models.backbones._layers import ConvGroupNormRelu, ResidualBlock, SpatialGate
 
     return nn.Sequential(
-        ConvNormRelu(3, 32, kernel=4, stride=4),
-        ConvNormRelu(32, 64, kernel=3, stride=2),
+        ConvGroupNormRelu(3, 32, kernel=4, stride=4),
+        ConvGroupNormRelu(32, 64, kernel=3, stride=2),
         ResidualBlock(64),
-        ConvNormRelu(64, CHANNELS, kernel=1),
+        ConvGroupNormRelu(64, CHANNELS, kernel=1),
         SpatialGate(CHANNELS),
     )

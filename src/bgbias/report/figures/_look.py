@@ -1,6 +1,7 @@
 """What all figures share: their look, their colours, and files whose bytes depend on the data alone.
 
-Figures are built without pyplot: no global state, no window, and a figure is gone when nobody holds it.
+Figures are built without pyplot: no global state, no window, and a figure is gone when nobody holds it. matplotlib is imported
+when something is drawn, since planning imports the files of all figures.
 """
 
 from __future__ import annotations
@@ -9,20 +10,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
-from PIL import Image
 
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.images.contact_sheet import INK, MUTED, PAPER, RULE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL import Image
 
 DPI = 200
 # Inches: the text width of a two-column paper.
@@ -95,6 +94,9 @@ def colour(method: str) -> str:
 
 def text_width(text: str) -> float:
     """How many inches a line of text is wide in the letters of an axis."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
     letters = FontProperties(family=STYLE["font.family"], size=STYLE["ytick.labelsize"])
     return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
 
@@ -102,12 +104,17 @@ def text_width(text: str) -> float:
 @contextmanager
 def style() -> Iterator[None]:
     """The project's look, for the figure made inside."""
+    import matplotlib
+
     with matplotlib.rc_context(STYLE):
         yield
 
 
 def blank(width: float, height: float) -> Figure:
     """An empty figure of so many inches, ready to be drawn without a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
     return figure

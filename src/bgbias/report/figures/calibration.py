@@ -9,30 +9,50 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import names
-from bgbias.report.figures import _look as figures
-from bgbias.report.names import PRETRAINED
+from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
+from bgbias.study import plan
+from bgbias.study.cell import PRETRAINED
+from bgbias.study.params import Study
 
+PLACE = 7
+ABOUT = "The drop over a background bias that is known by construction: without bias there is none to find."
+reads = shown.table1
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
 HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
 
 
-def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> Figure:
-    """Two panels from Table 1 (``tables.table1``) over the correlation of each dataset.
+def wanted(study: Study) -> bool:
+    """Whether there are toy datasets to compare."""
+    return len({d for d in plan.datasets(study) if study.datasets[d].kind == "toy"}) > 1
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """How biased each toy dataset's test photos are."""
+    toys = {name: d for name, d in study.datasets.items() if d.kind == "toy"}
+    return {"correlations": {name: float(d.options["test_correlation"]) for name, d in toys.items()}}
+
+
+def draw(study: Study) -> look.Figure:
+    """The drop over the toy datasets' known bias."""
+    return figure_calibration(shown.read_table1(study), settings(study)["correlations"])
+
+
+def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> look.Figure:
+    """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
     Left, the relative drop with its paired-bootstrap interval; right, clean and corrupted MAP@R. A loss run
     at one correlation only is a point without a line. ``correlations`` gives the correlation of every toy
     dataset in the table; others are left out. Raises UserError if fewer than two correlations remain.
     """
+    from matplotlib.ticker import MaxNLocator
+
     rows = table[table["dataset"].isin(list(correlations)) & (table["method"] != PRETRAINED)].copy()
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
     if rows["correlation"].nunique() < 2:
@@ -43,10 +63,10 @@ def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -
     losses = sorted(
         rows["loss"].unique(), key=lambda loss: -rows.loc[rows["loss"] == loss, "correlation"].nunique()
     )
-    with figures.style():
-        figure = figures.blank(figures.WIDTH, HEIGHT)
-        left = figures.panel(figure, 0.42, 0.32, 2.45, 1.98)
-        right = figures.panel(figure, 4.1, 0.32, 1.85, 1.98)
+    with look.style():
+        figure = look.blank(look.WIDTH, HEIGHT)
+        left = look.panel(figure, 0.42, 0.32, 2.45, 1.98)
+        right = look.panel(figure, 4.1, 0.32, 1.85, 1.98)
         for marker, loss in zip(MARKERS * len(losses), losses, strict=False):
             for method, line in (
                 rows[rows["loss"] == loss].sort_values("correlation").groupby("method", sort=False)
@@ -66,10 +86,10 @@ def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -
     return figure
 
 
-def _drop(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     x, y = _shifted(line["correlation"], method, marker), line["relative_drop"]
     low, high = line["relative_drop_low"], line["relative_drop_high"]
-    colour = figures.colour(method)
+    colour = look.colour(method)
     if len(line) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, y, color=colour)
@@ -77,12 +97,12 @@ def _drop(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
 
 
-def _map_at_r(axes: Axes, line: pd.DataFrame, method: str, marker: str) -> None:
+def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
     x = _shifted(line["correlation"], method, marker)
-    look: dict[str, Any] = {"color": figures.colour(method), "marker": marker, "markersize": 4}
+    points: dict[str, Any] = {"color": look.colour(method), "marker": marker, "markersize": 4}
     joined = len(line) > 1
-    axes.plot(x, line["clean"], linestyle="-" if joined else "", **look)
-    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **look, **HOLLOW)
+    axes.plot(x, line["clean"], linestyle="-" if joined else "", **points)
+    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **points, **HOLLOW)
 
 
 def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
@@ -90,12 +110,12 @@ def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
     return correlation.to_numpy() + 0.03 * MARKERS.index(marker)
 
 
-def _with_zero(axes: Axes) -> tuple[float, float]:
+def _with_zero(axes: look.Axes) -> tuple[float, float]:
     low, high = axes.get_ylim()
     return min(low, -2), max(high, 2)
 
 
-def _name_lines(axes: Axes, line: pd.DataFrame) -> None:
+def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
     """Each method's name at the right end of its line: no legend to look up."""
     last = line[line["correlation"] == line["correlation"].max()].sort_values("relative_drop")
     low, high = axes.get_ylim()
@@ -109,12 +129,14 @@ def _name_lines(axes: Axes, line: pd.DataFrame) -> None:
             (1.02, place),
             xycoords=("axes fraction", "data"),
             va="center",
-            color=figures.colour(method),
+            color=look.colour(method),
             weight="bold",
         )
 
 
-def _legend(axes: Axes, losses: list[str]) -> None:
+def _legend(axes: look.Axes, losses: list[str]) -> None:
+    from matplotlib.lines import Line2D
+
     grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}
     handles = [
         Line2D([], [], marker="o", linestyle="-", label="clean", **grey),

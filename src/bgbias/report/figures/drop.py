@@ -7,21 +7,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bgbias.images import contact_sheet
 from bgbias.report import names as wording
-from bgbias.report.figures import _look as figures
+from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
+from bgbias.study.cell import PLAIN
+from bgbias.study.params import Study
 
+PLACE = 6
+ABOUT = "What other backgrounds cost in MAP@R, with 95 % intervals over queries."
+reads = shown.table1
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
-def figure_drop(table: pd.DataFrame) -> Figure:
-    """Two panels from Table 1 (``tables.table1``), a line a model, grouped by dataset and loss.
+def draw(study: Study) -> look.Figure:
+    """Clean to corrupted for every model of the grid."""
+    return figure_drop(shown.read_table1(study))
+
+
+def figure_drop(table: pd.DataFrame) -> look.Figure:
+    """Two panels from Table 1 (``tables.retrieval``), a line a model, grouped by dataset and loss.
 
     Left, MAP@R from clean (open) to corrupted (filled), with the paper's numbers as small crosses where it
     has them; right, the relative drop with its 95 % paired-bootstrap interval.
@@ -29,12 +37,12 @@ def figure_drop(table: pd.DataFrame) -> Figure:
     table = _comparable(table)
     places, headings, depth = _places(table)
     names = _names(table)
-    with figures.style():
-        labels = max(LABELS, 2 * MARGIN + max(map(figures.text_width, names)))
-        width = (figures.WIDTH - labels - GAP - MARGIN) / 2
-        figure = figures.blank(figures.WIDTH, HEAD + depth + FOOT)
-        left = figures.panel(figure, labels, HEAD, width * 1.1, depth)
-        right = figures.panel(figure, labels + width * 1.1 + GAP, HEAD, width * 0.9, depth)
+    with look.style():
+        labels = max(LABELS, 2 * MARGIN + max(map(look.text_width, names)))
+        width = (look.WIDTH - labels - GAP - MARGIN) / 2
+        figure = look.blank(look.WIDTH, HEAD + depth + FOOT)
+        left = look.panel(figure, labels, HEAD, width * 1.1, depth)
+        right = look.panel(figure, labels + width * 1.1 + GAP, HEAD, width * 0.9, depth)
         for (_, row), y in zip(table.iterrows(), places, strict=True):
             _retrieval(left, row, y)
             _drop(right, row, y)
@@ -76,8 +84,8 @@ def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], 
     return places, headings, y + BETWEEN_LOSSES
 
 
-def _retrieval(axes: Axes, row: pd.Series, y: float) -> None:
-    colour = figures.colour(row["method"])
+def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
+    colour = look.colour(row["method"])
     axes.plot(
         [row["clean"], row["corrupted"]],
         [y, y],
@@ -97,8 +105,8 @@ def _retrieval(axes: Axes, row: pd.Series, y: float) -> None:
             axes.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
 
 
-def _drop(axes: Axes, row: pd.Series, y: float) -> None:
-    colour, value = figures.colour(row["method"]), row["relative_drop"]
+def _drop(axes: look.Axes, row: pd.Series, y: float) -> None:
+    colour, value = look.colour(row["method"]), row["relative_drop"]
     errors = [[value - row["relative_drop_low"]], [row["relative_drop_high"] - value]]
     axes.errorbar(value, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
     axes.plot(value, y, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
@@ -106,9 +114,7 @@ def _drop(axes: Axes, row: pd.Series, y: float) -> None:
 
 def _names(table: pd.DataFrame) -> list[str]:
     """What each row is called."""
-    plain = set(
-        table.loc[table["method"] == wording.PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None)
-    )
+    plain = set(table.loc[table["method"] == PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None))
     return [
         wording.row(loss, method, below_plain=(dataset, loss) in plain)
         for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
@@ -116,11 +122,15 @@ def _names(table: pd.DataFrame) -> list[str]:
 
 
 def _label(
-    axes: Axes, methods: pd.Series, names: list[str], places: list[float], headings: list[tuple[float, str]]
+    axes: look.Axes,
+    methods: pd.Series,
+    names: list[str],
+    places: list[float],
+    headings: list[tuple[float, str]],
 ) -> None:
     axes.set_yticks(places, names)
     for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
-        tick.set_color(figures.colour(method))
+        tick.set_color(look.colour(method))
     for y, text in headings:
         axes.annotate(
             text,
@@ -133,7 +143,9 @@ def _label(
         )
 
 
-def _legend(figure: Figure, table: pd.DataFrame) -> None:
+def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
+    from matplotlib.lines import Line2D
+
     grey: dict[str, Any] = {"color": contact_sheet.MUTED, "linestyle": ""}
     handles = [
         Line2D([], [], marker="o", markersize=4.4, markerfacecolor="white", label="clean", **grey),
@@ -146,7 +158,7 @@ def _legend(figure: Figure, table: pd.DataFrame) -> None:
     methods = dict.fromkeys(table["method"])
     if len(methods) <= IN_LEGEND:
         handles += [
-            Line2D([], [], color=figures.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
+            Line2D([], [], color=look.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
             for m in methods
         ]
     figure.legend(

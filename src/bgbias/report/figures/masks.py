@@ -9,22 +9,52 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
+from bgbias.files.store import ImageStore
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
-from bgbias.report.figures import _look as figures
+from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
+from bgbias.study.params import Study
 
+PLACE = 2
+ABOUT = "The worst and the most doubtful masks, with the reason why each is shown."
+settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
-SIDE = (figures.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
+SIDE = (look.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
 OUTLINE, TRUTH = "#FFB000", "#FFFFFF"
 DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Photos, their masks, and true masks where they are known."""
+    dataset = shown.dataset(study)
+    return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
+
+
+def draw(study: Study) -> look.Figure:
+    """The worst and the most doubtful masks of the shown dataset."""
+    read = {role: file.path(study) for role, file in reads(study).items()}
+    photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
+    table = masking.read_mask_table(read["mask_table"])
+    usable = masking.usable(table, study.mask_policy)
+    rows = {str(row["image_id"]): row for row in table.to_dict("records")}
+
+    def tile(image_id: str) -> MaskTile:
+        true = truth.array(image_id, "L") if image_id in truth else None
+        row = {str(column): value for column, value in rows[image_id].items()}
+        return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, image_id not in usable)
+
+    chosen = doubtful(table, study.mask_policy)
+    tiles = {reason: [tile(image_id) for image_id in ids] for reason, ids in chosen.items()}
+    return figure_masks(tiles, study.mask_policy)
 
 
 @dataclass(frozen=True)
@@ -65,25 +95,25 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     return chosen
 
 
-def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> Figure:
+def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> look.Figure:
     """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
     dashed white. Photos that the policy excludes have a red frame."""
     if not rows:
         raise UserError("There is no mask to show. Make some first: snakemake --cores all all_masks")
     step = SIDE + CAPTION + GAP
-    with figures.style():
-        figure = figures.blank(figures.WIDTH, HEAD + len(rows) * step + FOOT)
+    with look.style():
+        figure = look.blank(look.WIDTH, HEAD + len(rows) * step + FOOT)
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
             _text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7, va="center")
             for place, tile in enumerate(tiles):
-                axes = figures.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
+                axes = look.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
                 _tile(axes, tile)
         _legend(figure, policy)
     return figure
 
 
-def _tile(axes: Axes, tile: MaskTile) -> None:
+def _tile(axes: look.Axes, tile: MaskTile) -> None:
     photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
     shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
     height, width = alpha.shape
@@ -101,14 +131,14 @@ def _tile(axes: Axes, tile: MaskTile) -> None:
         facecolor="#F1F3F5",
     )
     for spine in axes.spines.values():
-        colour, line = (figures.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
+        colour, line = (look.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
-    look = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **look)  # type: ignore[arg-type]
-    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **look)  # type: ignore[arg-type]
+    caption = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
+    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **caption)  # type: ignore[arg-type]
+    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **caption)  # type: ignore[arg-type]
 
 
-def _outline(axes: Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
     object_here = mask >= THRESHOLD
     if object_here.any():
         # A border of background, so that an object that is cut off has an outline there too.
@@ -134,7 +164,7 @@ def _short(image_id: str) -> str:
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
     """The picture with no more pixels than are printed."""
-    longest = round(SIDE * figures.DPI * 1.5)
+    longest = round(SIDE * look.DPI * 1.5)
     scale = longest / max(picture.shape[:2])
     if scale >= 1:
         return picture
@@ -144,7 +174,7 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
 
 
-def _legend(figure: Figure, policy: MaskPolicy) -> None:
+def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
     kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
@@ -158,17 +188,7 @@ def _legend(figure: Figure, policy: MaskPolicy) -> None:
         )
 
 
-def _text(figure: Figure, x: float, y: float, text: str, **look: object) -> None:
+def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
     """Text at inches from the upper left corner."""
     width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, **look)  # type: ignore[arg-type]
-
-
-def shown(table: pd.DataFrame, policy: MaskPolicy) -> dict[str, list[tuple[dict[str, object], bool]]]:
-    """``doubtful`` with each photo's row of the mask table, and whether the policy excludes it."""
-    usable = masking.usable(table, policy)
-    rows = {str(row["image_id"]): row for row in table.to_dict("records")}
-    return {
-        reason: [({str(k): v for k, v in rows[i].items()}, i not in usable) for i in ids]
-        for reason, ids in doubtful(table, policy).items()
-    }
+    figure.text(x / width, 1 - y / height, text, **words)  # type: ignore[arg-type]

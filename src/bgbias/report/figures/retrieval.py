@@ -8,15 +8,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from bgbias.engine.node import Made
+from bgbias.evaluation import embeddings
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
 from bgbias.report import names
-from bgbias.report.figures import _look as figures
+from bgbias.report.figures import _look as look
+from bgbias.report.figures import _shown as shown
+from bgbias.study.cell import PLAIN
+from bgbias.study.params import Study
 
+PLACE = 3
+ABOUT = (
+    "One query before two backgrounds, and what each model retrieves. Right neighbours have a tick. The query was chosen for the"
+    " contrast; the tables measure."
+)
+wanted, settings = shown.has_pair, shown.settings
+NEIGHBOURS = 6  # shown for each query
 MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
 LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Photos, masks, backgrounds, and both models' embeddings."""
+    return shown.corrupted(study) | shown.of_pair(study, "embed", "embeddings")
+
+
+def draw(study: Study) -> look.Figure:
+    """A query before its own and before another background, and what both models retrieve for it."""
+    from bgbias.evaluation.retrieval import neighbours
+
+    photos = shown.evaluation(study)
+    read, labels = reads(study), photos.table.labels
+    hits, ranked, usable = {}, {}, None
+    for cell in shown.pair(study):
+        embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
+        usable = embedded.usable if usable is None else usable
+        for background, queries in (
+            ("own", embedded.views[CLEAN, 0]),
+            ("other", embedded.views[RANDOM_BACKGROUND, 0]),
+        ):
+            near, row = (
+                neighbours(queries, labels, embedded.views[CLEAN, 0], labels),
+                (cell.method, background),
+            )
+            ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
+    assert usable is not None  # plain comes first
+    query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
+    photo = photos.photo(query)
+    asked = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
+    rows: dict[str, list[Retrieval]] = {}
+    for (method, background), of_query in ranked.items():
+        retrieved = [photos.clean(photos.table.ids[i]) for i in of_query[query]]
+        picture, title = asked[background]
+        right = hits[method, background][query].tolist()
+        rows.setdefault(method, []).append(Retrieval(picture, retrieved, right, title))
+    return figure_retrieval(rows)
+
+
+def chosen_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
+    """The usable query that shows the contrast best: found by both models before its own background, lost most by plain and
+    least by the other before another one. The figure illustrates; the tables measure."""
+    (cured,) = {method for method, _ in hits} - {PLAIN}
+    both = np.minimum(hits[PLAIN, "own"], hits[cured, "own"])
+    contrast = hits[cured, "other"] - hits[PLAIN, "other"]
+    return int(np.argmax(np.where(usable, both + 2 * contrast, -np.inf)))
 
 
 @dataclass(frozen=True)
@@ -36,7 +93,7 @@ class Retrieval:
             raise ValueError(f"{len(self.retrieved)} neighbours but {len(self.correct)} marks")
 
 
-def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
+def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
 
     Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
@@ -44,11 +101,11 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
     """
     depth = max(len(row.retrieved) for of_method in rows.values() for row in of_method)
     left = MARGIN + LABEL
-    side = (figures.WIDTH - left - GAP_AFTER_QUERY - (depth - 1) * GAP - TALLY) / (depth + 1)
+    side = (look.WIDTH - left - GAP_AFTER_QUERY - (depth - 1) * GAP - TALLY) / (depth + 1)
     block = {method: len(of_method) * side + (len(of_method) - 1) * GAP for method, of_method in rows.items()}
     height = HEAD + sum(block.values()) + (len(rows) - 1) * GAP_BETWEEN_METHODS + MARGIN
-    with figures.style():
-        figure = figures.blank(figures.WIDTH, height)
+    with look.style():
+        figure = look.blank(look.WIDTH, height)
         _head(figure, left, side, depth)
         top = HEAD
         for method, of_method in rows.items():
@@ -60,7 +117,7 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> Figure:
     return figure
 
 
-def _head(figure: Figure, left: float, side: float, depth: int) -> None:
+def _head(figure: look.Figure, left: float, side: float, depth: int) -> None:
     _text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
     for rank in range(depth):
         centre = left + side + GAP_AFTER_QUERY + rank * (side + GAP) + side / 2
@@ -68,10 +125,10 @@ def _head(figure: Figure, left: float, side: float, depth: int) -> None:
         _text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
 
 
-def _method(figure: Figure, method: str, top: float, height: float) -> None:
+def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
     """The method's name beside its rows, on a bar of its colour."""
-    bar = figures.panel(figure, MARGIN, top, 0.2, height)
-    bar.set_facecolor(figures.colour(method))
+    bar = look.panel(figure, MARGIN, top, 0.2, height)
+    bar.set_facecolor(look.colour(method))
     bar.set(xticks=[], yticks=[])
     for spine in bar.spines.values():
         spine.set_visible(False)
@@ -80,9 +137,9 @@ def _method(figure: Figure, method: str, top: float, height: float) -> None:
     )
 
 
-def _row(figure: Figure, row: Retrieval, left: float, top: float, side: float) -> None:
-    query = figures.panel(figure, left, top, side, side)
-    figures.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
+def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: float) -> None:
+    query = look.panel(figure, left, top, side, side)
+    look.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
     if row.title:
         query.text(
             0.5,
@@ -97,15 +154,15 @@ def _row(figure: Figure, row: Retrieval, left: float, top: float, side: float) -
         )
     place = left + side + GAP_AFTER_QUERY
     for image, correct in zip(row.retrieved, row.correct, strict=True):
-        axes = figures.panel(figure, place, top, side, side)
-        figures.photo(axes, image, frame=figures.RIGHT if correct else figures.WRONG, line=2.4)
+        axes = look.panel(figure, place, top, side, side)
+        look.photo(axes, image, frame=look.RIGHT if correct else look.WRONG, line=2.4)
         _mark(axes, correct)
         place += side + GAP
     tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
     _text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
 
 
-def _mark(axes: Axes, correct: bool) -> None:
+def _mark(axes: look.Axes, correct: bool) -> None:
     """A tick or a cross in the corner: the frame's message for those who see no green and red."""
     axes.text(
         0.9,
@@ -119,14 +176,14 @@ def _mark(axes: Axes, correct: bool) -> None:
         weight="bold",
         bbox={
             "boxstyle": "circle,pad=0.22",
-            "fc": figures.RIGHT if correct else figures.WRONG,
+            "fc": look.RIGHT if correct else look.WRONG,
             "ec": "white",
             "lw": 0.7,
         },
     )
 
 
-def _text(figure: Figure, x: float, y: float, text: str, **look: object) -> None:
+def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
     """Text at inches from the upper left corner, centred on its line."""
     width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, va="center", **look)  # type: ignore[arg-type]
+    figure.text(x / width, 1 - y / height, text, va="center", **words)  # type: ignore[arg-type]

@@ -1,1 +1,54 @@
-"""The tables of a report: one table, one file."""
+"""The tables of a report: one table, one file, found by its number.
+
+A file says of its table
+
+``NUMBER``                 the number that it is printed with: 3 is ``table3``, as its files are called;
+``ABOUT``                  a sentence for the report's page;
+``COLUMNS``                what is printed of it (``_columns.Column``);
+``LEGEND``                 the lines below it on a terminal;
+``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
+``wanted(study)``          whether the grid has it; a table without this function is in every grid;
+``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those;
+``settings(study)``        what else its numbers and its caption depend on;
+``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
+``caption(study, table)``  what a reader must know to believe it, in paragraphs.
+
+Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.study.params import Study
+
+
+def wanted(study: Study) -> tuple[str, ...]:
+    """The grid's tables by their printed names, in the order of their numbers: ``table1``, ``table2``, ..."""
+    return tuple(name for name, table in _by_name().items() if wanted_by(table, study))
+
+
+def wanted_by(file: ModuleType, study: Study) -> bool:
+    """Whether a grid has what the file of a table or a figure makes."""
+    return not hasattr(file, "wanted") or bool(file.wanted(study))
+
+
+def load(name: str) -> ModuleType:
+    """The file of a table by its printed name: ``table3`` is ``methods.py``. Raises UserError if there is none."""
+    by_name = _by_name()
+    if name not in by_name:
+        raise UserError(f"There is no table '{name}'; there are: {', '.join(by_name)}.")
+    return by_name[name]
+
+
+def _by_name() -> dict[str, ModuleType]:
+    by_name: dict[str, ModuleType] = {}
+    for table in sorted((plugins.load("tables", n) for n in plugins.names("tables")), key=lambda t: t.NUMBER):
+        name = f"table{table.NUMBER}"
+        if name in by_name:
+            files = f"{by_name[name].__file__} and {table.__file__}"
+            raise UserError(f"{files} have the same NUMBER, {table.NUMBER}; give one of them another.")
+        by_name[name] = table
+    return by_name

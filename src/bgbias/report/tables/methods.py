@@ -1,4 +1,4 @@
-"""Table 3 as numbers: what each method changes against plain training of the same loss, whether that is chance, what it costs.
+"""Table 3: what each method changes against plain training of the same loss, whether that is chance, what it costs.
 
 Levels, drops and cures are those of Table 1, attribution scores those of Table 2. Each of the four differences from plain has a
 95 % interval and a p over queries (for the attribution score, over photos) and, from two training seeds on, over seeds, paired:
@@ -15,14 +15,52 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bgbias.engine.node import Made, files_of, step
 from bgbias.photos.folds import seed_and_fold
-from bgbias.report.names import PLAIN, PRETRAINED
-from bgbias.results import tests, uncertainty
-from bgbias.results.model_rows import MODEL, Model, named
-from bgbias.results.rows import CORRUPTED, QueryValues, resampling
-from bgbias.results.tests import shares_of_relative_drop
+from bgbias.report import formats
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _columns as words
+from bgbias.report.tables._columns import Column
+from bgbias.results import costs, tests, uncertainty
+from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, named, resampling
 from bgbias.seeds import generator
+from bgbias.study import plan
+from bgbias.study.cell import PLAIN, PRETRAINED, Cell, side_by_side
+from bgbias.study.params import Study
 
+NUMBER = 3
+ABOUT = (
+    "Each method against plain training with the same loss: what it changes, whether that is more than chance, and what it"
+    " costs."
+)
+COLUMNS = (
+    Column("Clean", words.number("clean", 2), "Clean", best="clean"),
+    Column("vs plain, clean", words.against_plain("clean_difference", 1, sign=True, ends=True)),
+    Column("Corrupted", words.number("corrupted", 2), "Corr.", best="corrupted"),
+    Column("vs plain, corrupted", words.against_plain("corrupted_difference", 1, sign=True, ends=True)),
+    Column("Drop, %", words.number("relative_drop", 1), "Drop, %"),
+    Column("Cure, points", words.against_plain("cure", 1, ends=True), "Cure, points [95 %]"),
+    Column("Cure, over seeds", words.interval_alone("cure_seeds", 1), known=("cure_seeds_low",)),
+    Column("Score", words.number("ref", 3), "Score", best="ref"),
+    Column("Gain", words.against_plain("ref_gain", 3, sign=True), "Gain"),
+    Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
+    Column("Training, min", words.number("cost_training_minutes", 1)),
+    Column("Memory, GB", words.number("cost_memory_gb", 1), "GB"),
+    Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), known=("cost_gpu_memory_gb",)),
+)
+LEGEND = (
+    "Each method against plain. Drop: relative. Cure: plain's drop minus this one, [95 %] over queries.",
+    f"Score: of attribution. Marks: p < {tests.SIGNIFICANT:g}, {words.OVER_QUERIES} over queries or photos,"
+    f" {words.OVER_SEEDS} over seeds; Holm-corrected.",
+    "Step and memory: of training, as measured. Differences on clean and corrupted photos: table3.md.",
+)
+# What it adds to the other tables.
+HEADLINE = {
+    "cure": "cure",
+    "cost_seconds_a_step": "seconds a training step",
+    "cost_memory_gb": "memory in training, GB",
+}
+settings = sentences.selection
 DIFFERENCES = ("clean_difference", "corrupted_difference", "cure", "ref_gain")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "clean", "corrupted"),
@@ -32,56 +70,111 @@ FROM_TABLE_1 = [
 FROM_TABLE_2 = ["ref", "ref_gain", "ref_gain_low", "ref_gain_high"]
 
 
-def table3(
-    table1: pd.DataFrame,
-    table2: pd.DataFrame,
+def reads(study: Study) -> dict[str, Made]:
+    """The paper's two tables, the values that they were made of, and what every training recorded."""
+    values = files_of(step("collect"), "all_queries", "all_attribution")
+    printed = {t: Made(step("table", table=t), "table_csv") for t in ("table1", "table2")}
+    trained = {
+        f"{what} {cell.name}": Made(step("train", cell=cell), output)
+        for cell in _trained(study)
+        for what, output in (("history", "history"), ("record", "train_record"))
+    }
+    return values | printed | trained
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    read = {role: file.path(study) for role, file in reads(study).items()}
+    queries, attribution = (pd.read_parquet(read[name]) for name in ("all_queries", "all_attribution"))
+    retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
+    # Folds' models side by side have no training of their own, nor an attribution, to compare with plain's.
+    retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
+    trainings = {c: (read[f"record {c.name}"], read[f"history {c.name}"]) for c in _trained(study)}
+    spent = costs.by_model(trainings, study.train.iterations_per_epoch)
+    return table(retrieval, scores, queries, attribution, spent)
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    return told(table, study.train.selection, study.train.batch_size)
+
+
+def table(
+    retrieval: pd.DataFrame,
+    attribution_scores: pd.DataFrame,
     queries: pd.DataFrame,
     attribution: pd.DataFrame,
-    costs: pd.DataFrame,
+    spent: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Table 3, a row a model in Table 1's order, from the two other tables, the values they were made of, and ``costs.by_model``.
+    """Table 3, a row a model in Table 1's order, from Tables 1 and 2, the values they were made of, and ``costs.by_model``.
 
     ``_low`` and ``_high`` are bootstrap intervals over queries (photos for ``ref``, the score, and its gain), of levels and of
     differences. For each of ``DIFFERENCES``, MAP@R in points, cures in points of the relative drop: ``_p`` and ``_p_holm``;
     ``_seeds``, the mean over seeds, with ``_seeds_low``, ``_seeds_high``, ``_seeds_p`` and ``_seeds_p_holm``. NaN in rows of
     plain and pretrained ones, and where there is but one seed. ``folds`` is there if Table 1 has it.
     """
-    of_folds = [c for c in table1 if c == "folds"]
-    rows = table1[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
-        table2[[*MODEL, *FROM_TABLE_2]], on=MODEL, how="left"
+    of_folds = [c for c in retrieval if c == "folds"]
+    rows = retrieval[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
+        attribution_scores[[*MODEL, *FROM_TABLE_2]], on=MODEL, how="left"
     )
     tested = pd.DataFrame(_tested(rows, queries, attribution))
     for compared in tested.groupby(MODEL[:-1], sort=False).groups.values():
         for p in (f"{name}{over}" for name in DIFFERENCES for over in ("_p", "_seeds_p")):
             tested.loc[compared, f"{p}_holm"] = tests.holm(tested.loc[compared, p].to_list())
-    made = rows.merge(tested, on=MODEL, how="left").merge(costs, on=MODEL, how="left")
-    plain = made[made["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
-    of_plain = plain.reindex(pd.MultiIndex.from_frame(made[MODEL[:-1]])).to_numpy()
-    made["cost_times_plain"] = made["cost_seconds_a_step"] / of_plain
-    return made
+    rows = rows.merge(tested, on=MODEL, how="left").merge(spent, on=MODEL, how="left")
+    plain = rows[rows["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
+    of_plain = plain.reindex(pd.MultiIndex.from_frame(rows[MODEL[:-1]])).to_numpy()
+    rows["cost_times_plain"] = rows["cost_seconds_a_step"] / of_plain
+    return rows
+
+
+def told(table: pd.DataFrame, selection: str, batch_size: int) -> str:
+    """Three paragraphs, the last on costs; ``batch_size`` is the number of photos in a training step."""
+    devices = dict.fromkeys(table["cost_device"].dropna())
+    averaged = "Rows are means over them; over seeds, the differences of one seed's folds are averaged and count once."
+    return (
+        "**Each method against plain training with the same loss.** MAP@R in percent, its relative drop and the cure as in"
+        f" Table 1, the paper's attribution score as in Table 2.{sentences.selected(selection)}"
+        f" {sentences.seeds(table)}.{sentences.folds(table, averaged)}\n\n"
+        "vs plain, gain: the row minus plain, in points of MAP@R and in score. Cure: plain's relative drop minus that of the"
+        f" row, in points; [low, high]: {sentences.bootstrap('queries')}; over seeds: Student's t. Marks: p <"
+        f" {tests.SIGNIFICANT:g}, {words.OVER_QUERIES} over queries (gain: photos) by {tests.FLIPS:,} flips of signs, which"
+        " speaks of these models as if queries were independent, though those of one class are not,"
+        f" {words.OVER_SEEDS} over training seeds by a paired t test, which speaks of the methods; both Holm-corrected for the"
+        " methods beside one plain model, each difference on its own. A method with batches of its own (DCML: four photos a"
+        " class, whatever the loss) differs from plain by these too. All"
+        " intervals and p: table3.csv.\n\n"
+        f"Step, training, memory: what training took on {', '.join(devices)}, beside whatever else ran on the machine: time of"
+        f" all epochs by their steps of {batch_size} photos, what a method does between steps included (median over trainings);"
+        f" all epochs without validation; largest memory of the process.{sentences.paper(table)}"
+    )
+
+
+def _trained(study: Study) -> list[Cell]:
+    return [cell for cell in plan.cells(study) if plan.trains(study, cell)]
 
 
 def _tested(rows: pd.DataFrame, queries: pd.DataFrame, attribution: pd.DataFrame) -> Iterator[dict[str, Any]]:
     draws = queries.loc[queries["condition"] == CORRUPTED, "draw"].nunique()
     retrieved = queries.groupby(MODEL, sort=False, observed=True)
     attributed = attribution[attribution["variant"] == "ref"].groupby(MODEL, sort=False, observed=True)
-    plain: dict[tuple[str, ...], tuple[_Retrieval, pd.DataFrame]] = {}
+    plain: dict[tuple[str, ...], tuple[_Runs, pd.DataFrame]] = {}
     for model in rows[MODEL].itertuples(index=False, name=None):
         row = named(model) | _unknown()
-        found = _Retrieval(retrieved.get_group(model), model, draws)
-        row |= _intervals({"clean": found.whole.clean, "corrupted": found.whole.corrupted}, 100, model)
+        own = _Runs(retrieved.get_group(model), model, draws)
+        row |= _intervals({"clean": own.whole.clean, "corrupted": own.whole.corrupted}, 100, model)
         if model[-1] != PRETRAINED:
             scores = attributed.get_group(model).pivot(index="image_id", columns="seed", values="score")
             row |= _intervals({"ref": scores.mean(axis=1, skipna=False).to_numpy()}, 1, model)
             if model[-1] == PLAIN:
-                plain[model[:-1]] = found, scores
+                plain[model[:-1]] = own, scores
             elif model[:-1] in plain:
-                row |= _retrieval(found, plain[model[:-1]][0])
+                row |= _differences(own, plain[model[:-1]][0])
                 row |= _gain(scores, plain[model[:-1]][1], model)
         yield row
 
 
-class _Retrieval:
+class _Runs:
     """MAP@R of one model's queries, over all seeds and folds and of each of its trainings."""
 
     def __init__(self, rows: pd.DataFrame, model: Model, draws: int) -> None:
@@ -89,22 +182,23 @@ class _Retrieval:
         self.of_run = {run: QueryValues.of(part, model, draws) for run, part in rows.groupby("seed")}
 
 
-def _retrieval(found: _Retrieval, plain: _Retrieval) -> dict[str, Any]:
+def _differences(own: _Runs, plain: _Runs) -> dict[str, Any]:
     """The three differences in MAP@R; those of cures have their interval over queries from Table 1."""
-    a, b, model = found.whole, plain.whole, found.whole.model
-    pairs = {run: (own, plain.of_run[run]) for run, own in found.of_run.items() if run in plain.of_run}
+    a, b, model = own.whole, plain.whole, own.whole.model
+    pairs = {run: (x, plain.of_run[run]) for run, x in own.of_run.items() if run in plain.of_run}
     differences = {"clean_difference": a.clean - b.clean, "corrupted_difference": a.corrupted - b.corrupted}
     by_run = {
         "clean_difference": {run: np.nanmean(x.clean - y.clean) for run, (x, y) in pairs.items()},
         "corrupted_difference": {run: np.nanmean(x.corrupted - y.corrupted) for run, (x, y) in pairs.items()},
         "cure": {run: _relative_drop(y) - _relative_drop(x) for run, (x, y) in pairs.items()},
     }
-    made = _intervals(differences, 100, model)
-    made |= {name: 100 * np.nanmean(values) for name, values in differences.items()}
-    shares = shares_of_relative_drop(b.clean, b.corrupted) - shares_of_relative_drop(a.clean, a.corrupted)
+    columns = _intervals(differences, 100, model)
+    columns |= {name: 100 * np.nanmean(values) for name, values in differences.items()}
+    shares = tests.shares_of_relative_drop(b.clean, b.corrupted)
+    shares = shares - tests.shares_of_relative_drop(a.clean, a.corrupted)
     for name, values in (differences | {"cure": shares}).items():
-        made |= _tests(name, values, by_run[name], 100, model)
-    return made
+        columns |= _tests(name, values, by_run[name], 100, model)
+    return columns
 
 
 def _gain(scores: pd.DataFrame, plain: pd.DataFrame, model: Model) -> dict[str, Any]:
@@ -138,7 +232,7 @@ def _by_seed(by_run: Mapping[Any, float]) -> np.ndarray:
 
 def _intervals(values: dict[str, np.ndarray], scale: float, model: Model) -> dict[str, float]:
     """The ends of the intervals over queries of several means."""
-    estimates = uncertainty.bootstrap_means(list(values.values()), resampling(*model[:2]))
+    estimates = uncertainty.bootstrap_means(list(values.values()), resampling(model))
     return {
         f"{name}_{end}": scale * getattr(estimate, end)
         for name, estimate in zip(values, estimates, strict=True)
@@ -152,6 +246,6 @@ def _relative_drop(values: QueryValues) -> float:
 
 def _unknown() -> dict[str, float]:
     """What rows have about which there is nothing to ask."""
-    found = {f"{d}_difference{end}": np.nan for d in ("clean", "corrupted") for end in ("", "_low", "_high")}
+    levels = {f"{d}_difference{end}": np.nan for d in ("clean", "corrupted") for end in ("", "_low", "_high")}
     ends = ("_p", "_seeds", "_seeds_low", "_seeds_high", "_seeds_p")
-    return found | {f"{name}{end}": np.nan for name in DIFFERENCES for end in ends}
+    return levels | {f"{name}{end}": np.nan for name in DIFFERENCES for end in ends}

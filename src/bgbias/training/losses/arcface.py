@@ -34,7 +34,7 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     from pytorch_metric_learning.distances import CosineSimilarity
     from pytorch_metric_learning.losses import ArcFaceLoss
 
-    from bgbias.training.losses._class_weights import with_class_weights
+    from bgbias.training.losses._parts import with_class_weights
 
     return with_class_weights(
         ArcFaceLoss, n_classes, dim, generator, CosineSimilarity(), margin=params.margin, scale=params.scale

@@ -28,8 +28,7 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     from pytorch_metric_learning.losses import ContrastiveLoss
     from pytorch_metric_learning.reducers import AvgNonZeroReducer
 
-    from bgbias.training.losses._euclidean import EuclideanDistance
-    from bgbias.training.losses._full_precision import FullPrecision
+    from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
 
     return FullPrecision(
         ContrastiveLoss(

@@ -30,7 +30,7 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     from pytorch_metric_learning.losses import MultiSimilarityLoss
     from pytorch_metric_learning.reducers import MeanReducer
 
-    from bgbias.training.losses._full_precision import FullPrecision
+    from bgbias.training.losses._parts import FullPrecision
 
     return FullPrecision(
         MultiSimilarityLoss(

@@ -26,7 +26,6 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
     """Mean of non-zero [d(a, p) - d(a, n) + m]+ over triplets plus that of [d(a, p) - d(n1, n2) + m/2]+ over
     quadruplets, whose n1 and n2 are of two further classes; no mining.
     """
-    from bgbias.training.losses._full_precision import FullPrecision
-    from bgbias.training.losses._quadruplets import Quadruplets
+    from bgbias.training.losses._parts import FullPrecision, Quadruplets
 
     return FullPrecision(Quadruplets(params.margin))

@@ -198,7 +198,7 @@ class Dcml(BaseMethod):
     ) -> dict[str, Tensor]:
         import torch.nn.functional as F
 
-        from bgbias.training.losses._class_logits import class_logits
+        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         attended = self._attended(number, features)
@@ -225,12 +225,12 @@ class Dcml(BaseMethod):
         import torch
         import torch.nn.functional as F
 
-        from bgbias.training.losses._class_logits import class_logits
+        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         with torch.no_grad():
             features = self.model.features(self.photos(batch))
-        found = []
+        gradients = []
         for number in range(self.params.environments):
             attended = self._attended(number, features).detach().requires_grad_()
             logits = class_logits(self.environment_loss, self.model.embed_features(attended), batch.labels)
@@ -238,8 +238,8 @@ class Dcml(BaseMethod):
             if self.nets:
                 losses = F.cross_entropy(logits, batch.labels, reduction="none")
                 rows += invariance.attention_gradients(attended, losses)
-            found.append(rows)
-        return found
+            gradients.append(rows)
+        return gradients
 
 
 def _map_size(model: EmbeddingModel) -> attention.Params:

@@ -30,7 +30,7 @@ class PairParams(Strict):
     a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
     b: float = Field(0.5, ge=0, le=1, description="attention from which a place is wiped out")
     score: SimilarityScore = Field(
-        "published", description="what is asked of a photo; see similarity_attention.py"
+        "published", description="what is asked of a photo; see attribution/similarity.py"
     )
     w_detach: bool = Field(
         True, description="a dimension's weight is a constant, not to be differentiated through"
@@ -130,8 +130,8 @@ class SimilarityMining(BaseMethod):
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
-                found = attention.stretched(attention.weighted_map(importance, map_))
-                whole = attention.enlarged(found, (photos.shape[2], photos.shape[3]))
+                attended = attention.stretched(attention.weighted_map(importance, map_))
+                whole = attention.enlarged(attended, (photos.shape[2], photos.shape[3]))
                 masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
         with same_statistics(self.model):
             embeddings = self.model(torch.cat(masked))

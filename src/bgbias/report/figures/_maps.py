@@ -1,0 +1,66 @@
+"""Maps of where a model looks, as all figures show them: their colours, a score in their corner, and the scale below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bgbias.images import contact_sheet
+from bgbias.report.figures import _look as look
+
+GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
+MAP = "inferno"
+
+
+def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
+    """The map in colour over the photo in dim grey, float [H, W, 3] in 0..1: the brighter, the more
+    colour.
+    """
+    import matplotlib
+
+    grey = photo.astype(np.float64) @ [0.299, 0.587, 0.114] / 255
+    values = np.clip(at_size(np.asarray(attribution, dtype=np.float64), photo), 0, 1)
+    coloured = matplotlib.colormaps[MAP](values)[..., :3]
+    # Some of the map's black where nothing is attributed: zero is not the same as no map.
+    weight = 0.55 + 0.45 * values[..., None]
+    return np.clip((1 - weight) * grey[..., None] + weight * coloured, 0, 1)
+
+
+def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
+    """A map [h, w] at the photo's size, by nearest pixels: maps are shown as they are."""
+    rows, columns = (np.arange(n) * m // n for n, m in zip(photo.shape[:2], values.shape, strict=True))
+    return values[np.ix_(rows, columns)]
+
+
+def number(axes: look.Axes, score: float, colour: str) -> None:
+    """A score in the corner of a picture."""
+    text = "no score" if np.isnan(score) else f"{score:.2f}".replace("-", "−")
+    axes.text(
+        0.05,
+        0.05,
+        text,
+        transform=axes.transAxes,
+        ha="left",
+        va="bottom",
+        fontsize=7,
+        weight="bold",
+        color="white",
+        bbox={"boxstyle": "round,pad=0.28", "fc": colour, "ec": "none", "alpha": 0.92},
+    )
+
+
+def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
+    """What the colours mean, below the maps: ``words``, which end with what black means, and the scale up to the most."""
+    length, most = 1.0, 0.3
+    axes = look.panel(figure, width - MARGIN - most - length, top, length, 0.09)
+    axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
+    axes.set_axis_off()
+    words_look: dict[str, Any] = {
+        "transform": axes.transAxes,
+        "va": "center",
+        "fontsize": 6.5,
+        "color": contact_sheet.MUTED,
+    }
+    axes.text(1.05, 0.45, "most", ha="left", **words_look)
+    axes.text(-0.05, 0.45, words, ha="right", **words_look)

@@ -1,0 +1,170 @@
+"""Table 2, the paper's: how much of a model's attribution lies on the object (Kobs & Hotho 2022), a row a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _columns as words
+from bgbias.report.tables._columns import Column, Row
+from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
+from bgbias.results import published, rows, uncertainty
+from bgbias.study import plan
+from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.params import Study
+
+NUMBER = 2
+ABOUT = (
+    "Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all of it, 0 no more than"
+    " chance."
+)
+SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
+
+
+def _skipped(row: Row) -> str:
+    # A table read back from its CSV has NaN where nothing was skipped.
+    return row["skipped"] if isinstance(row["skipped"], str) and row["skipped"] else "none"
+
+
+COLUMNS = (
+    *(
+        column
+        for variant, name in zip((*SCORES, ON_REQUEST), ("Score", "Robust", "Similarity"), strict=True)
+        for column in (
+            Column(name, words.number(variant, 3), name, best=variant, known=(variant,)),
+            Column("± images", words.number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
+            Column("± seeds", words.number(f"{variant}_sd_seeds", 3), known=(variant,)),
+            Column("< 0, %", words.number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
+            Column("Gain", words.interval(f"{variant}_gain", 3), "Gain [95 %]", known=(variant,)),
+        )
+    ),
+    Column("Images", lambda row: f"{row['images']:,}"),
+    Column("Skipped", _skipped),
+    Column("Paper", words.published("ref", 2), known=("published_ref",)),
+    Column("Δ", words.number("difference_ref", 3, sign=True), known=("published_ref",)),
+)
+LEGEND = (
+    "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
+    "paper's; robust: ours. < 0: share of photos. Gain: over plain, with paired bootstrap over photos.",
+)
+HEADLINE = {"ref": "attribution score"}
+settings = protocol
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What was collected: scores photo by photo, and which photos were left out."""
+    return files_of(step("collect"), "all_attribution", "mask_report")
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    attribution = pd.read_parquet(reads(study)["all_attribution"].path(study))
+    return table(attribution, published.read(), [c for c in plan.cells(study) if plan.trains(study, c)])
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, study.attribution.images, excluded)
+
+
+def table(
+    attribution: pd.DataFrame, known: pd.DataFrame | None = None, cells: Sequence[Cell] = ()
+) -> pd.DataFrame:
+    """Table 2 from one attribution score a test image, seed and variant (METHODS section 3).
+
+    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over
+    images and seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one),
+    ``_negative`` (percent of images with a score below 0: more of the attribution on the background than its
+    area explains), and ``_gain`` over plain on the images that both have, with 95 % paired-bootstrap bounds.
+    ``images`` are those with every score, ``skipped`` the others by reason. The published score is compared
+    with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
+    """
+    refuse_missing(attribution, cells)
+    variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
+    plain: dict[tuple[str, ...], pd.DataFrame] = {}
+    lines = []
+    for model, own in models(attribution):
+        scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
+        _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
+        by_image = pd.DataFrame(
+            {v: uncertainty.per_query_mean(scores[v].to_numpy().T) for v in variants}, scores.index
+        )
+        if model[-1] == PLAIN:
+            plain[model[:-1]] = by_image
+        row = rows.named(model) | rows.repetitions(own, model) | {"images": len(by_image.dropna())}
+        row["skipped"] = _reasons(own)
+        for variant in variants:
+            row |= _spread(variant, scores[variant].to_numpy().T)
+            row |= _gain(variant, by_image, plain.get(model[:-1]), model)
+        row |= comparison("ref", row, known, model, "attribution_score", rows.CLEAN)
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
+
+
+def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column.
+
+    ``images`` is the size of the keyed subset of test photos, None if all were taken; the others are as in Table 1's caption.
+    """
+    chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
+    asked = "; similarity: similarity attention with another photo of the class instead of gradients"
+    return (
+        "**Share of the attribution that lies on the object, corrected for the object's size** (1: all of it,"
+        f" 0: no more than chance), on {chosen}.{sentences.selected(selection)}"
+        f" {sentences.seeds(table)}.{sentences.folds(table)}"
+        f"{sentences.exclusions(excluded, 'have no score')}\n\n"
+        "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
+        f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background. Gain: over plain"
+        f" on the same photos, [low, high] {sentences.bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
+        f" ± seeds: sample sd over training seeds, – for one.{sentences.paper(table)}"
+    )
+
+
+def _refuse_unscored(
+    scores: pd.DataFrame, model: rows.Model, seeds: Sequence[int], variants: Sequence[str]
+) -> None:
+    for variant in variants:
+        for seed in seeds:
+            if (variant, seed) not in scores or scores[variant, seed].isna().all():
+                name = f"{'/'.join(model)}/seed{seed}"
+                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
+
+
+def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
+    """Mean and spreads of the scores [S, N] of one model; skipped images are NaN."""
+    by_seed = np.array([[uncertainty.mean(of_seed)] for of_seed in scores])
+    # Mean squared deviations: sd with ddof 0 for each model, averaged over seeds as the spread over draws is.
+    variances = np.array([uncertainty.mean(squares) for squares in (scores - by_seed) ** 2])
+    negative = np.where(np.isnan(scores), np.nan, scores < 0)
+    return {
+        variant: uncertainty.mean(by_seed),
+        f"{variant}_sd_images": uncertainty.mean(np.sqrt(variances)),
+        f"{variant}_sd_seeds": uncertainty.sd_over_seeds(by_seed),
+        f"{variant}_negative": 100 * uncertainty.mean(negative),
+    }
+
+
+def _gain(
+    variant: str, scores: pd.DataFrame, plain: pd.DataFrame | None, model: rows.Model
+) -> dict[str, Any]:
+    """Score of a method minus that of plain: a paired difference of means, which an absolute drop is."""
+    gain = rows.UNKNOWN
+    if plain is not None and model[-1] != PLAIN:
+        both = pd.concat([scores[variant], plain[variant]], axis=1, join="inner").dropna().to_numpy()
+        if not len(both):
+            raise UserError(f"{'/'.join(model)} and its plain model share no image with a score. {rows.NEXT}")
+        gain = uncertainty.bootstrap_drop(both[:, 0], both[:, 1], rows.resampling(model)).absolute
+    return rows.interval(f"{variant}_gain", gain, 1)
+
+
+def _reasons(own: pd.DataFrame) -> str:
+    """``empty mask: 2; flat gradient: 1``, in images; empty if none was skipped."""
+    skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
+    return "; ".join(f"{reason}: {n}" for reason, n in skipped["skipped"].value_counts().sort_index().items())

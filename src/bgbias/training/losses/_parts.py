@@ -1,0 +1,136 @@
+"""What the losses are made of: torch and pytorch-metric-learning, which planning must not import."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from pytorch_metric_learning.distances import BaseDistance, LpDistance
+from pytorch_metric_learning.losses import WeightRegularizerMixin
+from pytorch_metric_learning.reducers import MeanReducer
+from torch import Tensor, nn
+
+
+class FullPrecision(nn.Module):
+    """A loss that is computed in float32 (float64 stays) even inside an autocast region.
+
+    Scales and exponents of up to several hundred stand on cosines: bfloat16's three digits would decide which
+    pairs count. pytorch-metric-learning also recasts class weights to the embeddings' type, so bfloat16 must
+    never get there.
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Scalar loss of unit-length embeddings [B, d] with labels [B]."""
+        if embeddings.dtype != torch.float64:
+            embeddings = embeddings.float()
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self.loss(embeddings, labels)
+
+
+def with_class_weights(
+    kind: type[WeightRegularizerMixin],
+    n_classes: int,
+    dim: int,
+    generator: torch.Generator,
+    distance: BaseDistance,
+    **options: Any,
+) -> nn.Module:
+    """The loss ``kind``, a mean over photos in full precision; its class weights [dim, n_classes] come from N(0, 1)."""
+    return FullPrecision(
+        kind(
+            num_classes=n_classes,
+            embedding_size=dim,
+            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
+            weight_regularizer=None,
+            distance=distance,
+            reducer=MeanReducer(),
+            embedding_regularizer=None,
+            **options,
+        )
+    )
+
+
+def class_logits(loss: nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
+    """Logits [B, classes] of unit-length embeddings [B, d], with the loss's scale and, for the own class, its margin.
+
+    They are taken where the loss itself uses them. A loss over pairs has none; that is a programming error.
+    """
+    (cross_entropy,) = (m for m in loss.modules() if isinstance(m, nn.CrossEntropyLoss))
+    seen: list[Tensor] = []
+    watch = cross_entropy.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        loss(embeddings, labels)
+    finally:
+        watch.remove()
+    return seen[0]
+
+
+class EuclideanDistance(LpDistance):
+    """Distances of unit vectors: values and gradients are torch's own, bit for bit, and have a second derivative.
+
+    torch has none for up to 25 vectors, and NaN for more of them wherever a distance is exactly 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(normalize_embeddings=True, p=2, power=1)
+
+    def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
+        """[N, M] distances of [N, d] and [M, d]."""
+        return _Distances.apply(query_emb, query_emb if ref_emb is None else ref_emb)
+
+
+class _Distances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return torch.cdist(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = ctx.saved_tensors
+        if not torch.is_grad_enabled():  # nobody will differentiate again
+            with torch.enable_grad():
+                ends = a.detach().requires_grad_(), b.detach().requires_grad_()
+                # Not as `grad_outputs`, for which torch loads its symbolic algebra.
+                first, second = torch.autograd.grad((torch.cdist(*ends) * grads[0]).sum(), ends)
+            return first, second
+        away = a[:, None] - b[None]
+        squares = away.square().sum(2)
+        apart = squares > 0
+        # The distance has no derivative at 0: it counts as 0 there, and the root must not see it.
+        pull = torch.where(apart, grads[0] / torch.where(apart, squares, 1).sqrt(), 0)[..., None] * away
+        return pull.sum(1), -pull.sum(0)
+
+
+class Quadruplets(nn.Module):
+    """Both terms, from all Euclidean distances of a batch."""
+
+    def __init__(self, margin: float) -> None:
+        super().__init__()
+        self.margin, self.distance = margin, EuclideanDistance()
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Scalar loss of unit-length embeddings [B, d] with labels [B]; 0 where nothing violates a margin."""
+        distances = self.distance(embeddings)
+        same = labels[:, None] == labels[None]
+        positive = same.triu(1).nonzero()
+        anchors = torch.cat((positive, positive.flip(1)))
+        to_positive = distances[anchors[:, 0], anchors[:, 1], None]
+        to_negative = to_positive - distances[anchors[:, 0]] + self.margin
+
+        # Unordered pairs suffice here: the mean over ordered ones is the same.
+        strangers = (~same).triu(1).nonzero()
+        foreign = ~same[positive[:, 0]]
+        apart = to_positive[: len(positive)] - distances[strangers[:, 0], strangers[:, 1]] + self.margin / 2
+        elsewhere = foreign[:, strangers[:, 0]] & foreign[:, strangers[:, 1]]
+        return _mean_of_violations(to_negative, ~same[anchors[:, 0]]) + _mean_of_violations(apart, elsewhere)
+
+
+def _mean_of_violations(excess: Tensor, counts: Tensor) -> Tensor:
+    violations = excess.relu() * counts
+    return violations.sum() / (violations > 0).sum().clamp(min=1)

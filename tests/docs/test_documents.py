@@ -1,0 +1,350 @@
+"""Documents say what is so: their code runs, their commands parse, their settings are valid, their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+import yaml
+
+from bgbias import plugins, seeds
+from bgbias.cli import app
+from bgbias.images import pixels
+from bgbias.models.backbones.tiny import Params as Tiny
+from bgbias.models.model import build_model, save
+from bgbias.study import params
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"(^|\s)#.*")
+SKIPPED = {
+    "mlflow.pyfunc": "it needs a store of MLflow with a registered model; tests/tracking serves one for real"
+}
+OWN = re.compile(r"# (my_plugins/(\w+)/(\w+)\.py)\n")
+demo = runpy.run_path(str(ROOT / "docs/demo/from_report.py"))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block and where it stands."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def _blocks() -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for found in FENCE.finditer(text):
+            indent = len(found[1])
+            code = "".join(line[indent:] for line in found[3].splitlines(keepends=True))
+            yield Block(page, text[: found.start()].count("\n") + 1, found[2], code)
+
+
+BLOCKS = tuple(_blocks())
+PYTHON = [b for b in BLOCKS if b.language == "python"]
+YAML = [b for b in BLOCKS if b.language == "yaml"]
+
+
+def _commands() -> Iterator[Any]:
+    """What people are told to type: lines of blocks for a shell, and commands within sentences."""
+    for block in BLOCKS:
+        if block.language in ("sh", "console", ""):
+            for line in block.code.splitlines():
+                for command in COMMENT.sub("", line.removeprefix("$ ")).split(";"):
+                    yield from _command(command, str(block))
+    for page in PAGES:
+        for said in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text(encoding="utf-8"))):
+            yield from _command(said, str(page.relative_to(ROOT)))
+
+
+def _command(text: str, where: str) -> Iterator[Any]:
+    if not re.match(r"\s*(\w+=\S+ )*(bgbias|make|snakemake|python -m bgbias|dvc repro) +[\w-]", text):
+        return
+    if "..." in text:  # only the beginning is told
+        return
+    words = shlex.split(text)
+    while "=" in words[0]:
+        words.pop(0)
+    yield pytest.param(words[2:] if words[:2] == ["python", "-m"] else words, id=f"{where} {text.strip()}")
+
+
+COMMANDS = list(_commands())
+
+
+@pytest.fixture
+def someones_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the small things that the examples name: a model, photos, masks, a wall; and the project's settings."""
+    draw = seeds.generator("documents")
+    for name in ("a", "b", "c", "d", "wall"):
+        photo = draw.integers(0, 256, (70, 90, 3), dtype=np.uint8)
+        (tmp_path / f"{name}.jpg").write_bytes(pixels.encode_png(photo))
+        mask = np.zeros((70, 90), np.uint8)
+        mask[20:50, 30:60] = 255
+        (tmp_path / f"{name}_mask.png").write_bytes(pixels.encode_png(mask))
+    save(build_model("tiny", Tiny(), 16, seeds.torch_generator("documents")), tmp_path / "model.safetensors")
+    for block in PYTHON:
+        if own := OWN.match(block.code):
+            (tmp_path / own[1]).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / own[1]).write_text(block.code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    plugins.use()
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_python_runs(block: Block, someones_folder: Path) -> None:
+    for part, why in SKIPPED.items():
+        if part in block.code:
+            compile(block.code, str(block), "exec")
+            pytest.skip(why)
+    if own := OWN.match(block.code):
+        plugins.use("my_plugins")
+        assert plugins.load(own[2], own[3]).__doc__
+    else:
+        exec(compile(block.code, str(block), "exec"), {"__name__": "example"})
+
+
+def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:
+    import torch
+
+    from bgbias.training.batches import Batch
+
+    plugins.use("my_plugins")
+    labels = torch.tensor([0, 0, 1, 1])
+    supcon = plugins.load("losses", "supcon")
+    loss = supcon.build(supcon.Params(), 2, 4, seeds.torch_generator("documents"))
+    alike = torch.nn.functional.normalize(torch.eye(2, 4)[labels], dim=1)
+    mixed = torch.nn.functional.normalize(torch.eye(2, 4)[[0, 1, 0, 1]], dim=1)
+    assert 0 < loss(alike, labels) < loss(mixed, labels)
+
+    model = build_model("tiny", Tiny(), 4, seeds.torch_generator("documents"))
+    method = plugins.load("methods", "half_replaced")
+    photos, other = (torch.randint(0, 256, (4, 3, 56, 56), dtype=torch.uint8) for _ in range(2))
+    batch = Batch(photos, labels, torch.arange(4), torch.zeros(4, 1, 56, 56), other)
+    parts = {
+        share: method.Method(model, loss, method.Params(share=share)).loss(batch) for share in (0.0, 0.5, 1.0)
+    }
+    assert torch.equal(parts[0.0]["loss"], parts[0.0]["clean"])
+    assert torch.equal(parts[1.0]["loss"], parts[1.0]["replaced"])
+    assert parts[0.5]["loss"].item() == pytest.approx(
+        (parts[0.5]["clean"] + parts[0.5]["replaced"]).item() / 2
+    )
+
+    from bgbias.evaluation.retrieval import neighbours
+
+    metric = plugins.load("metrics", "reciprocal_rank")
+    angles = np.radians([0, 10, 25, 40])
+    z = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    ranked = neighbours(z, np.array([0, 1, 0, 2]), z, np.array([0, 1, 0, 2]))
+    assert metric.per_query(ranked).tolist() == pytest.approx([0.5, np.nan, 1 / 3, np.nan], nan_ok=True)
+
+    backbone = plugins.load("backbones", "two_layers")
+    out = backbone.build(backbone.Params())(torch.zeros(1, 3, 64, 64))
+    assert out.shape[1] == backbone.FACTS.channels
+
+    masker = plugins.load("maskers", "bright")
+    (mask,) = masker.build(masker.Params(), "cpu")([np.full((4, 5, 3), 200, np.uint8)])
+    assert mask.alpha.shape == (4, 5)
+    assert mask.alpha.min() == 255
+
+    dataset = plugins.load("datasets", "flat")
+    (someones_folder / "flat").mkdir()
+    for name in ("mug_1.png", "cup_1.png", "pan_1.png"):
+        (someones_folder / "flat" / name).write_bytes(b"")
+    items = list(
+        dataset.items(
+            dataset.Params(source="flat", train=("mug",), val=("cup",)), {"photos": _zipped("flat")}, "mine"
+        )
+    )
+    assert {(i.class_name, i.split) for i in items} == {("mug", "train"), ("cup", "val"), ("pan", "test")}
+
+
+def _zipped(folder: str) -> Path:
+    import shutil
+
+    return Path(shutil.make_archive(f"{folder}_packed", "zip", folder))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_commands_exist_with_their_options(words: list[str]) -> None:
+    tool, arguments = words[0], words[1:]
+    if tool == "bgbias":
+        group: Any = typer.main.get_command(app)
+        if arguments in (["--help"], ["COMMAND", "--help"]):
+            return
+        assert arguments[0] in group.commands
+        if "--help" not in arguments and (len(arguments) > 1 or _needs_nothing(group.commands[arguments[0]])):
+            group.commands[arguments[0]].make_context(arguments[0], arguments[1:])
+    elif tool == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert {a for a in arguments if "=" not in a} <= targets
+        grids = yaml.safe_load((ROOT / "params.yaml").read_text())["grids"]
+        assert {a.removeprefix("GRID=") for a in arguments if "=" in a} <= {*grids, "shop"}
+    elif tool == "dvc":
+        stages = set(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
+        assert set(arguments[1:]) <= stages
+    else:
+        from snakemake.cli import get_argument_parser
+
+        parsed = get_argument_parser().parse_args(arguments)
+        rules = "".join(p.read_text() for p in (ROOT / "workflow").rglob("*.smk")) + _snakefiles()
+        assert all(re.search(rf"^rule {target}:", rules, re.MULTILINE) for target in parsed.targets)
+
+
+def _snakefiles() -> str:
+    places = (ROOT / "Snakefile", ROOT / "workflow/Snakefile")
+    return "".join(p.read_text() for p in places if p.exists())
+
+
+def _needs_nothing(command: Any) -> bool:
+    return not any(p.required for p in command.params)
+
+
+@pytest.mark.parametrize("block", YAML, ids=str)
+def test_settings_are_valid(block: Block, someones_folder: Path) -> None:
+    """Laid over params.yaml; names that no file stands behind are refused there."""
+    said = yaml.safe_load(block.code)
+    whole = _laid_over(yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8")), said)
+    # What an entry replaces, it replaces whole.
+    for section in ("datasets", "maskers", "backgrounds", "methods", "grids"):
+        whole[section] |= said.get(section, {})
+    path = someones_folder / "params.yaml"
+    path.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    for grid in said.get("grids", {whole["grid"]: None}):
+        params.load(path, grid)
+
+
+def _laid_over(below: Any, above: Any) -> Any:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {key: _laid_over(below.get(key), value) for key, value in above.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_and_pictures_are_there(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    targets = [t.partition("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in t]
+    assert all((page.parent / target).exists() for target in targets if target), targets
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+def test_the_readme_has_the_demos_table() -> None:
+    readme, page = (p.read_text(encoding="utf-8") for p in (ROOT / "README.md", ROOT / "docs/demo/tables.md"))
+    assert demo["with_table"](readme, page) == readme, "run: make docs-demo"
+
+
+def test_what_a_demo_made_is_copied_and_compared(tmp_path: Path) -> None:
+    report, documents = tmp_path / "data/report/demo", tmp_path / "docs/demo"
+    (report / "figures").mkdir(parents=True)
+    documents.mkdir(parents=True)
+    (tmp_path / "README.md").write_text("before\n" + demo["BEGIN"] + "old\n" + demo["END"] + "after\n")
+    assert demo["differing"](tmp_path) == []  # no demo, nothing to compare with
+    head = "### toys · tiny · 1 seed\n\n|  | Clean | Corrupted | Drop, % | Score |\n| --- | ---: | ---: | ---: | ---: |\n"
+    for table in (1, 2):
+        (report / f"table{table}.md").write_text(
+            f"**Caption.**\n\n{head}| Triplet | 1 | **2** | 3 [1, 5] | .5 |\n| + BGAugment | 4 | 5 | 6 | **.6** |\n"
+        )
+    for figure in demo["FIGURES"]:
+        (report / "figures" / f"{figure}.png").write_bytes(figure.encode())
+        (documents / f"{figure}.png").write_bytes(b"old")
+    (documents / "tables.md").write_text("old")
+    for place, content in demo["wanted"](tmp_path).items():
+        (tmp_path / place).write_bytes(content)
+    assert demo["differing"](tmp_path) == []
+    readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("before\n")
+    assert readme.endswith(demo["END"] + "after\n")
+    assert "| toys | Triplet | plain | 1 | 2 | 3 [1, 5] | .5 |" in readme
+    assert "| toys | Triplet | BGAugment | 4 | 5 | 6 | .6 |" in readme
+    assert (documents / "drop.png").read_bytes() == b"drop"
+    (report / "figures/drop.png").write_bytes(b"new")
+    assert demo["differing"](tmp_path) == [Path("docs/demo/drop.png")]
+
+
+def test_every_cited_section_of_the_methods_is_there() -> None:
+    numbers = set(
+        re.findall(r"^## (\d+) ", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    cited: dict[str, str] = {}
+    for folder in ("src", "benchmarks", "tests"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for found in re.findall(
+                r"docs/methods\.md,\s+sections? ([\d, and]+)", file.read_text(encoding="utf-8")
+            ):
+                cited |= {number: str(file) for number in re.findall(r"\d+", found)}
+    assert cited
+    assert cited.keys() <= numbers
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+def test_the_site_fetches_nothing(site: Path) -> None:
+    """No script, style, font or picture has an address elsewhere."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="?(?:https?:)?//[^">]*', text)
+        fetched += re.findall(r'<link[^>]*href="?(?:https?:)?//[^">]*', text)
+        assert not fetched, page
+
+
+def test_formulas_and_the_graph_are_drawn(site: Path) -> None:
+    methods = (site / "methods.html").read_text(encoding="utf-8")
+    assert methods.count("<math") > 200
+    assert "arithmatex" not in methods
+    graph = (site / "workflow.html").read_text(encoding="utf-8")
+    assert graph.count('<rect x="') == len(set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", _graph())))
+
+
+def _graph() -> str:
+    (found,) = (b.code for b in BLOCKS if b.language == "mermaid")
+    return found
+
+
+def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
+    settings = (site / "reference/params.html").read_text(encoding="utf-8")
+    assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)
+    assert all(f"<code>{key}</code>" in settings for key in params.Train.model_fields)
+    families = (site / "reference/families.html").read_text(encoding="utf-8")
+    for family in plugins.FAMILIES:
+        assert all(f"{name}" in families for name in plugins.names(family))
+    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    assert all(f'id="{name}"' in commands for name in group.commands)
+
+
+def test_a_formula_that_cannot_be_read_stops_the_build() -> None:
+    from mkdocs.exceptions import PluginError
+
+    mathml = runpy.run_path(str(ROOT / "docs/hooks/formulas.py"))["mathml"]
+    assert "<mfrac>" in mathml(r"\frac{a}{b}", "page.md", "inline")
+    with pytest.raises(PluginError, match=r"page\.md.*nosuchcommand"):
+        mathml(r"\nosuchcommand{a}", "page.md", "inline")

@@ -1,0 +1,185 @@
+"""A table is a file and a figure is one: a new file is all that the workflow needs to plan, make and print it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from small_study import data_nodes, described, load, record
+
+from bgbias import plugins
+from bgbias.engine import digests, graph
+from bgbias.engine.node import step
+from bgbias.errors import UserError
+from bgbias.nodes import figure as figure_node
+from bgbias.nodes import table as table_node
+from bgbias.report import figures, formats, names, tables
+from bgbias.study.params import Study
+
+TABLE = """
+import pandas as pd
+
+from bgbias.engine import inputs
+from bgbias.report.tables import _columns as words
+from bgbias.report.tables._columns import Column
+
+NUMBER = 9
+ABOUT = "How many photos there are."
+COLUMNS = (
+    Column("Photos", words.number("photos", 0), "Photos"),
+    Column("Videos", words.number("videos", 0), known=("videos",)),
+)
+LEGEND = ("Photos of all splits.",)
+HEADLINE = {"photos": "photos counted"}
+
+
+def reads(study):
+    return inputs.photos("squares")
+
+
+def settings(study):
+    return {"seeds": study.cells[0].seeds}
+
+
+def make(study):
+    count = len(pd.read_csv(reads(study)["table"].path(study)))
+    model = {"dataset": "squares", "backbone": "pixels", "loss": "contrastive", "method": "plain"}
+    return pd.DataFrame([model | {"seeds": 1, "photos": count, "videos": float("nan")}])
+
+
+def caption(study, table):
+    return f"**Photos** of {study.grid}."
+"""
+FIGURE = """
+from bgbias.engine.node import Made, step
+from bgbias.report import formats
+from bgbias.report.figures import _look as look
+
+PLACE = 2.5
+ABOUT = "A bar of photos."
+
+
+def wanted(study):
+    return study.grid == "small"
+
+
+def reads(study):
+    return {"table9": Made(step("table", table="table9"), "table_csv")}
+
+
+def settings(study):
+    return {}
+
+
+def draw(study):
+    with look.style():
+        drawn = look.blank(2, 1)
+        look.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table9"].path(study))["photos"])
+    return drawn
+"""
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Iterator[Callable[[str, str, str], None]]:
+    """Put a file where a family finds it; no other file is touched."""
+
+    def write(family: str, name: str, text: str) -> None:
+        folder = tmp_path / "own" / family
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+
+    yield write
+    plugins.use()
+
+
+@pytest.fixture
+def study(tmp_path: Path, add: Callable[[str, str, str], None]) -> Study:
+    """The small study, and one table and one figure more."""
+    add("tables", "photo_counts", TABLE)
+    add("figures", "photo_bar", FIGURE)
+    raw = described(tmp_path)
+    raw["plugins"] = [*raw["plugins"], str(tmp_path / "own")]
+    return load(tmp_path, raw)
+
+
+def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
+    assert tables.wanted(study) == ("table1", "table2", "table3", "table9")
+    new = step("table", table="table9")
+    assert new in graph.in_order(study)
+    assert graph.reads_from(study, new) == [step("index", dataset="squares")]
+    assert digests.spec(study, "table", table="table9")["seeds"] == (0,)
+    data_nodes(study)
+    table_node.table(study, "table9")
+    text = study.files.at("table_md", table="table9").read_text(encoding="utf-8")
+    assert text.startswith("**Photos** of small.\n\n### squares · pixels · 1 seed\n\n|  | Photos |\n")
+    count = len(study.files.at("table", dataset="squares").read_text(encoding="utf-8").splitlines()) - 1
+    assert f"| Contrastive | {count} |" in text
+    assert f"photos counted: {count}.0" in study.files.at("table_yaml", table="table9").read_text("utf-8")
+    shown = formats.show(formats.read(study.files.at("table_csv", table="table9")), "table9")
+    assert shown.endswith("Photos of all splits.")
+    assert names.table("table9") == "Table 9"
+
+
+def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None:
+    order = figures.wanted(study)
+    assert order[:4] == ("photos", "masks", "photo_bar", "retrieval")
+    assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table9")]
+    data_nodes(study)
+    table_node.table(study, "table9")
+    figure_node.figure(study, "photo_bar")
+    drawn = Image.open(study.files.at("figure_png", figure="photo_bar"))
+    assert drawn.size == (400, 200)
+    assert (
+        str(study.files.at("table_csv", table="table9"))
+        in record(study, "figure_record", figure="photo_bar")["inputs"]
+    )
+    raw = described(tmp_path)
+    raw["grids"]["other"] = raw["grids"]["small"]
+    assert "photo_bar" not in figures.wanted(load(tmp_path, raw, "other"))
+
+
+def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
+    study: Study, add: Callable[[str, str, str], None]
+) -> None:
+    with pytest.raises(
+        UserError, match="no table 'table5'; there are: table1, table2, table3, table4, table9"
+    ):
+        tables.load("table5")
+    add("tables", "photo_counts_again", TABLE)
+    with pytest.raises(
+        UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 9"
+    ):
+        tables.wanted(study)
+
+
+def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
+    for family, node in ((tables, "table"), (figures, "figure")):
+        for name in family.wanted(study):
+            files = step(node, **{node: name}).reads(study).values()
+            assert files, name
+            assert all(file.output in file.node.declared.OUTPUTS for file in files), name
+
+
+def test_the_page_says_what_each_table_and_figure_is() -> None:
+    modules = [plugins.load(family, n) for family in ("tables", "figures") for n in plugins.names(family)]
+    said = [module.ABOUT for module in modules]
+    assert all(text.endswith(".") for text in said)
+    assert len(set(said)) == len(said) == 11
+
+
+def test_planning_tables_and_figures_loads_nothing_that_draws_or_computes() -> None:
+    code = (
+        "import sys\nfrom bgbias import plugins\n"
+        "for family in ('tables', 'figures'):\n"
+        "    for name in plugins.names(family):\n        plugins.load(family, name)\n"
+        "print(*{m.partition('.')[0] for m in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "pandas" in loaded
+    assert {"cv2", "faiss", "matplotlib", "scipy", "torch"} & set(loaded) == set()

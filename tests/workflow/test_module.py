@@ -1,0 +1,167 @@
+"""Another workflow takes ours as a module: from a folder, or from a repository, as Snakedeploy writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import project
+import pytest
+import yaml
+from project import ROOT, Project
+
+from bgbias.engine import records
+
+pytestmark = pytest.mark.workflow
+POOL = "data/work/backgrounds/smoke_scenes"
+# A host with an own shell prefix, report text, default target and config, whose keys are none of ours.
+HOST = """
+configfile: "host.yaml"
+report: "host.rst"
+shell.prefix("set -eu; GREETING=hello; ")
+
+module bgbias:
+    snakefile: "{snakefile}"
+    config: {config}
+
+use rule * from bgbias as bgbias_*
+
+rule mine:
+    default_target: True
+    input: rules.bgbias_table1.input
+    output: "mine.txt"
+    shell: "echo $GREETING > {{output}}"
+
+rule listed:
+    input: "{pool}/backgrounds.csv"
+    output: "listed.txt"
+    shell: "echo $GREETING > {{output}}; wc -l < {{input}} >> {{output}}"
+
+onstart:
+    print("MLflow:", bgbias.onstart)
+"""
+# What Snakedeploy writes.
+DEPLOYED = """
+configfile: "config/config.yaml"
+
+module bgbias:
+    snakefile: github("somebody/bgbias", path="workflow/Snakefile", tag="v1")
+    config: config
+
+use rule * from bgbias
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return project.fresh(tmp_path_factory.mktemp("checkout") / "project")
+
+
+def hosted(folder: Path, checkout: Project, config: str = "config['bias']") -> Project:
+    """A workflow in a folder of its own, with a study of its own."""
+    (folder / "workflow").mkdir(parents=True)
+    text = HOST.format(snakefile=checkout.folder / "workflow/Snakefile", config=config, pool=POOL)
+    (folder / "workflow/Snakefile").write_text(text, encoding="utf-8")
+    own = {"lr": 3, "grids": "no", "bias": {"grid": "smoke", "params": "study.yaml"}}
+    (folder / "host.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
+    (folder / "workflow/host.rst").write_text("Words of the host.", encoding="utf-8")
+    shutil.copy(checkout.folder / "params.yaml", folder / "study.yaml")
+    return Project(folder)
+
+
+def test_a_host_plans_and_runs_nodes_in_its_own_folder(checkout: Project, tmp_path: Path) -> None:
+    host = hosted(tmp_path / "host", checkout)
+    planned = host.planned()
+    assert {"mine", "bgbias_table table1", "bgbias_index toy_smoke"} <= set(planned)
+    assert not {job for job in planned if not job.startswith(("mine", "bgbias_"))}
+    assert "bgbias_all" in host.planned("bgbias_all")
+    before = sorted(checkout.folder.iterdir())
+    said = host.snakemake("listed.txt")
+    assert "MLflow: functools.partial" in said
+    greeting, lines = (host.folder / "listed.txt").read_text(encoding="utf-8").split()
+    assert (greeting, int(lines)) == ("hello", 91)  # 40 + 10 + 40 pictures and a header
+    command = records.read(host.folder / POOL / "backgrounds.json")["command"]
+    assert "backgrounds smoke_scenes --grid smoke --params study.yaml" in command
+    assert sorted(checkout.folder.iterdir()) == before, "a module writes nothing where it lies"
+    assert not [job for job in host.planned("listed.txt")]
+
+
+def test_a_module_refuses_what_it_would_drop(checkout: Project, tmp_path: Path) -> None:
+    whole = hosted(tmp_path / "whole", checkout, config="config | {'grid': 'smoke'}")
+    assert "unknown --config bias" in whole.snakemake("-n", check=False)
+    text = (whole.folder / "workflow/Snakefile").read_text(encoding="utf-8")
+    (whole.folder / "workflow/Snakefile").write_text(text.replace(" | {'grid': 'smoke'}", ""))
+    assert "params.yaml is missing in" in whole.snakemake("-n", check=False)
+    words = ("--config", "grid=smoke", "params=study.yaml")
+    assert "bgbias_table table1" in whole.planned(*words), "keys of the host's config are the host's"
+    (whole.folder / "workflow/Snakefile").write_text(
+        text.replace("| {'grid': 'smoke'}", "\n    prefix: 'there'")
+    )
+    assert "this workflow knows no prefix" in whole.snakemake("-n", *words, check=False)
+
+
+def test_a_host_shows_our_captions_under_its_own_text(smoke_run: Project, tmp_path: Path) -> None:
+    made = smoke_run.copy(tmp_path / "made")
+    host = hosted(tmp_path / "host", made)
+    shutil.move(made.folder / "data", host.folder / "data")
+    shutil.move(made.folder / ".snakemake", host.folder / ".snakemake")
+    shutil.copy(made.folder / "params.yaml", host.folder / "study.yaml")
+    assert host.planned("--rerun-triggers", "mtime") == ["mine"]
+    host.snakemake("--report", "page.html", "bgbias_table1")
+    page = (host.folder / "page.html").read_text(encoding="utf-8")
+    assert "Words of the host." in page
+    assert "Does a retrieval model look at the object" not in page
+    results = json.loads(re.search(r"var results = (\{.*\});", page)[1])  # type: ignore[index]
+    caption = re.sub("<.*?>", "", results["data/report/smoke/table1.html"]["caption"])
+    assert "python -m bgbias table table1 --grid smoke" in caption
+
+
+def test_deployed_from_a_repository_it_brings_its_package(checkout: Project, tmp_path: Path) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    repository = checkout.copy(tmp_path / "repositories/somebody/bgbias").folder
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for words in (("init",), ("add", "--force", "."), ("commit", "--message", "one"), ("tag", "v1")):
+        subprocess.run(["git", *identity, *words], cwd=repository, check=True, capture_output=True)
+    host = Project(tmp_path / "host")
+    (host.folder / "workflow").mkdir(parents=True)
+    (host.folder / "workflow/Snakefile").write_text(DEPLOYED, encoding="utf-8")
+    shutil.copytree(repository / "config", host.folder / "config")
+    # Git takes the folder above for GitHub; Snakemake has a cache of its own.
+    elsewhere = {
+        **{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{tmp_path / 'repositories'}/.insteadOf"},
+        **{"GIT_CONFIG_VALUE_0": "https://github.com/", "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    }
+    said = host.snakemake("-n", check=False, **elsewhere)
+    (unpacked,) = (host.folder / ".snakemake/bgbias").iterdir()
+    assert f"begin with a copy of {unpacked}/params.yaml" in said
+    shutil.copy(unpacked / "params.yaml", host.folder)
+    assert "rule all:" in host.snakemake("-n", "--config", "grid=smoke", **elsewhere)
+    host.snakemake(f"{POOL}/backgrounds.csv", "--config", "grid=smoke", **elsewhere)
+    assert (host.folder / POOL / "train.zip").exists()
+
+
+def test_every_way_to_start_the_checkout_finds_its_files(checkout: Project) -> None:
+    asked = ("--config", "grid=smoke")
+    plan = checkout.planned(*asked)
+    assert "all" in plan
+    assert checkout.planned("--snakefile", "workflow/Snakefile", *asked) == plan
+    assert checkout.planned("--directory", ".test") == plan, "its config chooses the grid"
+    inside = Project(checkout.folder / "workflow").snakemake("-n", check=False)
+    assert (
+        f"params.yaml is missing in {checkout.folder / 'workflow'}: start Snakemake where it lies" in inside
+    )
+    assert "Traceback" not in inside
+
+
+def test_the_catalogue_finds_what_it_lists() -> None:
+    shown = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))
+    assert shown["usage"]["software-stack-deployment"]["conda"] is True
+    for name in ("workflow/Snakefile", "config/README.md", "config/config.yaml", "LICENSE"):
+        assert (ROOT / name).is_file(), name
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").lower()
+    assert "snakemake" in readme
+    assert "workflow" in readme
