@@ -1,5 +1,5 @@
-"""The data path of the published code (METHODS sections 1 and 2), on the main process: every picture is opened, decoded and
-resized each time it is shown, and turned into normalised numbers before it is mixed.
+"""The data path of the published code (docs/methods.md, sections 1 and 2), on the main process: every picture is opened, decoded
+and resized each time it is shown, and turned into normalised numbers before it is mixed.
 """
 
 from __future__ import annotations

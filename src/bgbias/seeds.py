@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def number(text: str) -> int:
-    """The first 8 bytes, big-endian, of the SHA-256 of ``text``: an unsigned 64-bit integer (METHODS' manifest rule)."""
+    """The first 8 bytes, big-endian, of the SHA-256 of ``text``: an unsigned 64-bit integer (docs/methods.md, section 2)."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 

@@ -1,4 +1,4 @@
-"""Similarity attention: golden values (METHODS section 11, G9), a naive twin, and what must hold for any backbone."""
+"""Similarity attention: golden values (docs/methods.md, section 11, G9), a naive twin, and what must hold for any backbone."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_golden_importance_behind_a_head() -> None:
 def naive_importances(
     head: Head, maps: list[Tensor], same: bool = True, magnitude: bool = False
 ) -> list[list[float]]:
-    """1/hw W^T (I - f f^T) w / |g| of one tuple, in loops over Python numbers (METHODS section 7); of magnitudes,
+    """1/hw W^T (I - f f^T) w / |g| of one tuple, in loops over Python numbers (docs/methods.md, section 7); of magnitudes,
     1/hw W^T (w sign g) / |g|.
     """
     rows = head.rows.tolist()

@@ -1,4 +1,4 @@
-"""Attribution score: golden values (METHODS section 11, G3), a naive twin, what must not change it."""
+"""Attribution score: golden values (docs/methods.md, section 11, G3), a naive twin, what must not change it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def keys(count: int) -> list[str]:
     return [f"toy|test|{i}" for i in range(count)]
 
 
-# Golden values G3 of METHODS section 11.
+# Golden values G3 of docs/methods.md, section 11.
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_constant_gradient_is_no_nan() -> None:
         normalise(torch.full((4, 4), 3.0))
 
 
-# The whole map against METHODS section 3 written as loops, with the true distance in place of the shared
+# The whole map against docs/methods.md, section 3 written as loops, with the true distance in place of the shared
 # gradient.
 
 

@@ -81,7 +81,7 @@ def test_cub_classes_outside_the_split_are_unused(cub: Callable[..., list[Item]]
 
 
 def test_cub_key_counts_within_the_official_split() -> None:
-    # METHODS section 1: classes 0-74, 75-99 and 100-199; the last test photo is number 5923 (golden G2c).
+    # docs/methods.md, section 1: classes 0-74, 75-99 and 100-199; the last test photo is number 5923 (golden G2c).
     label = {f"{c}/{n}": c for c in range(200) for n in range(30)}
     places = _official.places((p, _official.split_of(n, cub200.OFFICIAL_SPLIT)) for p, n in label.items())
     assert places["74/29"] == ("train", 75 * 30 - 1)

@@ -20,7 +20,7 @@ def one_query(relevance: tuple[int, ...], relevant: int) -> Neighbours:
     return Neighbours(hits, np.array([relevant]), np.arange(hits.size)[None])
 
 
-# golden.json G1a-G1c: relevance of the ranks, R, then P@1, RP, MAP@R.
+# docs/methods.md, section 11, G1a-G1c: relevance of the ranks, R, then P@1, RP, MAP@R.
 @pytest.mark.parametrize(
     ("relevance", "relevant", "p1", "rp", "map_at_r"),
     [
@@ -44,7 +44,7 @@ def test_hits_beyond_r_do_not_count() -> None:
 
 
 def seven_angles() -> Neighbours:
-    """golden.json G1d: unit vectors at these angles; class 2 has a single photo."""
+    """docs/methods.md, section 11, G1d: unit vectors at these angles; class 2 has a single photo."""
     angle = np.radians([0, 10, 25, 40, 60, 75, 200])
     embeddings = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     labels = np.array([0, 0, 1, 0, 1, 1, 2])
@@ -70,7 +70,7 @@ def test_a_lone_photo_is_skipped_by_precision_and_a_miss_for_recall() -> None:
     for metric in METRICS:
         lone = plugins.load("metrics", metric).per_query(n)[6]
         assert lone == 0.0 if metric.startswith("recall") else np.isnan(lone)
-    # golden.json G1d, R@1 over all seven queries.
+    # docs/methods.md, section 11, G1d, R@1 over all seven queries.
     assert n.top(1).any(axis=1).mean() == pytest.approx(0.571429, abs=5e-7)
 
 

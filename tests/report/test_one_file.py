@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -101,9 +102,13 @@ def study(tmp_path: Path, add: Callable[[str, str, str], None]) -> Study:
     """The small study, and one table and one figure more."""
     add("tables", "photo_counts", TABLE)
     add("figures", "photo_bar", FIGURE)
-    raw = described(tmp_path)
-    raw["plugins"] = [*raw["plugins"], str(tmp_path / "own")]
-    return load(tmp_path, raw)
+    return load(tmp_path, raw_of(tmp_path))
+
+
+def raw_of(folder: Path) -> dict[str, Any]:
+    """The small study's params.yaml, which names the folder of somebody's own files."""
+    raw = described(folder)
+    return raw | {"plugins": [*raw["plugins"], str(folder / "own")]}
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
@@ -143,13 +148,14 @@ def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
-    study: Study, add: Callable[[str, str, str], None]
+    study: Study, tmp_path: Path, add: Callable[[str, str, str], None]
 ) -> None:
     with pytest.raises(
         UserError, match="no table 'table5'; there are: table1, table2, table3, table4, table9"
     ):
         tables.load("table5")
     add("tables", "photo_counts_again", TABLE)
+    load(tmp_path, raw_of(tmp_path))
     with pytest.raises(
         UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 9"
     ):

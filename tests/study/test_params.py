@@ -225,7 +225,7 @@ def test_paper_grid_is_the_published_study_with_five_seeds() -> None:
     assert (study.train.selection, study.mask_policy.keep_all) == ("published", True)
 
 
-# Margins, scales and rates of Kobs & Hotho 2022 (METHODS section 1), in the order CUB200, Cars196, SOP.
+# Margins, scales and rates of Kobs & Hotho 2022 (docs/methods.md, section 1), in the order CUB200, Cars196, SOP.
 PUBLISHED = {
     ("contrastive", "pos_margin"): (-0.2, 0.26523382, 0.28502582),
     ("contrastive", "neg_margin"): (0.38411914, 0.54094059, 0.51301466),
@@ -249,7 +249,7 @@ def test_losses_are_set_as_published(loss: str, key: str) -> None:
 
 
 def test_protocol_is_the_published_one() -> None:
-    # METHODS section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
+    # docs/methods.md, section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
     found = params.validated(params.File, params.read_yaml(OWN), OWN).train
     assert (found.embedding_dim, found.batch_size, found.iterations_per_epoch) == (128, 32, 100)
     assert (found.max_epochs, found.patience, found.optimizer, found.lr) == (1000, 15, "rmsprop", 1e-6)

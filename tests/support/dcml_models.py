@@ -1,4 +1,5 @@
-"""DCML on a small model in double precision, and parts of its slow twin: METHODS section 5 by machine differentiation."""
+"""DCML on a small model in double precision, and parts of its slow twin: docs/methods.md, section 5 by machine
+differentiation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribution regularisation: golden values (METHODS section 11, G6), naive twins, neutral weights, any backbone."""
+"""Attribution regularisation: golden values (docs/methods.md, section 11, G6), naive twins, neutral weights, any backbone."""
 
 from __future__ import annotations
 

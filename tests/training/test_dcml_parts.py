@@ -1,4 +1,4 @@
-"""The parts of DCML: golden values of METHODS section 11 (G7), and twins by loops and automatic differentiation."""
+"""The parts of DCML: golden values of docs/methods.md, section 11 (G7), and twins by loops and automatic differentiation."""
 
 from __future__ import annotations
 

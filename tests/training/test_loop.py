@@ -217,7 +217,7 @@ def test_each_part_has_its_own_rate(optimizer: str) -> None:
     assert [g["lr"] for g in found.param_groups] == [0.1, 0.2, 0.3]
     assert [len(g["params"]) for g in found.param_groups] == [4, 2, 1]
     assert all(g["weight_decay"] == 1e-4 for g in found.param_groups)
-    if optimizer == "rmsprop":  # METHODS section 1
+    if optimizer == "rmsprop":  # docs/methods.md, section 1
         assert all((g["momentum"], g["alpha"], g["eps"]) == (0.7, 0.99, 1e-8) for g in found.param_groups)
     plain = loop.make_optimizer(made, Train(lr=0.1), None)
     assert [g["lr"] for g in plain.param_groups] == [0.1, 0.1]

@@ -1,4 +1,4 @@
-"""Losses: golden values (METHODS section 11, G4), naive twins, and the contract of the family."""
+"""Losses: golden values (docs/methods.md, section 11, G4), naive twins, and the contract of the family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from bgbias import plugins, seeds
 
 # G4: z, y and the class weights W (rows; the losses hold columns and normalise them). float64 values of
-# METHODS section 11.
+# docs/methods.md, section 11.
 EMBEDDINGS = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
 LABELS = torch.tensor([0, 0, 1, 1])
 CLASS_WEIGHTS = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0]], dtype=torch.float64)
@@ -28,7 +28,7 @@ GOLDEN = [
     ("normalized_softmax", {"temperature": 0.1, "lr": 1}, 0.031775),
     ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
 ]
-# Settings for tests that want any valid ones: those of CUB-200-2011 in METHODS section 1.
+# Settings for tests that want any valid ones: those of CUB-200-2011 in docs/methods.md, section 1.
 CUB = {
     "contrastive": {"pos_margin": -0.2, "neg_margin": 0.38411914},
     "triplet": {"margin": 0.09610075},
@@ -66,7 +66,7 @@ def test_golden_value(name: str, settings: dict[str, float], value: float) -> No
     assert loss(EMBEDDINGS, LABELS).item() == pytest.approx(value, abs=5e-7)
 
 
-# Naive twins: METHODS section 1, written as loops over Python numbers.
+# Naive twins: docs/methods.md, section 1, written as loops over Python numbers.
 
 
 def mean_of_non_zero(values: list[float]) -> float:

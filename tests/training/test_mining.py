@@ -1,4 +1,4 @@
-"""Similarity mining: which tuples a batch has, and what their loss is (METHODS sections 7 and 11, G9c)."""
+"""Similarity mining: which tuples a batch has, and what their loss is (docs/methods.md, sections 7 and 11, G9c)."""
 
 from __future__ import annotations
 

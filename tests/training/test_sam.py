@@ -1,4 +1,4 @@
-"""SAM as a method: its neutral setting, a naive twin of the whole penalty, and what it refuses (METHODS section 7)."""
+"""SAM as a method: its neutral setting, a naive twin of the whole penalty, and what it refuses (docs/methods.md, section 7)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SimilarityScore = Literal["magnitude", "published"]
 
 
 class Attribution(Strict):
-    """The attribution score (METHODS section 3)."""
+    """The attribution score (docs/methods.md, section 3)."""
 
     images: int | None = Field(None, ge=1, description="a keyed subset of so many test photos; all if null")
     samples: int = Field(

@@ -1,4 +1,4 @@
-"""Similarity attention: which places of two, three or four photos a model compares them by (METHODS section 7).
+"""Similarity attention: which places of two, three or four photos a model compares them by (docs/methods.md, section 7).
 
 Grad-CAM needs a class to ask about; here the question is a weight for each dimension of the embedding, large where the
 photos agree or differ as their roles say (Zheng et al. 2020, "Towards Visually Explaining Similarity Models"). All that is

@@ -1,4 +1,5 @@
-"""Similarity attention as a second attribution: where a model finds a photo like another one of its class (METHODS section 7).
+"""Similarity attention as a second attribution: where a model finds a photo like another one of its class
+(docs/methods.md, section 7).
 
 It is scored as gradients are (``smoothgrad.py``), with the variant's name ``similarity``. Every photo's partner is the same one
 for every model.

@@ -1,4 +1,4 @@
-"""The attribution score: how much of what moves an embedding lies on the object (METHODS section 3).
+"""The attribution score: how much of what moves an embedding lies on the object (docs/methods.md, section 3).
 
 Smoothed gradients (SmoothGrad; Smilkov et al. 2017) of the distance between a photo's embedding and that of a
 black photo, compared with the object's mask, as Kobs & Hotho 2022 do. Two variants share every backward pass:

@@ -1,7 +1,7 @@
 """Cars196: 16,185 photos of 196 car models (Krause et al. 2013), in every layout that is in circulation.
 
-Splits are by class, as in METHODS section 1: 0-73 train, 74-97 validation, 98-195 test; the official train and test photos,
-which are split within classes, play no part. Three layouts tell a photo's class:
+Splits are by class, as in docs/methods.md, section 1: 0-73 train, 74-97 validation, 98-195 test; the official train and test
+photos, which are split within classes, play no part. Three layouts tell a photo's class:
 
 * ``car_ims/`` with ``cars_annos.mat``: all photos under one numbering (``CARS196.zip`` holds both, too);
 * ``cars_train/`` and ``cars_test/`` with ``cars_train_annos.mat`` (in the devkit) and ``cars_test_annos_withlabels.mat``;

@@ -1,7 +1,7 @@
 """CUB-200-2011: 11,788 photos of 200 bird species (Wah et al. 2011), in its official archive layout.
 
-Splits are by class, as in METHODS section 1: 0-74 train, 75-99 validation, 100-199 test. A study may restrict itself to the
-first classes and split those otherwise; a photo's key in the manifest of corrupted sets stays that of the full dataset. The
+Splits are by class, as in docs/methods.md, section 1: 0-74 train, 75-99 validation, 100-199 test. A study may restrict itself to
+the first classes and split those otherwise; a photo's key in the manifest of corrupted sets stays that of the full dataset. The
 dataset's own segmentations come as an archive of theirs, or lie inside that of the photos.
 """
 

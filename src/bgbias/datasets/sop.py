@@ -1,7 +1,7 @@
 """Stanford Online Products: 120,053 photos of 22,634 products (Oh Song et al. 2016), in its official archive layout.
 
 Splits are those of ``Ebay_train.txt`` and ``Ebay_test.txt``; of the training file's 11,318 classes (counted from 0), 0-8488
-train and 8489-11317 are the validation (METHODS section 1). A photo's place in its split is that in its list.
+train and 8489-11317 are the validation (docs/methods.md, section 1). A photo's place in its split is that in its list.
 """
 
 from __future__ import annotations

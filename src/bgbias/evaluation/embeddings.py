@@ -63,7 +63,7 @@ def read(path: Path) -> Embeddings:
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
     """Several models' embeddings of the same photos as one model's: each at unit length, one behind the other, at unit length
-    again (METHODS section 5; the released code of DCML normalises at the end alone). Other photos or views are an error.
+    again (docs/methods.md, section 5; the released code of DCML normalises at the end alone). Other photos or views are an error.
     """
     first = parts[0]
     for part in parts[1:]:

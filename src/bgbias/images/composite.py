@@ -1,4 +1,4 @@
-"""The only place where pictures are mixed: an object, its mask, another background (METHODS section 2)."""
+"""The only place where pictures are mixed: an object, its mask, another background (docs/methods.md, section 2)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pixels: decoding, the resize and the crops that photo and mask share, and what a backbone wants to see.
 
-Geometry follows the published transforms (METHODS section 1): short side 256, then a random resized crop with flip in
+Geometry follows the published transforms (docs/methods.md, section 1): short side 256, then a random resized crop with flip in
 training, a centre crop in evaluation. EXIF orientation is ignored, as the published masks ignore it.
 """
 

@@ -1,4 +1,4 @@
-"""The embedding model: trunk, global average pooling, one linear layer, unit length (METHODS section 1)."""
+"""The embedding model: trunk, global average pooling, one linear layer, unit length (docs/methods.md, section 1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Four-fold training: each fold's model is validated on other classes of the training half (Musgrave et al., ECCV 2020; METHODS
-section 1). Test classes are the same in all folds.
+"""Four-fold training: each fold's model is validated on other classes of the training half (Musgrave et al., ECCV 2020;
+docs/methods.md, section 1). Test classes are the same in all folds.
 """
 
 from __future__ import annotations

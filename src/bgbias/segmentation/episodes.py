@@ -1,4 +1,5 @@
-"""Episodes of one-shot segmentation: a test photo, others of its class, and as many of one other class (METHODS section 7).
+"""Episodes of one-shot segmentation: a test photo, others of its class, and as many of one other class
+(docs/methods.md, section 7).
 
 They are drawn by names alone, the same ones for every model. All tasks share an episode, so that they differ by what they are
 told and not by the photo: one shot takes the first photo of a class, five take all.

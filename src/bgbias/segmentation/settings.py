@@ -9,7 +9,7 @@ from bgbias.settings import Strict
 
 
 class Segmentation(Strict):
-    """One-shot segmentation by similarity attention, then GrabCut (METHODS section 7); only where it is asked for."""
+    """One-shot segmentation by similarity attention, then GrabCut (docs/methods.md, section 7); only where it is asked for."""
 
     episodes: int | None = Field(
         None, ge=1, description="test photos to segment, a keyed subset of at most so many; none if null"

@@ -189,7 +189,7 @@ def selection_condition(study: Study, cell: Cell) -> str:
     """Which validation score stops and picks: ``clean`` or ``corrupted``.
 
     ``published`` selects as the paper did: on clean photos for plain training, on corrupted ones for methods that replace
-    backgrounds (METHODS section 1).
+    backgrounds (docs/methods.md, section 1).
     """
     if study.train.selection == "published":
         return "corrupted" if "backgrounds" in method(study, cell).needs else "clean"

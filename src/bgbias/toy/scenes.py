@@ -13,8 +13,8 @@ from bgbias.toy.textures import TEXTURES, Cloth
 _GOLDEN = 0.381966  # of a turn: hues and textures of neighbouring numbers lie far apart
 SAMPLES = 2  # per pixel and axis
 ROLES = ("train", "val", "test", "masker")  # of pools
-# Evaluation and training show crops of .16 to 1 of a background's area (METHODS section 1), side .4 to 1: of so wide a photo
-# these have about the scale that scenes have in the dataset.
+# Evaluation and training show crops of .16 to 1 of a background's area (docs/methods.md, section 1), side .4 to 1: of so wide a
+# photo these have about the scale that scenes have in the dataset.
 _POOL_EXTENT = 1.6
 
 

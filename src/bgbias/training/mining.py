@@ -1,4 +1,4 @@
-"""Similarity mining: tuples of a batch, and what wiping out the attended places must do to them (METHODS section 7).
+"""Similarity mining: tuples of a batch, and what wiping out the attended places must do to them (docs/methods.md, section 7).
 
 A model that has found all places by which it compares photos cannot compare them any more once these are wiped out
 (Zheng et al. 2020, equations 3 to 5). Tuples are rows of the batch's photos, int64 [T, roles].

@@ -10,7 +10,7 @@ from bgbias.settings import Strict
 
 
 class Train(Strict):
-    """The training protocol of a grid (METHODS section 1)."""
+    """The training protocol of a grid (docs/methods.md, section 1)."""
 
     embedding_dim: int = Field(128, ge=2, description="length of an embedding")
     batch_size: int = Field(32, ge=2, description="photos per step")

@@ -1,7 +1,7 @@
 """The object in front of other backgrounds (the paper's "corrupted" photos).
 
 The picture of (dataset, split, draw, image) is a pure function of those names: the same for every model, batch size, worker count
-and input size, so that models are compared on the same pictures (METHODS section 2, golden G2c).
+and input size, so that models are compared on the same pictures (docs/methods.md, section 2, golden G2c).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The attention net of DCML, and the net with the mean of several nets' weights (Deng & Zhang, ICML 2022; METHODS section 5)."""
+"""The attention net of DCML, and the net with the mean of several nets' weights (Deng & Zhang, ICML 2022;
+docs/methods.md, section 5)."""
 
 from __future__ import annotations
 

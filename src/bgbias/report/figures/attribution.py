@@ -1,4 +1,4 @@
-"""Figure 2: where models look, as attribution maps beside the photo and its mask (METHODS section 3)."""
+"""Figure 2: where models look, as attribution maps beside the photo and its mask (docs/methods.md, section 3)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 def table(
     attribution: pd.DataFrame, known: pd.DataFrame | None = None, cells: Sequence[Cell] = ()
 ) -> pd.DataFrame:
-    """Table 2 from one attribution score a test image, seed and variant (METHODS section 3).
+    """Table 2 from one attribution score a test image, seed and variant (docs/methods.md, section 3).
 
     For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over
     images and seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one),

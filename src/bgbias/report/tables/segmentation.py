@@ -1,6 +1,6 @@
 """Table 4: one-shot segmentation, a row a model, and one for no model at all.
 
-The paper's protocol with this project's photos, one object each (METHODS section 7). Percentages are 0..100.
+The paper's protocol with this project's photos, one object each (docs/methods.md, section 7). Percentages are 0..100.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quadruplet loss over all quadruplets of a batch, distances not squared (Chen et al., CVPR 2017; METHODS section 7)."""
+"""Quadruplet loss over all quadruplets of a batch, distances not squared (Chen et al., CVPR 2017; docs/methods.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the attribution regularisers share: a penalty on gradients that fall beside the object (METHODS section 4).
+"""What the attribution regularisers share: a penalty on gradients that fall beside the object (docs/methods.md, section 4).
 
 Modelled on "right for the right reasons" (Ross et al., IJCAI 2017). The gradient with respect to the photos is part of what is
 minimised, so that training differentiates twice.

@@ -1,4 +1,5 @@
-"""Deep causal metric learning: one attention net an environment, kept alike (Deng & Zhang, ICML 2022; METHODS section 5).
+"""Deep causal metric learning: one attention net an environment, kept alike (Deng & Zhang, ICML 2022;
+docs/methods.md, section 5).
 
 The environments re-weight the training photos such that the present model suits each of them badly; training then asks for class
 weights, attention and embeddings that suit all of them. At test time one net attends, with the mean of the nets' weights.

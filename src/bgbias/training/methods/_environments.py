@@ -1,4 +1,4 @@
-"""DCML's environments: every training photo's weight in each of k re-weighted training sets (METHODS section 5).
+"""DCML's environments: every training photo's weight in each of k re-weighted training sets (docs/methods.md, section 5).
 
 Re-weighting changes which backgrounds go with which class. Learned environments are those in which the present class weights and
 attention are farthest from the best (eq. 11 of Deng & Zhang, ICML 2022).

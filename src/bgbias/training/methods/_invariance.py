@@ -1,4 +1,5 @@
-"""What DCML penalises in an environment, and what its environments are sought by (Deng & Zhang, ICML 2022; METHODS section 5).
+"""What DCML penalises in an environment, and what its environments are sought by (Deng & Zhang, ICML 2022;
+docs/methods.md, section 5).
 
 An environment is a weight for every photo of a batch; ``weights`` [B] add up to 1 here. Logits [B, C] are what a classification
 loss hands to its cross-entropy, with scale and margin.

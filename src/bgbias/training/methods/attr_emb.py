@@ -1,4 +1,5 @@
-"""Attribution regularisation of the embedding: what the attribution score measures, trained on (METHODS sections 3 and 4)."""
+"""Attribution regularisation of the embedding: what the attribution score measures, trained on (docs/methods.md, sections 3 and
+4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribution regularisation, free of scale: the share of the loss's gradient beside the object (METHODS section 4)."""
+"""Attribution regularisation, free of scale: the share of the loss's gradient beside the object (docs/methods.md, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribution regularisation of the loss: its gradient must be small wherever there is no object (METHODS section 4)."""
+"""Attribution regularisation of the loss: its gradient must be small wherever there is no object (docs/methods.md, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BGAugment: every training photo's object stands before a random background (Kobs & Hotho 2022; METHODS section 2)."""
+"""BGAugment: every training photo's object stands before a random background (Kobs & Hotho 2022; docs/methods.md, section 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DCML as its released code has it, with three slips mended (Deng & Zhang, ICML 2022; METHODS section 5).
+"""DCML as its released code has it, with three slips mended (Deng & Zhang, ICML 2022; docs/methods.md, section 5).
 
 The base loss has class weights and an attention net of its own, which test time does not use. Attention is held together by
 relative distances, embeddings (before they get unit length) by their distance to class means, which take no gradient. Mended: an

@@ -1,4 +1,4 @@
-"""DCML as its paper writes it, equations 9 to 11 and algorithm 1 (Deng & Zhang, ICML 2022; METHODS section 5).
+"""DCML as its paper writes it, equations 9 to 11 and algorithm 1 (Deng & Zhang, ICML 2022; docs/methods.md, section 5).
 
 All photos alike are one more environment, seen by the net with the mean weights and the class weights that all share. Attention
 is held together by squared distances, attended maps by the distances of all pairs of a class.

@@ -1,4 +1,4 @@
-"""SAM on quadruplets: two triplets that share anchor and positive (Zheng et al. 2020; METHODS section 7)."""
+"""SAM on quadruplets: two triplets that share anchor and positive (Zheng et al. 2020; docs/methods.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SAM on pairs: photos of one class shall differ once what they share is wiped out (Zheng et al. 2020; METHODS section 7)."""
+"""SAM on pairs: photos of one class shall differ once what they share is wiped out (Zheng et al. 2020;
+docs/methods.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SAM on triplets: wiped out, positive and negative shall be equally far (Zheng et al. 2020; METHODS section 7)."""
+"""SAM on triplets: wiped out, positive and negative shall be equally far (Zheng et al. 2020; docs/methods.md, section 7)."""
 
 from __future__ import annotations
 
