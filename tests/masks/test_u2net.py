@@ -176,7 +176,7 @@ def test_onnx_files_of_the_official_exporter_load(net: U2Net, tmp_path: Path, ke
     torch.onnx.export(
         net, (torch.rand(1, 3, 32, 32),), path, dynamo=False, training=training, do_constant_folding=not kept
     )
-    operations = {node.op_type for node in onnx.load(path).node}
+    operations = {node.op_type for node in onnx.load(path).graph.node}
     assert ("BatchNormalization" in operations) == kept
     loaded = u2netp().eval()
     saliency.load_weights(loaded, path, "u2netp")
