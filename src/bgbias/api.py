@@ -112,7 +112,8 @@ class Ranking:
 
     ``neighbours``: ``indices`` int64 [N, K] into the gallery, best first (-1 where it is smaller than K), ``same_label`` bool
     [N, K], ``relevant`` int64 [N]. ``metrics``: a row a query, a column a metric in 0..1 (``map_at_r``, ``precision_at_1``,
-    ``recall_at_2``, ...); NaN where the gallery has nobody of the query's class. Their means are ``ranking.metrics.mean()``.
+    ``recall_at_2``, ...); NaN (recalls: 0) where the gallery has nobody of the query's class. Their means are
+    ``ranking.metrics.mean()``.
     """
 
     neighbours: Neighbours

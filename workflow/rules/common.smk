@@ -48,7 +48,7 @@ os.environ.update(
 searched = f'export PYTHONPATH={shlex.quote(SOURCE)}"${{PYTHONPATH:+:$PYTHONPATH}}"; '
 before = shell._process_prefix or "set -euo pipefail; "
 shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
-# Jobs that outlive a killed Snakemake are known by this (see resuming.py).
+# Jobs that outlive a killed Snakemake are known by this (see src/bgbias/engine/resume.py).
 if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 

@@ -1,8 +1,8 @@
-"""Toys: rendered objects before procedural scenes, with exact masks and a background bias one can dial.
+"""Toys: rendered objects in front of procedural scenes, with exact masks and a background bias one can dial.
 
-``correlation`` is the probability that a photo stands before the scene of its own class; otherwise it stands before one of a
-common set of scenes. Objects, poses, light and masks are the same at every value, and a photo that stands before its own scene
-at one value does so at every higher one: only backgrounds change, so that differences between two values are their doing.
+``correlation`` is the probability that a photo stands in front of its own class's scene; otherwise it stands in front of one of
+a common set of scenes. Objects, poses, light and masks are the same at every value, and a photo that stands in front of its own
+scene at one value does so at every higher one: only backgrounds change, so that differences between two values are their doing.
 """
 
 from __future__ import annotations

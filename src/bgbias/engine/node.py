@@ -11,14 +11,18 @@ A node's file is the only place that says of it
 ``cost(study, ...)``         what it will take (``engine/forecast.py``); one small file if it does not say;
 ``COLLECTION``               photos, masks or backgrounds that models are made of: what they are called in MLflow, and the output
                              that stands for them;
-``CURVE``                    an output that grows while the node works, a row per epoch;
+``CURVE``                    an output that grows while the node works, a row per epoch; until the node is done it is the pattern
+                             ``partial_<output>`` of ``study/paths.py``;
 ``goals(study)``             for nodes that a grid ends in: the subjects that are wanted (tables, figures);
 ``sources_are_elsewhere(study, ...)``  for what is fetched: whether what it is made of cannot be looked at here;
 ``keep(study, record, ...)`` for products that are to be made again: what can serve in that is put aside;
 ``subjects(study, ...)``     for commands that may be typed with less than the whole subject: what is meant then;
 
-and a function of the node's own name that does the work. Edges, input files, digests, forecasts, commands, and what MLflow says
-of parents are derived from there. Planning imports every node's file: heavy imports stay inside its functions.
+and a function of the node's own name that does the work: ``<node>(study, ...)``, whose docstring is the command's help, and which
+takes ``device`` if it can run on a GPU. ``SUBJECT``, ``VERSION``, ``OUTPUTS``, ``settings`` and the function must be there.
+
+Edges, input files, digests, forecasts, commands, and what MLflow says of parents are derived from there. Planning imports every
+node's file: heavy imports stay inside its functions.
 """
 
 from __future__ import annotations

@@ -16,9 +16,6 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     from bgbias.photos.table import ImageTable
 
-    pass
-
-
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
 SUBJECT = ("cell",)
@@ -57,6 +54,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     import numpy as np
     import pandas as pd
 
+    from bgbias.attribution.smoothgrad import attribute_photos
     from bgbias.study.album import Album
 
     settings = study.attribution
@@ -66,8 +64,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         model = model_of(study, cell).to(device)
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
-        from bgbias.attribution.smoothgrad import attribute_photos
-
         distance = plugins.load("losses", cell.loss).DISTANCE
         frame, maps = attribute_photos(model, photos, distance, settings, device, keep=PAIRED_MAPS)
         if settings.similarity is not None:

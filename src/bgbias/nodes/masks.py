@@ -13,7 +13,6 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import elsewhere, recorded
-from bgbias.study import weights
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
 
@@ -144,9 +143,9 @@ def predictor(study: Study, masker: str, device: str) -> Any:
 
     described = study.maskers[masker]
     params = options(study, "maskers", described.kind, described.options)
-    owner = weights.owner("maskers", masker)
-    if weights.fetched(study, owner):
-        params = params.model_copy(update={"weights": str(weights.file(study, owner))})
+    owner = pretrained.owner("maskers", masker)
+    if pretrained.fetched(study, owner):
+        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
     return plugins.load("maskers", described.kind).build(params, pick(device))
 
 

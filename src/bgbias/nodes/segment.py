@@ -50,7 +50,9 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     import numpy as np
 
     from bgbias.segmentation import episodes
-    from bgbias.study.album import Album
+    from bgbias.segmentation import truth as object_truth
+    from bgbias.segmentation.one_shot import segment_photos
+    from bgbias.study.album import Album, of_dataset
 
     settings = study.segmentation
     if settings.episodes is None:
@@ -59,10 +61,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         )
     with records.node(study, step("segment", cell=cell)) as made:
         outputs = made.outputs
-        from bgbias.segmentation import truth as object_truth
-        from bgbias.segmentation.one_shot import segment_photos
-        from bgbias.study.album import of_dataset
-
         device = made.on(device)
         model = model_of(study, cell).to(device)
         side, size = model.resize, model.input_size

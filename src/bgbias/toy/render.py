@@ -1,7 +1,7 @@
 """The camera: objects of a class in random pose and light, cast onto a picture by rays, with exact soft masks.
 
 Everything of a photo but its scene is a ``Shot``; ``expose`` lays it over an empty scene, so that the same object, pose, light
-and mask can stand before any scene.
+and mask can stand in front of any scene.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def shoot(toy: Toy, pose: Pose, size: int) -> Shot:
 
 
 def expose(shot: Shot, backdrop: np.ndarray) -> np.ndarray:
-    """The photo: the shot before an empty scene [S, S, 3] in 0..1; uint8 [S, S, 3]."""
+    """The photo: the shot in front of an empty scene [S, S, 3] in 0..1; uint8 [S, S, 3]."""
     mixed = blend(shot.colour, shot.mask[..., None], backdrop * shot.light[..., None])
     return np.rint(mixed * 255).clip(0, 255).astype(np.uint8)
 

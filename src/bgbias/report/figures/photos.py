@@ -1,4 +1,4 @@
-"""One test photo of each of several classes: as it is, its mask, and before two other backgrounds."""
+"""One test photo of each of several classes: as it is, its mask, and in front of two other backgrounds."""
 
 from __future__ import annotations
 

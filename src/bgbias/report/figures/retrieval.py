@@ -1,4 +1,4 @@
-"""Figure 1: the same object before two backgrounds, and what each model retrieves for it (as in Kobs & Hotho
+"""Figure 1: the same object in front of two backgrounds, and what each model retrieves for it (as in Kobs & Hotho
 2022).
 """
 
@@ -36,7 +36,7 @@ def reads(study: Study) -> dict[str, Made]:
 
 
 def draw(study: Study) -> look.Figure:
-    """A query before its own and before another background, and what both models retrieve for it."""
+    """A query in front of its own and of another background, and what both models retrieve for it."""
     from bgbias.evaluation.retrieval import neighbours
 
     photos = shown.evaluation(study)
