@@ -19,7 +19,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bgbias.errors import UserError
 from bgbias.files.locks import locked
 from bgbias.tracking import faults, registry, views
 from bgbias.tracking import values as mlflow_values
@@ -36,9 +35,8 @@ SQLITE = "sqlite:///"
 LOCK_SECONDS = 60.0
 # What MLflow takes in one call.
 PARAMS_A_CALL, METRICS_A_CALL, RUNS_A_PAGE = 100, 1000, 1000
-KEY, DIGEST, FINGERPRINT, SUPERSEDED = (
-    f"bgbias.{name}" for name in ("key", "digest", "fingerprint", "superseded")
-)
+KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
+SUPERSEDED = views.CURRENT
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -57,13 +55,12 @@ class Experiment:
         self.client = client
         self.identity = identity
         self._runs: dict[str, list[Run]] = {}
-        page: Any = None
-        while page is None or page.token:
-            page = client.search_runs(
-                [identity], max_results=RUNS_A_PAGE, page_token=page.token if page else None
-            )
+        token: str | None = ""
+        while token is not None:
+            page = client.search_runs([identity], max_results=RUNS_A_PAGE, page_token=token or None)
             for run in page:
                 self._runs.setdefault(run.data.tags.get(KEY, ""), []).append(run)
+            token = page.token or None
 
     def write(self, entry: Entry) -> Outcome:
         """Make the entry's run show what the entry says, and tell what that took."""
@@ -111,9 +108,8 @@ class Experiment:
 
         identity = run.info.run_id
         params = [Param(k, v) for k, v in entry.params.items() if k not in run.data.params]
-        for some_params, some_metrics in zip_longest(
-            _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL), fillvalue=()
-        ):
+        chunks = _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL)
+        for some_params, some_metrics in zip_longest(*chunks, fillvalue=()):
             self.client.log_batch(identity, metrics=some_metrics, params=some_params)
         if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
             self._attach(run, entry)
@@ -134,9 +130,8 @@ class Experiment:
         """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
         if entry.datasets:
             use = "training" if entry.node == "train" else "evaluation"
-            self.client.log_inputs(
-                run.info.run_id, [mlflow_values.dataset(read, use) for read in entry.datasets]
-            )
+            inputs = [mlflow_values.dataset(read, use) for read in entry.datasets]
+            self.client.log_inputs(run.info.run_id, inputs)
         for picture in filter(Path.exists, entry.pictures):
             self.client.log_artifact(run.info.run_id, str(picture))
         if entry.model:
@@ -160,7 +155,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
         _do_not_wait_for_the_disk()
     except ImportError as error:
-        raise UserError(faults.told(uri, error)) from error
+        raise faults.fault(uri, error) from error
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
@@ -261,6 +256,5 @@ def _continues(run: Run, entry: Entry, rows: Sequence[Point]) -> bool:
     return grown and params and metrics and datasets
 
 
-def _chunks(values: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+def _chunks(values: list[Any], size: int) -> list[list[Any]]:
+    return [values[start : start + size] for start in range(0, len(values), size)]

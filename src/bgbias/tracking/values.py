@@ -43,11 +43,6 @@ def dataset(read: Collection, use: str) -> DatasetInput:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     source, profile = json.dumps({"uri": read.source}), json.dumps(read.profile, sort_keys=True)
-    collection = Dataset(
-        read.name[-DATASET_NAME:],
-        read.digest[:DATASET_DIGEST],
-        "local",
-        source,
-        profile=profile,
-    )
-    return DatasetInput(collection, [InputTag("mlflow.data.context", use)])
+    name, digest = read.name[-DATASET_NAME:], read.digest[:DATASET_DIGEST]
+    made = Dataset(name, digest, "local", source, profile=profile)
+    return DatasetInput(made, [InputTag("mlflow.data.context", use)])

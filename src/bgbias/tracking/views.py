@@ -88,19 +88,10 @@ def _charts() -> dict[str, dict[str, Any]]:
         {"type": "BAR", "metricKey": "attribution_ref", "displayName": "attribution_ref"},
     ]
     settings: list[dict[str, Any]] = [
-        {
-            "type": "PARALLEL",
-            "selectedParams": ["dataset", "loss", "method"],
-            "selectedMetrics": list(RETRIEVAL),
-            "showAllRuns": True,
-        },
-        {
-            "type": "DIFFERENCE",
-            "chartName": "What differs",
-            "compareGroups": ["Parameters", "Model metrics"],
-            "showChangeFromBaseline": False,
-            "showDifferencesOnly": True,
-        },
+        {"type": "PARALLEL", "selectedParams": ["dataset", "loss", "method"]}
+        | {"selectedMetrics": list(RETRIEVAL), "showAllRuns": True},
+        {"type": "DIFFERENCE", "chartName": "What differs", "compareGroups": ["Parameters", "Model metrics"]}
+        | {"showChangeFromBaseline": False, "showDifferencesOnly": True},
     ]
     curves: list[dict[str, Any]] = [
         {
