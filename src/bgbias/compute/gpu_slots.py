@@ -72,9 +72,10 @@ def installed() -> list[str]:
 
 
 def _lock(slots: Path, number: int, share: int) -> bool:
-    path = _slot(slots, number, share)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a+", encoding="utf-8")
+    slots.mkdir(parents=True, exist_ok=True)
+    # With the machine's name: the folder may be shared by several.
+    name = f"{platform.node()}-{number}" + (f"-{share}" if share else "")
+    file = (slots / f"{name}.lock").open("a+", encoding="utf-8")
     try:
         # Not flock, which a forked child that outlives the process would keep.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,8 +87,3 @@ def _lock(slots: Path, number: int, share: int) -> bool:
     file.flush()
     _held.append(file)
     return True
-
-
-def _slot(slots: Path, number: int, share: int) -> Path:
-    # With the machine's name: the folder may be shared by several.
-    return slots / (f"{platform.node()}-{number}" + (f"-{share}" if share else "") + ".lock")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.engine import digests
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import link_or_copy, replacing, write_text
 from bgbias.files.checksums import sha256
 from bgbias.files.places import source
 from bgbias.files.store import ImageStore, writing
@@ -124,9 +123,6 @@ def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:
     # A name for these masks alone: another job may be reading the entry that this one replaces.
     entry = folder / f"all-{hashlib.sha256(text.encode()).hexdigest()[:16]}.zip"
     with replacing(entry) as temporary:
-        try:
-            os.link(masks.resolve(), temporary)  # of the file itself, where DVC put a symbolic link
-        except OSError:  # a file system without hard links
-            shutil.copyfile(masks, temporary)
+        link_or_copy(masks, temporary)
     write_text(entry.with_suffix(".csv"), text)
     return entry.with_suffix(".csv")
