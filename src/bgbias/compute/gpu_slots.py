@@ -1,10 +1,9 @@
 """A GPU of its own for every process that asks for one, so that N jobs on a machine use N different GPUs.
 
-A process locks one of the slots in a folder and shows itself the slot's GPU alone, by
-``CUDA_VISIBLE_DEVICES``, which CUDA reads when it starts: torch must not have been imported yet. Locks are
-the kernel's: a slot is free again when its process ends, however it ends. Whoever has set
-``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there are,
-nvidia-smi is.
+A process locks one of the slots in a folder and shows itself the slot's GPU alone, by ``CUDA_VISIBLE_DEVICES``, which CUDA reads
+when it starts: torch must not have been imported yet. Locks are the kernel's: a slot is free again when its process ends, however
+it ends. Whoever has set ``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there
+are, nvidia-smi is.
 
 A process that waits for another one to prepare its pictures keeps its slot. To give it back would start nobody: Snakemake counts
 the job among those of the GPUs as long as it runs.

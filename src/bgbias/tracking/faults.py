@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import urllib.error
 import urllib.request
@@ -60,10 +61,9 @@ def _reason(uri: str, error: Exception) -> str:
         if error.name in ("psycopg2", "pymysql", "MySQLdb", "pymssql", "pyodbc"):
             return f"the database needs the package {error.name}; `make cluster` installs PostgreSQL's"
         return f"MLflow cannot be imported ({said}); `make setup` installs it"
-    import mlflow
-
-    ours, schema = f"MLflow {mlflow.__version__}", SCHEMA.search(said)
-    migrations = Path(mlflow.__file__).parent / "store/db_migrations/versions"
+    here, schema = importlib.metadata.distribution("mlflow"), SCHEMA.search(said)
+    ours = f"MLflow {here.version}"
+    migrations = Path(str(here.locate_file("mlflow/store/db_migrations/versions")))
     if schema and any(migrations.glob(f"{schema[1]}_*.py")):
         return f"it is of an older MLflow than this one ({ours}); back it up, then: mlflow db upgrade {_shown(uri)}"
     if schema:

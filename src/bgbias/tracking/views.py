@@ -1,8 +1,7 @@
 """What a person sees first in MLflow's pages: tables with the columns that a comparison needs, and charts that are drawn already.
 
-MLflow's own table of runs shows neither parameters nor metrics until they are chosen, and its charts are one bar
-chart a metric. A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which
-charts.
+MLflow's own table of runs shows neither parameters nor metrics until they are chosen, and its charts are one bar chart a metric.
+A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which charts.
 """
 
 from __future__ import annotations
