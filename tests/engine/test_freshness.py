@@ -12,7 +12,7 @@ import pytest
 import yaml
 from project import ROOT
 
-from bgbias.engine import freshness, graph, status
+from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.files import checksums
@@ -186,7 +186,7 @@ def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Stud
     model = study.files.at("model", **trained.keywords["cell"].wildcards)
     why = f"{model} is another one than it was made from"
     assert settled.stale == {trained.label.replace("train", node): why for node in ("embed", "attribute")}
-    assert why in status.told(study)
+    assert why in freshness.told(study)
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
@@ -227,13 +227,13 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
 
 def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: Study) -> None:
     """`make record` asks: DVC would take whatever lies there for what params.yaml says."""
-    assert not status.complete(study)
+    assert not freshness.complete(study)
     nodes = pretended.run(study)
-    assert status.complete(study)
-    assert not status.complete(edited("attribution", "samples", value=7))
+    assert freshness.complete(study)
+    assert not freshness.complete(edited("attribution", "samples", value=7))
     edited("attribution", "samples", value=25)
     nodes[-1].record(study).unlink()
-    assert not status.complete(study)
+    assert not freshness.complete(study)
 
 
 def test_a_table_refuses_scores_of_other_settings(study: Study) -> None:

@@ -95,6 +95,6 @@ def test_a_database_of_another_mlflow(project: Project, revision: str, said: str
 
 
 def test_passwords_are_not_told(project: Project) -> None:
-    said = faults.told("postgresql://me:secret@host/db", OSError("refused"))
+    said = str(faults.fault("postgresql://me:secret@host/db", OSError("refused")))
     assert "secret" not in said
     assert "postgresql://me:***@host/db" in said

@@ -27,6 +27,7 @@ Device = Annotated[
     str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
 ]
 DEFAULT = Path("params.yaml")
+REQUIRED = inspect.Parameter.empty
 
 
 def _argument(text: str) -> Any:
@@ -46,13 +47,10 @@ SUBJECTS: dict[str, Any] = {
 SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four."
 # A model, by its parts.
 CELL: dict[str, tuple[Any, Any]] = {
-    "dataset": (SUBJECTS["dataset"], inspect.Parameter.empty),
-    "backbone": (_argument("Name under `backbones` in params.yaml."), inspect.Parameter.empty),
-    "loss": (
-        _argument("Name under `losses` in params.yaml; `none` for pretrained features."),
-        inspect.Parameter.empty,
-    ),
-    "method": (_argument("plain, bgaugment, ... or `pretrained`."), inspect.Parameter.empty),
+    "dataset": (SUBJECTS["dataset"], REQUIRED),
+    "backbone": (_argument("Name under `backbones` in params.yaml."), REQUIRED),
+    "loss": (_argument("Name under `losses` in params.yaml; `none` for pretrained features."), REQUIRED),
+    "method": (_argument("plain, bgaugment, ... or `pretrained`."), REQUIRED),
     "seed": (Annotated[str, typer.Option(help=SEED)], "0"),
 }
 

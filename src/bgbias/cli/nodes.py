@@ -71,19 +71,12 @@ def _parameters(declared: Any, takes_device: bool) -> list[inspect.Parameter]:
     given: dict[str, tuple[Any, Any]] = {}
     for place, key in enumerate(declared.SUBJECT):
         optional = place > 0 and hasattr(declared, "subjects")
-        given |= (
-            CELL
-            if key == "cell"
-            else {key: (SUBJECTS.get(key, str), None if optional else inspect.Parameter.empty)}
-        )
+        own = {key: (SUBJECTS.get(key, str), None if optional else inspect.Parameter.empty)}
+        given |= CELL if key == "cell" else own
     given |= {"grid": (Grid, None), "params": (Params, DEFAULT), "expect": (Expect, None)}
     given |= {"device": (Device, "auto")} if takes_device else {}
-    return [
-        inspect.Parameter(
-            key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
-        )
-        for key, (annotation, default) in given.items()
-    ]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [inspect.Parameter(k, kind, default=d, annotation=a) for k, (a, d) in given.items()]
 
 
 for _name in plugins.names("nodes"):

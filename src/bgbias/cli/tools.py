@@ -76,11 +76,11 @@ def status(
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
-    from bgbias.engine import status as standing
+    from bgbias.engine import freshness
 
     study = load(params, grid)
-    print(standing.told(study, verify))
-    if check and not standing.complete(study):
+    print(freshness.told(study, verify))
+    if check and not freshness.complete(study):
         raise typer.Exit(1)
 
 
@@ -88,11 +88,10 @@ def status(
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
     from bgbias.engine import freshness
-    from bgbias.engine import status as standing
 
     study = load(params, grid)
     freshness.settle(study, thorough=True)
-    print(standing.told(study))
+    print(freshness.told(study))
 
 
 @app.command()

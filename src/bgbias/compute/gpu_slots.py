@@ -1,10 +1,9 @@
 """A GPU of its own for every process that asks for one, so that N jobs on a machine use N different GPUs.
 
-A process locks one of the slots in a folder and shows itself the slot's GPU alone, by
-``CUDA_VISIBLE_DEVICES``, which CUDA reads when it starts: torch must not have been imported yet. Locks are
-the kernel's: a slot is free again when its process ends, however it ends. Whoever has set
-``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there are,
-nvidia-smi is.
+A process locks one of the slots in a folder and shows itself the slot's GPU alone, by ``CUDA_VISIBLE_DEVICES``, which CUDA reads
+when it starts: torch must not have been imported yet. Locks are the kernel's: a slot is free again when its process ends, however
+it ends. Whoever has set ``CUDA_VISIBLE_DEVICES`` (SLURM, a person) has chosen already. torch is not asked how many GPUs there
+are, nvidia-smi is.
 
 A process that waits for another one to prepare its pictures keeps its slot. To give it back would start nobody: Snakemake counts
 the job among those of the GPUs as long as it runs.
@@ -72,9 +71,10 @@ def installed() -> list[str]:
 
 
 def _lock(slots: Path, number: int, share: int) -> bool:
-    path = _slot(slots, number, share)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a+", encoding="utf-8")
+    slots.mkdir(parents=True, exist_ok=True)
+    # With the machine's name: the folder may be shared by several.
+    name = f"{platform.node()}-{number}" + (f"-{share}" if share else "")
+    file = (slots / f"{name}.lock").open("a+", encoding="utf-8")
     try:
         # Not flock, which a forked child that outlives the process would keep.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,8 +86,3 @@ def _lock(slots: Path, number: int, share: int) -> bool:
     file.flush()
     _held.append(file)
     return True
-
-
-def _slot(slots: Path, number: int, share: int) -> Path:
-    # With the machine's name: the folder may be shared by several.
-    return slots / (f"{platform.node()}-{number}" + (f"-{share}" if share else "") + ".lock")

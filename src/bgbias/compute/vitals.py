@@ -40,7 +40,8 @@ class Vitals:
         elapsed, used = time.perf_counter() - self._begun, time.process_time()
         share = 100 * (used - self._before[1]) / max(elapsed - self._before[0], 1e-9)
         self._before = (elapsed, used)
-        row = (round(elapsed, 1), round(share, 1), _memory_mb(), *_gpu())
+        memory_mb = round(psutil.Process().memory_info().rss / 2**20, 1)
+        row = (round(elapsed, 1), round(share, 1), memory_mb, *_gpu())
         self.rows.append(row)
         return row
 
@@ -90,10 +91,6 @@ def shown(number: int) -> bool:
 def line(values: tuple[Any, ...]) -> str:
     """A row of a CSV; what is None is empty."""
     return ",".join("" if v is None else str(v) for v in values) + "\n"
-
-
-def _memory_mb() -> float:
-    return round(psutil.Process().memory_info().rss / 2**20, 1)
 
 
 def _gpu() -> tuple[float | None, float | None]:

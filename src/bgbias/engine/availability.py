@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.engine.node import Node, step
+from bgbias.engine.node import step
 from bgbias.files import places
 from bgbias.files.fetch import Source, partial_download
 from bgbias.study import plan
@@ -41,7 +41,7 @@ def arrivals(study: Study, only_grid: bool = False) -> Iterator[Arrival]:
             yield Arrival(dataset, "", f"no kind '{kind}'", None, f"write src/bgbias/datasets/{kind}.py")
             continue
         parts = parts_of(study, dataset)
-        indexed = _is_of_these_settings(study, step("index", dataset=dataset))
+        indexed = records.of_now(study, step("index", dataset=dataset))
         last = "" if indexed else f"python -m bgbias index {dataset}"
         if not parts:
             yield Arrival(dataset, "", "rendered", None, last)
@@ -71,16 +71,11 @@ def show(study: Study, only_grid: bool = False) -> None:
     console.print(Text("All that can be fetched: snakemake --cores all data"))
 
 
-def _is_of_these_settings(study: Study, step: Node) -> bool:
-    """Whether a node was finished as params.yaml describes it now."""
-    return bool(records.of_now(study, step))
-
-
 def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...], last: str) -> Arrival:
     target = study.files.at("part", dataset=dataset, part=part)
     size = next((s.size for s in sources if s.size), None)
     fetch = f"python -m bgbias fetch {dataset} {part}"
-    if target.exists() and _is_of_these_settings(study, step("fetch", dataset=dataset, part=part)):
+    if target.exists() and records.of_now(study, step("fetch", dataset=dataset, part=part)):
         return Arrival(dataset, part, "there", target.stat().st_size, last)
     folder = Path(study.paths.downloads)
     by_hand = next((folder / s.file for s in sources if s.file and (folder / s.file).exists()), None)
@@ -98,8 +93,7 @@ def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...],
     if any(s.remote for s in sources):
         return Arrival(dataset, part, "to fetch", size, fetch)
     if local:
-        return Arrival(
-            dataset, part, "missing file", None, f"put it at {local[0]}, or edit datasets.{dataset}.options"
-        )
+        cure = f"put it at {local[0]}, or edit datasets.{dataset}.options"
+        return Arrival(dataset, part, "missing file", None, cure)
     wanted = next(s for s in sources if s.file)
     return Arrival(dataset, part, "by hand", size, f"put {wanted.file}{wanted.facts} into {folder}/")

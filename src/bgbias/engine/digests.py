@@ -32,14 +32,8 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     for maker in graph.reads_from(study, reader):
         upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
     read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
-    declared = reader.declared
-    return {
-        "node": name,
-        "version": declared.VERSION,
-        **subject,
-        **declared.settings(study, **subject),
-        **read,
-    }
+    settings = reader.declared.settings(study, **subject)
+    return {"node": name, "version": reader.declared.VERSION, **subject, **settings, **read}
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:

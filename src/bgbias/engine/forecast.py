@@ -50,8 +50,8 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.images + other.images,
-            _sum(self.forward, other.forward),
-            _sum(self.backward, other.backward),
+            (self.forward[0] + other.forward[0], self.forward[1] + other.forward[1]),
+            (self.backward[0] + other.backward[0], self.backward[1] + other.backward[1]),
             self.disk + other.disk,
             self.unknown or other.unknown,
             self.nodes + other.nodes,
@@ -76,13 +76,13 @@ def forecast(study: Study) -> dict[str, Cost]:
 def told(study: Study) -> str:
     """The forecast as a text table."""
     costs = forecast(study)
-    lines = [f"forecast of grid {study.grid} (trainings end early: from .. to)"]
-    lines.append(
-        f"  {'step':<12}{'nodes':>6}{'images':>12}{'forward passes':>20}{'of these backward':>20}{'disk':>10}"
-    )
+    lines = [
+        f"forecast of grid {study.grid} (trainings end early: from .. to)",
+        f"  {'step':<12}{'nodes':>6}{'images':>12}{'forward passes':>20}{'of these backward':>20}{'disk':>10}",
+    ]
     total = sum(costs.values(), NONE)
     for name, c in {**costs, "total": total}.items():
-        images = _count(c.images) + ("+?" if c.unknown else "")
+        images = (f"{c.images:,}" if c.images else "-") + ("+?" if c.unknown else "")
         lines.append(
             f"  {name:<12}{c.nodes:>6}{images:>12}{_range(c.forward):>20}{_range(c.backward):>20}{_size(c.disk):>10}"
         )
@@ -111,10 +111,8 @@ def _prepared(study: Study) -> Cost:
 
 def _side(study: Study, backbone: str) -> int:
     chosen = options(study, "backbones", backbone, study.backbones[backbone])
-    variant = plugins.variant(backbone)
-    if variant:
-        likely: int = plugins.load("backbones", backbone).likely_resize(variant, chosen)
-        return likely
+    if variant := plugins.variant(backbone):
+        return int(plugins.load("backbones", backbone).likely_resize(variant, chosen))
     return backbones.facts(backbone, chosen).resize
 
 
@@ -123,8 +121,7 @@ def _backgrounds(study: Study, pool: str) -> int | None:
     counted = records.of_now(study, step("backgrounds", pool=pool)).get("metrics", {})
     if counted:
         return sum(int(counted[f"photos_{role}"]) for role in pools.ROLES)
-    described = study.backgrounds[pool]
-    numbers = [pools.expected(source) for source in described.pools.values() if source]
+    numbers = [pools.expected(source) for source in study.backgrounds[pool].pools.values() if source]
     known = [number for number in numbers if number is not None]
     return sum(known) if numbers and len(known) == len(numbers) else None
 
@@ -137,19 +134,13 @@ def photos_of(study: Study, dataset: str, *splits: str) -> tuple[int, bool]:
 
 def photos(study: Study, dataset: str) -> dict[str, int] | None:
     """Photos of each split: as counted by ``index``, else as the dataset is known to have them, else nothing."""
-    counted = _counted(study, dataset)
-    if counted:
-        return counted
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    expected = getattr(module, "expected", None)
-    return expected(options(study, "datasets", described.kind, described.options)) if expected else None
-
-
-def _counted(study: Study, dataset: str) -> dict[str, int]:
-    """What ``index`` counted with the settings of now, if it has."""
     counted = records.of_now(study, step("index", dataset=dataset)).get("metrics", {})
-    return {s: int(counted[f"photos_{s}"]) for s in ("train", "val", "test") if f"photos_{s}" in counted}
+    splits = [s for s in ("train", "val", "test") if f"photos_{s}" in counted]
+    if splits:
+        return {split: int(counted[f"photos_{split}"]) for split in splits}
+    described = study.datasets[dataset]
+    expected = getattr(plugins.load("datasets", described.kind), "expected", None)
+    return expected(options(study, "datasets", described.kind, described.options)) if expected else None
 
 
 def size_of(study: Study, dataset: str, sources: tuple[Source, ...]) -> float:
@@ -162,8 +153,7 @@ def size_of(study: Study, dataset: str, sources: tuple[Source, ...]) -> float:
     if not sources[0].called.endswith((".tgz", ".zip", ".tar")):
         return 0.0
     module = plugins.load("datasets", study.datasets[dataset].kind)
-    each: float = getattr(module, "PHOTO_BYTES", PHOTO_BYTES)
-    return photos_of(study, dataset)[0] * each
+    return photos_of(study, dataset)[0] * float(getattr(module, "PHOTO_BYTES", PHOTO_BYTES))
 
 
 def model_bytes(study: Study, cell: Cell) -> float:
@@ -172,15 +162,7 @@ def model_bytes(study: Study, cell: Cell) -> float:
     return float(model.stat().st_size) if model.exists() else MODEL_BYTES
 
 
-def _sum(a: Passes, b: Passes) -> Passes:
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number else "-"
-
-
-def _range(passes: tuple[int, int]) -> str:
+def _range(passes: Passes) -> str:
     low, high = (_short(n) for n in passes)
     return (low if low == high else f"{low} .. {high}") if passes[1] else "-"
 

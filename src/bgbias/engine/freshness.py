@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,9 @@ BEHIND = 1_500_000_000  # and was made from something that was out of date itsel
 MARKER = 2_000_000_000
 STEP = 1_000_000  # between one record and the next, where they had to be put in order
 DIGEST = re.compile("[0-9a-f]{16}")
-MOST_TOLD = 3  # changed settings named for one node
+MOST_SETTINGS, MOST_NODES = 3, 20  # changed settings told of one node, nodes told as stale
+STATES = ("current", "stale", "behind", "missing")
+ARCHIVES = ("fetch", "weights")
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,35 @@ def settle(study: Study, thorough: bool = False) -> Report:
     return report
 
 
+def told(study: Study, thorough: bool = False) -> str:
+    """A line for each kind of node, then the reason of everything that is stale, then the next command."""
+    findings = examine(study, thorough)
+    counts = Counter((f.node.name, f.state) for f in findings)
+    names = list(dict.fromkeys(f.node.name for f in findings))
+    lines = [f"grid {study.grid}", f"  {'':<12}" + "".join(f"{state:>9}" for state in STATES)]
+    lines += [
+        f"  {name:<12}" + "".join(f"{counts[name, state] or '-':>9}" for state in STATES) for name in names
+    ]
+    stale = [f for f in findings if f.state == "stale"]
+    lines += [f"stale: {f.node.label} ({f.why})" for f in stale[:MOST_NODES]]
+    if len(stale) > MOST_NODES:
+        lines.append(f"and {len(stale) - MOST_NODES} more")
+    return "\n".join([*lines, _next(study, findings)])
+
+
+def complete(study: Study) -> bool:
+    """Whether all that the grid's tables and figures need is there and current; fetched archives may be elsewhere."""
+    return all(f.state == "current" or f.node.name in ARCHIVES for f in examine(study))
+
+
+def _next(study: Study, findings: list[Finding]) -> str:
+    states = {f.state for f in findings}
+    wanted = [f for f in findings if f.node.name in ("table", "figure")]
+    if all(f.state == "current" for f in wanted) and not states & {"stale", "behind"}:
+        return "Tables and figures are current."
+    return f"Next: snakemake --cores all --config grid={study.grid} (with -n: what it would run)"
+
+
 def _looks_old(study: Study, node: Node) -> bool:
     """Whether a node's products look older to Snakemake than the marker or the records of those it reads from."""
     read = [n.record(study) for n in graph.reads_from(study, node)]
@@ -177,7 +209,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
         return "its record is damaged"
     if record["digest"] != digests.digest(study, node.name, **node.keywords):
         planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
-        return ", ".join(list(_differences(record["spec"], planned))[:MOST_TOLD])
+        return ", ".join(list(_differences(record["spec"], planned))[:MOST_SETTINGS])
     lost = [p for p in record["outputs"] if not Path(p).exists()]
     if lost:
         return f"{lost[0]} is missing"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.engine import digests
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import link_or_copy, replacing, write_text
+from bgbias.files.checksums import sha256
 from bgbias.files.places import source
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
@@ -38,16 +38,13 @@ def photo_key(data: bytes) -> str:
 
 def masker_key(study: Study, masker: str) -> str:
     """A masker as the cache knows it: 16 hex digits of its kind, options, version and the bytes of its weights."""
-    identity: dict[str, Any] = {
-        "version": plugins.load("nodes", "masks").VERSION,
-        **pretrained.masker_identity(study, masker),
-    }
+    version = plugins.load("nodes", "masks").VERSION
+    identity = {"version": version, **pretrained.masker_identity(study, masker)}
     if pretrained.fetched(study, owner := pretrained.owner("maskers", masker)):
         identity["fetched_weights"] = digests.digest(study, "weights", owner=owner)
     weights = identity["options"].get("weights")
     if weights and source(weights).is_file():
-        with source(weights).open("rb") as file:
-            identity["weights"] = hashlib.file_digest(file, "sha256").hexdigest()
+        identity["weights"] = sha256(source(weights))
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -126,9 +123,6 @@ def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:
     # A name for these masks alone: another job may be reading the entry that this one replaces.
     entry = folder / f"all-{hashlib.sha256(text.encode()).hexdigest()[:16]}.zip"
     with replacing(entry) as temporary:
-        try:
-            os.link(masks.resolve(), temporary)  # of the file itself, where DVC put a symbolic link
-        except OSError:  # a file system without hard links
-            shutil.copyfile(masks, temporary)
+        link_or_copy(masks, temporary)
     write_text(entry.with_suffix(".csv"), text)
     return entry.with_suffix(".csv")

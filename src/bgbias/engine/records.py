@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -33,16 +33,8 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 PACKAGES = (
-    "torch",
-    "torchvision",
-    "timm",
-    "numpy",
-    "opencv-python-headless",
-    "pillow",
-    "pytorch-metric-learning",
-    "faiss-gpu",
-    "pandas",
-    "safetensors",
+    *("torch", "torchvision", "timm", "numpy", "pandas", "safetensors", "pillow"),
+    *("opencv-python-headless", "pytorch-metric-learning", "faiss-gpu"),
 )
 
 
@@ -122,7 +114,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "spec": digests.spec(study, name, **subject),
             "digest": made.digest,
             "version": worker.declared.VERSION,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": _now(),
             "command": command(),
             "git_commit": _git_commit(),
             "pid": os.getpid(),
@@ -130,16 +122,15 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "vitals_file": str(sampled),
         }
         if curve:
-            unfinished = study.files.at(f"partial_{curve}", grid=study.grid, **worker.wildcards)
-            written["history"] = str(unfinished)
+            place = {"grid": study.grid, **worker.wildcards}
+            written["history"] = str(study.files.at(f"partial_{curve}", **place))
         write_json(running, written)
         begun = time.perf_counter()
         try:
             with vitals.watching(sampled) as watched:
                 yield made
             watched.look()
-            missing = [str(p) for p in outputs.values() if not p.exists()]
-            if missing:
+            if missing := [str(p) for p in outputs.values() if not p.exists()]:
                 raise RuntimeError(f"{name} ended without making {missing[0]}")
             collection = getattr(worker.declared, "COLLECTION", None)
             certified = written | {
@@ -153,19 +144,18 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 "seconds": round(time.perf_counter() - begun, 3),
                 "peak_memory_mb": vitals.peak_memory_mb(),
                 "vitals": watched.csv(),
-                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "finished": _now(),
                 "packages": _packages(),
                 "python": platform.python_version(),
             }
-            if curve:
-                certified["history"] = str(outputs[curve])
-            write_json(record, certified)
+            write_json(record, certified | ({"history": str(outputs[curve])} if curve else {}))
             running.unlink(missing_ok=True)
         except BaseException as error:
-            failed = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-            _try_write(
-                running, written | failed | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
-            )
+            failed = {"status": "failed", "error": f"{type(error).__name__}: {error}", "finished": _now()}
+            try:
+                write_json(running, written | failed)
+            except OSError:  # the disk may be full: the first error must reach the person, not this one
+                running.unlink(missing_ok=True)
             raise
 
 
@@ -216,32 +206,22 @@ def command() -> str:
     return " ".join(["python -m bgbias", *sys.argv[1:]])
 
 
-def _try_write(path: Path, value: dict[str, Any]) -> None:
-    # The disk may be full: the first error must reach the person, not this one.
-    try:
-        write_json(path, value)
-    except OSError:
-        path.unlink(missing_ok=True)
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache
 def _git_commit() -> str | None:
+    asked = ["git", "rev-parse", "HEAD"]
     try:
-        run = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
-        )
-    except OSError:
+        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
         return None
-    return run.stdout.strip() or None if run.returncode == 0 else None
 
 
 def _packages() -> dict[str, str]:
-    versions = ((package, _version(package)) for package in PACKAGES)
-    return {package: version for package, version in versions if version}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    versions = {}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions

@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
@@ -30,7 +31,7 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    try:
+    with _readable(path):
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 for info in archive.infolist():
@@ -47,12 +48,6 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                         yield member.name, file.read()
         else:
             raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
-    except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the archive's
-        raise UserError(
-            f"The archive {path} cannot be read ({error}); delete it and fetch it again."
-        ) from error
 
 
 class Lookup:
@@ -78,12 +73,20 @@ class Lookup:
         """A file's bytes; a damaged one is an error that names the archive."""
         if self._held is not None:
             return self._held[name]
-        try:
+        with _readable(self.path):
             return self._zip.read(name)
-        except DAMAGED as error:
-            raise UserError(
-                f"The archive {self.path} cannot be read ({error}); delete it and fetch it again."
-            ) from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's fault, not the archive's
+        raise UserError(
+            f"The archive {path} cannot be read ({error}); delete it and fetch it again."
+        ) from error
 
 
 def _check(name: str, path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import glob
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,14 @@ def remove_leftovers(path: Path) -> None:
     """Delete what killed processes left beside ``path`` while they wrote it; nobody may be writing it now."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         leftover.unlink(missing_ok=True)
+
+
+def link_or_copy(origin: Path, target: Path) -> None:
+    """A second name for the file, behind symbolic links too; a copy where the disk has no links, or is another one."""
+    try:
+        os.link(origin.resolve(), target)
+    except OSError:
+        shutil.copyfile(origin, target)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -63,11 +63,16 @@ class Checksums:
 
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes, which are read once as long as it is the same file."""
+    return checksum(path, "sha256")
+
+
+def checksum(path: Path, algorithm: str) -> str:
+    """The same by another algorithm of ``hashlib``."""
     stat = path.stat()
-    return _sha256(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _checksum(path, algorithm, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @cache
-def _sha256(path: Path, identity: tuple[int, ...]) -> str:
+def _checksum(path: Path, algorithm: str, identity: tuple[int, ...]) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm).hexdigest()

@@ -60,9 +60,8 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        if (
-            error.code != 416
-        ):  # "range not satisfiable": all of it is here, or what is here belongs to another file
+        # "Range not satisfiable": all of it is here, or what is here belongs to another file.
+        if error.code != 416:
             raise
         if _whole(error.headers.get("Content-Range")) != have:
             partial.unlink()
@@ -84,9 +83,8 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
             progress.say(f"{label}: going on after {have / 1e6:.1f} MB")
         # Only a strong ETag, or a date, says that two answers are of one file.
         tag = str(response.headers.get("ETag") or "")
-        version.write_text(
-            tag if tag.startswith('"') else str(response.headers.get("Last-Modified") or ""), "utf-8"
-        )
+        strong = tag.startswith('"')
+        version.write_text(tag if strong else str(response.headers.get("Last-Modified") or ""), "utf-8")
         left = max(1, (total - (have if resumed else 0)) // CHUNK) if total else None
         with partial.open("ab" if resumed else "wb") as file:
             for _ in progress.track(_megabytes(response, file), left, f"{label} (MB)"):

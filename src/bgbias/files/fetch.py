@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,8 +13,8 @@ from pydantic import Field
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.atomic import replacing
-from bgbias.files.checksums import Checksums, sha256
+from bgbias.files.atomic import link_or_copy, replacing
+from bgbias.files.checksums import Checksums, checksum, sha256
 from bgbias.files.store import writing
 from bgbias.settings import Strict
 
@@ -113,21 +112,14 @@ def partial_download(target: Path, source: Source) -> Path:
     """Where a URL's bytes gather before they are verified: named after the place, so that another one's beginning is never
     continued.
     """
-    return target.with_name(
-        f"{target.name}.{hashlib.sha256(str(source.place).encode()).hexdigest()[:8]}.download"
-    )
+    place = hashlib.sha256(str(source.place).encode()).hexdigest()[:8]
+    return target.with_name(f"{target.name}.{place}.download")
 
 
 def _among_downloads(sources: tuple[Source, ...], desk: Desk | None) -> list[Source]:
     """The sources whose file a person has put among the downloads, with that as their place."""
-    if desk is None:
-        return []
-    files = {s.file: desk.downloads / s.file for s in sources if s.file}
-    return [
-        s.model_copy(update={"place": str(files[s.file])})
-        for s in sources
-        if s.file and files[s.file].exists()
-    ]
+    named = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
+    return [s.model_copy(update={"place": str(file)}) for s, file in named if file.exists()]
 
 
 def _wanted(sources: tuple[Source, ...]) -> Source:
@@ -173,18 +165,11 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
     if source.file:
         _pin(origin, source, name, part, desk)
     with replacing(target) as temporary:
-        _link_or_copy(origin, temporary, linked=source.file is not None)
-
-
-def _link_or_copy(origin: Path, target: Path, linked: bool) -> None:
-    """Archives are large: a downloaded one gets a second name. A user's own file may be edited in place, and is copied."""
-    if linked:
-        try:
-            os.link(origin, target)
-            return
-        except OSError:  # another disk, or one without links
-            pass
-    shutil.copyfile(origin, target)
+        # Archives are large: a downloaded one gets a second name. A user's own file may be edited in place, and is copied.
+        if source.file is not None:
+            link_or_copy(origin, temporary)
+        else:
+            shutil.copyfile(origin, temporary)
 
 
 def _pack(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
@@ -218,14 +203,9 @@ def _verify(path: Path, source: Source) -> None:
             " or get it again."
         )
     # Published file names hold the beginning of their sha256.
-    for algorithm, wanted, digest_of in (("sha256", source.sha256, sha256), ("md5", source.md5, _md5)):
-        if wanted and not (digest := digest_of(path)).startswith(wanted):
+    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
+        if wanted and not (digest := checksum(path, algorithm)).startswith(wanted):
             raise UserError(
                 f"{source.place}: wrong checksum ({algorithm} {digest}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()

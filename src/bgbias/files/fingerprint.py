@@ -25,22 +25,13 @@ def fingerprint(place: str) -> str:
     if "://" in place or not place:
         return ""
     root = places.source(place)
-    files = (
-        sorted(p for p in root.rglob("*") if p.is_file())
-        if root.is_dir()
-        else [root]
-        if root.exists()
-        else []
-    )
+    files = sorted(p for p in (root, *root.rglob("*")) if p.is_file())
     if root.is_file() and root.suffix in (".txt", ".lst"):
         listed = [root.parent / line.strip() for line in root.read_text("utf-8").splitlines() if line.strip()]
         files += [p for p in listed if p.is_file()]
-    text = "\n".join(f"{_name(p, root)} {p.stat().st_size}{_content(p)}" for p in files)
+    names = [p.relative_to(root).as_posix() if root in p.parents else p.name for p in files]
+    text = "\n".join(f"{n} {p.stat().st_size}{_content(p)}" for n, p in zip(names, files, strict=True))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _name(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix() if root in path.parents else path.name
 
 
 def _content(path: Path) -> str:

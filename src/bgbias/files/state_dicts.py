@@ -4,8 +4,9 @@ converted once."""
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
@@ -20,6 +21,7 @@ def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
     A .pth leaves a .safetensors of the same stem beside it, where its folder can be written; that one is read from then on,
     as long as it is the younger of the two. A file that cannot be read, or holds anything but tensors by name, is an error.
     """
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -27,7 +29,7 @@ def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
     try:
         if converted.exists() and (path == converted or converted.stat().st_mtime > path.stat().st_mtime):
             return load_file(converted)
-        state = _unpickled(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UserError(
@@ -40,14 +42,9 @@ def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
     foreign = [name for name, tensor in state.items() if not hasattr(tensor, "storage")]
     if foreign:
         raise UserError(f"{path} does not hold weights of {whose}: '{foreign[0]}' is no tensor.")
-    _convert(state, converted)
+    with suppress(OSError):  # a read-only folder: the .pth is read again next time
+        write_state_dict(state, converted)
     return state
-
-
-def _unpickled(path: Path) -> Any:
-    import torch
-
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:
@@ -57,10 +54,3 @@ def write_state_dict(state: dict[str, Tensor], target: Path) -> None:
     with replacing(target) as temporary:
         # Shared storages, which safetensors refuses, become separate ones.
         save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary)
-
-
-def _convert(state: dict[str, Tensor], target: Path) -> None:
-    try:
-        write_state_dict(state, target)
-    except OSError:
-        return  # a read-only folder: the .pth is read again next time

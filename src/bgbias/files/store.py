@@ -50,9 +50,8 @@ class ImageStore:
     @property
     def fingerprint(self) -> str:
         """16 hex digits of names, checksums and sizes of all pictures, in their order; reads none of them."""
-        return hashlib.sha256(
-            repr([(name, *sums) for name, sums in self._sums.items()]).encode()
-        ).hexdigest()[:16]
+        text = repr([(name, *sums) for name, sums in self._sums.items()])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def read(self, image_id: str) -> bytes:
         """The encoded picture; an unknown id is an error that names it."""

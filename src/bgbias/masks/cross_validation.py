@@ -46,13 +46,9 @@ def folds(pairs: Sequence[MaskPair], count: int) -> list[int]:
     members: dict[str, list[int]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         members[pair.group].append(number)
-    dealt = [n for g in sorted(members) for n in np.array(members[g])[_order(g, len(members[g]))]]
+    dealt = [n for g in sorted(members) for n in seeds.generator("folds", g).permutation(members[g])]
     fold = dict(zip(dealt, (place % count for place in range(len(dealt))), strict=True))
     return [fold[n] for n in range(len(pairs))]
-
-
-def _order(group: str, size: int) -> NDArray[np.int64]:
-    return seeds.generator("folds", group).permutation(size)
 
 
 def cross_validate(
@@ -77,10 +73,8 @@ def masks(
 ) -> list[NDArray[np.uint8]]:
     """The masks that a net makes of these photos, as the masker makes them."""
     params = SaliencyParams(input_size=recipe.input_size)
-    predicted = saliency.SaliencyMasker(copy.deepcopy(net), params, torch.device(device))(
-        [p.photo for p in pairs]
-    )
-    return [mask.alpha for mask in predicted]
+    masker = saliency.SaliencyMasker(copy.deepcopy(net), params, torch.device(device))
+    return [mask.alpha for mask in masker([p.photo for p in pairs])]
 
 
 def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
@@ -92,15 +86,13 @@ def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean IoU before and after, and photos that got better and worse by more than .005, a row a group."""
     counted = rows.assign(better=rows["change"] > 0.005, worse=rows["change"] < -0.005)
-    columns = {
+    how = {
         "photo": "count",
-        "before": "mean",
-        "after": "mean",
-        "change": "mean",
+        **dict.fromkeys(("before", "after", "change"), "mean"),
         "better": "sum",
         "worse": "sum",
     }
-    return counted.groupby("group").agg(columns).rename(columns={"photo": "photos"}).reset_index()
+    return counted.groupby("group").agg(how).rename(columns={"photo": "photos"}).reset_index()
 
 
 def write(verdicts: Sequence[Verdict], folder: Path) -> None:
@@ -113,10 +105,6 @@ def write(verdicts: Sequence[Verdict], folder: Path) -> None:
     for number in rows["change"].abs().sort_values(ascending=False, kind="stable").index:
         v = verdicts[number]
         pictures += [v.pair.photo, v.pair.mask, v.before, v.after]
-        labels += [
-            v.pair.name,
-            "truth",
-            *(f"{what} {x:.3f}" for what, x in zip(("before", "after"), v.ious, strict=True)),
-        ]
+        labels += [v.pair.name, "truth", f"before {v.ious[0]:.3f}", f"after {v.ious[1]:.3f}"]
     with replacing(folder / "folds.png") as temporary:
         contact_sheet.contact_sheet(pictures, 8, labels, side=160).save(temporary, "PNG")

@@ -106,9 +106,8 @@ def from_coco(path: Path, ids: Sequence[str]) -> Given:
         entry = entry_of.get(image_id)
         if entry is None or not outlines[entry["id"]]:
             return None
-        return _united(
-            outlines[entry["id"]], int(entry["height"]), int(entry["width"]), f"{path}: {image_id}"
-        )
+        height, width = int(entry["height"]), int(entry["width"])
+        return _united(outlines[entry["id"]], height, width, f"{path}: {image_id}")
 
     return given
 
@@ -149,11 +148,8 @@ def _united(outlines: list[Any], height: int, width: int, where: str) -> NDArray
     parts: list[Any] = []
     for outline in outlines:
         try:
-            encoded = (
-                outline
-                if isinstance(outline, dict) and isinstance(outline["counts"], str | bytes)
-                else coco.frPyObjects(outline, height, width)
-            )
+            packed = isinstance(outline, dict) and isinstance(outline["counts"], str | bytes)
+            encoded = outline if packed else coco.frPyObjects(outline, height, width)
             parts += encoded if isinstance(encoded, list) else [encoded]
         except Exception as error:  # the library raises plain Exceptions
             raise UserError(f"{where}: an outline cannot be read ({error}); export it again.") from error

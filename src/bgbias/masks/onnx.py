@@ -93,7 +93,5 @@ class _Stored:
 
 def _unchanging(norm: str, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A batch norm that lets everything pass, but for the epsilon (1e-5) that it adds to the variance."""
-    values = dict(zip(BATCH_NORM, (1.0, 0.0, 0.0, 1.0), strict=True))
-    return {
-        f"{norm}.{p}": known[f"{norm}.{p}"].new_full(known[f"{norm}.{p}"].shape, v) for p, v in values.items()
-    }
+    values = {f"{norm}.{p}": v for p, v in zip(BATCH_NORM, (1.0, 0.0, 0.0, 1.0), strict=True)}
+    return {name: known[name].new_full(known[name].shape, value) for name, value in values.items()}

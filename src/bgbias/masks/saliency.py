@@ -152,11 +152,9 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
 
 def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
     """The tensors of a file of weights by the names of ``net``, in whichever format they are published."""
-    return (
-        onnx.read_onnx(path, net, whose)
-        if path.suffix == ".onnx"
-        else state_dicts.read_state_dict(path, whose)
-    )
+    if path.suffix == ".onnx":
+        return onnx.read_onnx(path, net, whose)
+    return state_dicts.read_state_dict(path, whose)
 
 
 def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:

@@ -67,13 +67,10 @@ def batches(
     for step in range(steps):
         rng = seeds.generator("toy-masker", "batch", seed, step)
         chosen = rng.choice(len(photos), BATCH_SIZE, replace=False)
-        facing = [
-            slice(None, None, -1) if mirrored else slice(None) for mirrored in rng.random(BATCH_SIZE) < 0.5
-        ]
-        seen = [
-            saliency.network_input(photos[n][:, side], size) for n, side in zip(chosen, facing, strict=True)
-        ]
-        true = [resized(masks[n][:, side], size) for n, side in zip(chosen, facing, strict=True)]
+        facing = np.where(rng.random(BATCH_SIZE) < 0.5, -1, 1)
+        shown = list(zip(chosen, facing, strict=True))
+        seen = [saliency.network_input(photos[n][:, ::side], size) for n, side in shown]
+        true = [resized(masks[n][:, ::side], size) for n, side in shown]
         x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
         yield x, torch.from_numpy(np.stack(true))[:, None]
 

@@ -98,9 +98,5 @@ def resized(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
 
 def save(net: U2Net, out: Path) -> None:
     """The weights as float16 under the official names, without batch norm's counters, which nothing reads."""
-    state = {
-        name: tensor.half()
-        for name, tensor in net.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
+    state = {k: v.half() for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
     write_state_dict(state, out)

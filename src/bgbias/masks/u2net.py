@@ -148,9 +148,8 @@ class U2Net(nn.Module):
     def to_bfloat16(self) -> U2Net:
         """This net in bfloat16 wherever that leaves masks as they are, for inference; outputs stay float32.
 
-        Rounding the weights of stage 2d moves masks of the published U²-Net-p visibly (mean IoU with float32
-        .975 instead of .996 on 30 photos), that of all other stages together hardly. The outputs have one
-        channel, so that float32 is free there.
+        Rounding the weights of stage 2d moves masks of the published U²-Net-p visibly (mean IoU with float32 .975 instead of .996
+        on 30 photos), that of all other stages together hardly. The outputs have one channel, so that float32 is free there.
         """
         for name, stage in self.named_children():
             if isinstance(stage, RSU) and name != "stage2d":

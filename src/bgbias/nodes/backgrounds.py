@@ -32,7 +32,7 @@ def reads(study: Study, pool: str) -> dict[str, Made]:
     """A proposal, or photos that lists name; nothing where the pools are drawn or lie in folders."""
     if study.backgrounds[pool].propose:
         return files_of(step("propose", pool=pool), "proposal")
-    return files_of(step("gather", pool=pool), "gathered") if plan.gathers(study, pool) else {}
+    return files_of(step("gather", pool=pool), "gathered") if plan.listed_pools(study, pool) else {}
 
 
 def settings(study: Study, pool: str) -> dict[str, Any]:

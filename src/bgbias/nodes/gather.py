@@ -40,7 +40,7 @@ def gather(study: Study, pool: str) -> None:
     from bgbias.images import pixels
 
     described = plan.pools(study, pool)
-    if not plan.gathers(study, pool):
+    if not plan.listed_pools(study, pool):
         raise UserError(
             f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
         )

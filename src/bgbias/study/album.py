@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,9 @@ class Album:
         policy = self._study.mask_policy
         usable = masking.usable(masking.read_mask_table(files.at("mask_table", **where)), policy)
         tag = f"-from{policy.threshold}" if policy.kind == "threshold" else ""
-        masks = self._prepared(
-            files.at("masks", **where),
-            f"{self._dataset}/{masker}",
-            mode="L",
-            change=lambda alpha: masking.as_used(alpha, policy),
-            tag=tag,
-        )
+        used = partial(masking.as_used, policy=policy)
+        store, owner = files.at("masks", **where), f"{self._dataset}/{masker}"
+        masks = self._prepared(store, owner, mode="L", change=used, tag=tag)
         return masks, usable & frozenset(masks.ids)
 
     def _pool(self, role: str) -> Pictures:

@@ -40,13 +40,8 @@ class Cell:
     @property
     def wildcards(self) -> dict[str, Any]:
         """The cell as the wildcards of its paths."""
-        return {
-            "dataset": self.dataset,
-            "backbone": self.backbone,
-            "loss": self.loss,
-            "method": self.method,
-            "seed": self.run,
-        }
+        own = {name: getattr(self, name) for name in ("dataset", "backbone", "loss", "method")}
+        return own | {"seed": self.run}
 
     @property
     def name(self) -> str:

@@ -75,23 +75,19 @@ class Block(Strict):
     )
 
 
+def _changed(section: str) -> Any:
+    return Field(default_factory=dict, description=f"keys of `{section}` that the grid changes")
+
+
 class Grid(Strict):
     """What a named grid changes: its cells, and any of the protocol's sections."""
 
     cells: tuple[Block, ...] = Field(min_length=1, description="the models of the grid")
-    train: dict[str, Any] = Field(default_factory=dict, description="keys of `train` that the grid changes")
-    mask_policy: dict[str, Any] = Field(
-        default_factory=dict, description="keys of `mask_policy` that the grid changes"
-    )
-    evaluation: dict[str, Any] = Field(
-        default_factory=dict, description="keys of `evaluation` that the grid changes"
-    )
-    attribution: dict[str, Any] = Field(
-        default_factory=dict, description="keys of `attribution` that the grid changes"
-    )
-    segmentation: dict[str, Any] = Field(
-        default_factory=dict, description="keys of `segmentation` that the grid changes"
-    )
+    train: dict[str, Any] = _changed("train")
+    mask_policy: dict[str, Any] = _changed("mask_policy")
+    evaluation: dict[str, Any] = _changed("evaluation")
+    attribution: dict[str, Any] = _changed("attribution")
+    segmentation: dict[str, Any] = _changed("segmentation")
 
 
 class Shared(Strict):
@@ -195,8 +191,7 @@ def _check_options(study: Study, path: Path) -> None:
     found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
     found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
     found += [("backbones", n, f"backbones.{n}", values) for n, values in study.backbones.items()]
-    for loss, columns in study.losses.items():
-        found += [("losses", loss, f"losses.{loss}.{column}", values) for column, values in columns.items()]
+    found += [("losses", n, f"losses.{n}.{c}", v) for n, cs in study.losses.items() for c, v in cs.items()]
     for family, kind, key, values in found:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)

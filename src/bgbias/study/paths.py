@@ -32,14 +32,9 @@ class Paths:
             pattern = _patterns(plugins.names("nodes"))[name]
         except KeyError:
             raise AttributeError(name) from None
-        roots = {
-            "RAW": self.raw,
-            "WORK": self.work,
-            "RUNS": f"{self.runs}/{self.grid}",
-            "REPORT": f"{self.report}/{self.grid}",
-        }
         root, _, rest = pattern.partition("/")
-        return f"{roots[root]}/{rest}"
+        of_grid = f"/{self.grid}" if root in ("RUNS", "REPORT") else ""
+        return f"{getattr(self, root.lower())}{of_grid}/{rest}"
 
     def at(self, pattern: str, /, **wildcards: object) -> Path:
         """One artefact: the pattern with its wildcards filled in."""

@@ -6,6 +6,7 @@ What a node reads of it stands in the node's own file (``engine/node.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.settings import Strict
-from bgbias.study import compatibility, methods
+from bgbias.study import methods
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study, loss_options, options
@@ -32,19 +33,13 @@ def cells(study: Study) -> tuple[Cell, ...]:
     """Every model of the study's grid, without repetition, in reading order of params.yaml."""
     made: dict[Cell, None] = {}
     for block in study.cells:
-        for dataset in block.datasets:
-            for backbone in block.backbones:
-                if block.pretrained:
-                    made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
-                for loss in block.losses:
-                    for method in block.methods:
-                        for seed in block.seeds:
-                            of_folds = [Cell(dataset, backbone, loss, method, seed, f) for f in block.folds]
-                            made |= dict.fromkeys(of_folds)
-                            if len(set(of_folds)) == folds.FOLDS:
-                                made[Cell(dataset, backbone, loss, method + _side_by_side(study), seed)] = (
-                                    None
-                                )
+        for dataset, backbone in product(block.datasets, block.backbones):
+            if block.pretrained:
+                made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
+            for loss, method, seed in product(block.losses, block.methods, block.seeds):
+                made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
+                if len(set(block.folds)) == folds.FOLDS:
+                    made[Cell(dataset, backbone, loss, method + _side_by_side(study), seed)] = None
     return tuple(made)
 
 
@@ -116,9 +111,8 @@ class Training:
         weights = seeds.torch_generator("loss", self.cell.dataset, self.cell.loss, self.cell.run)
         classes, width = int(labels.max()) + 1, self.settings.embedding_dim
         loss = self.loss.build(self.loss_params, classes, width, weights)
-        return self.method.build(
-            model, loss, Task(torch.from_numpy(labels), (self.cell.dataset, self.cell.run))
-        )
+        task = Task(torch.from_numpy(labels), (self.cell.dataset, self.cell.run))
+        return self.method.build(model, loss, task)
 
     def images_per_class(self, method: BaseMethod) -> int:
         """How many photos of a class stand in a batch: as the method wants it, else the loss."""
@@ -172,7 +166,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
         chosen = method(study, cell)
         chosen.params()
-        compatibility.check(cell.name, chosen, cell.loss, study.train.batch_size)
+        methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:
@@ -200,11 +194,6 @@ def needs(study: Study, cell: Cell) -> frozenset[str]:
     """What training the cell reads beside photos: masks, backgrounds, both or nothing."""
     own = method(study, cell).needs
     return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
-
-
-def gathers(study: Study, pool: str) -> bool:
-    """Whether the pools of a background set hold photos that a list names one by one."""
-    return bool(listed_pools(study, pool))
 
 
 def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:

@@ -110,8 +110,5 @@ def masker_identity(study: Study, masker: str) -> dict[str, Any]:
     # Published weights are known by their name: whether their file is here must not change what is planned.
     weights = known_by(own) if own.parent == OWN_WEIGHTS else ""
     given = {k: fingerprint(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
-    return (
-        {"kind": chosen.kind, "options": options}
-        | ({"weights": weights} if weights else {})
-        | ({"listing": given} if given else {})
-    )
+    own_files = {"weights": weights, "listing": given}
+    return {"kind": chosen.kind, "options": options} | {k: v for k, v in own_files.items() if v}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from bgbias.tracking.curves import Point, epochs, samples
 
@@ -93,7 +94,7 @@ class Entry:
         """The entry as of this moment: how far its files have grown, whether weights are here, and its process still lives."""
         grown = (stamp(self.history), stamp(self.vitals) if isinstance(self.vitals, Path) else None)
         here = self.model if self.model and self.model[0].exists() else None
-        if self.process and not _alive(self.process):
+        if self.process and not psutil.pid_exists(self.process):
             # It died without a word (killed, power lost); its last epoch is its last sign of life.
             seen = grown[0] or record or (0, 0)
             return replace(self, growth=grown, status="KILLED", finished=seen[0] // 1_000_000)
@@ -110,22 +111,16 @@ def entry_of(record: dict[str, Any]) -> Entry:
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
     made, inputs = record.get("outputs") or {}, record.get("inputs") or {}
     tags = {
-        "grid": record.get("grid"),
+        **{k: record.get(k) for k in ("grid", "version", "git_commit", "device", "host", "error")},
         "subject": subject,
-        "version": record.get("version"),
-        "git_commit": record.get("git_commit"),
         "mlflow.source.git.commit": record.get("git_commit"),
         "mlflow.source.name": f"bgbias {node}",
         "mlflow.source.type": "LOCAL",
-        "mlflow.note.content": _note(record),
-        "device": record.get("device"),
-        "host": record.get("host"),
-        "error": record.get("error"),
+        "mlflow.note.content": record.get("command") and f"Repeat with `{record['command']}`",
         "upstream": _json(upstream),
         "inputs": _json(inputs),
         "outputs": _json(made),
-        "packages": _json(record.get("packages") or {}),
-        "notes": _json(record.get("notes") or {}),
+        **{k: _json(record.get(k) or {}) for k in ("packages", "notes")},
         **place,
     }
     measured = {**(record.get("metrics") or {}), **{k: record.get(k) for k in ("seconds", "peak_memory_mb")}}
@@ -204,21 +199,6 @@ def _name(node: str, subject: str, cell: dict[str, Any]) -> str:
     # The backbone last: tables cut long names at the end, and most grids have one backbone a dataset.
     loss = "" if cell["loss"] == "none" else f"{cell['loss']} "
     return f"{node} {cell['dataset']} {loss}{cell['method']} seed{cell['seed']} ({cell['backbone']})"
-
-
-def _note(record: dict[str, Any]) -> str:
-    return f"Repeat with `{record['command']}`" if record.get("command") else ""
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        # Somebody else's process, but one that lives.
-        return True
-    return True
 
 
 def _is_picture(path: Path, node: str) -> bool:

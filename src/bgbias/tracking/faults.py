@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import re
 import urllib.error
 import urllib.request
@@ -49,12 +48,7 @@ def check_uri(uri: str) -> None:
 def fault(uri: str, error: Exception) -> UserError:
     """What to raise for an error that writing to a store gave."""
     kind = Conflict if any(word in str(error) for word in MET) else UserError
-    return kind(told(uri, error))
-
-
-def told(uri: str, error: Exception) -> str:
-    """The whole message for an error that writing to a store gave."""
-    return (
+    return kind(
         f"MLflow's store {_shown(uri)} did not take the records: {_reason(uri, error)}. The records are safe;"
         " show them later with: python -m bgbias track"
     )
@@ -62,19 +56,21 @@ def told(uri: str, error: Exception) -> str:
 
 def _reason(uri: str, error: Exception) -> str:
     said = str(error).strip() or type(error).__name__
-    ours = f"MLflow {importlib.metadata.version('mlflow')}" if _installed() else "MLflow"
+    first_line = said.splitlines()[0][:300].rstrip(". ")
     if isinstance(error, ImportError):
         if error.name in ("psycopg2", "pymysql", "MySQLdb", "pymssql", "pyodbc"):
             return f"the database needs the package {error.name}; `make cluster` installs PostgreSQL's"
         return f"MLflow cannot be imported ({said}); `make setup` installs it"
-    schema = SCHEMA.search(said)
-    if schema and _knows(schema[1]):
+    here, schema = importlib.metadata.distribution("mlflow"), SCHEMA.search(said)
+    ours = f"MLflow {here.version}"
+    migrations = Path(str(here.locate_file("mlflow/store/db_migrations/versions")))
+    if schema and any(migrations.glob(f"{schema[1]}_*.py")):
         return f"it is of an older MLflow than this one ({ours}); back it up, then: mlflow db upgrade {_shown(uri)}"
     if schema:
         return f"it is of a newer MLflow than this one ({ours}); use that one, or another store with --uri"
     if urlsplit(uri).scheme in SERVERS:
-        return f"{_server(uri, ours)} ({_first_line(said)})"
-    return _first_line(said)
+        return f"{_server(uri, ours)} ({first_line})"
+    return first_line
 
 
 def _server(uri: str, ours: str) -> str:
@@ -87,7 +83,7 @@ def _server(uri: str, ours: str) -> str:
             return (
                 "the server wants to know who asks; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
-        return "what answers there is no MLflow server"
+        version = ""
     except (OSError, ValueError):
         return "nobody answers there; is the server running, and the address right?"
     if not VERSION.fullmatch(version):
@@ -95,27 +91,6 @@ def _server(uri: str, ours: str) -> str:
     return f"the server runs MLflow {version}, this is {ours}"
 
 
-def _first_line(text: str) -> str:
-    return text.splitlines()[0][:300].rstrip(". ")
-
-
 def _shown(uri: str) -> str:
     """The address without a password."""
     return re.sub(r"(://[^:/@]+):[^@]+@", r"\1:***@", uri)
-
-
-def _knows(schema: str) -> bool:
-    """Whether the MLflow here has had tables of this version."""
-    package = importlib.util.find_spec("mlflow")
-    migrations = (
-        Path(package.origin).parent / "store/db_migrations/versions" if package and package.origin else Path()
-    )
-    return any(migrations.glob(f"{schema}_*.py"))
-
-
-def _installed() -> bool:
-    try:
-        importlib.metadata.version("mlflow")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -70,9 +70,8 @@ def follow(
 ) -> None:
     """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone.
 
-    A stop file or SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an
-    error here: what it does not take is said once, tried again after growing pauses, and at last left to
-    ``bgbias track``.
+    A stop file or SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an error here: what it
+    does not take is said once, tried again after growing pauses, and at last left to ``bgbias track``.
     """
     found = Records(folders, grid)
     stop = _told_to_stop()

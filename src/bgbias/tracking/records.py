@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bgbias.tracking.dvc import Versions
+from bgbias.tracking import dvc
 from bgbias.tracking.entries import (
     CELL,
     Collection,
@@ -48,10 +48,8 @@ class Records:
 
     def __init__(self, folders: Iterable[Path], grid: str, root: Path = Path()) -> None:
         """``root``: the project's folder, where ``dvc.lock`` lies and from which records name files."""
-        self.folders = tuple(folders)
-        self.grid = grid
+        self.folders, self.grid, self._root = tuple(folders), grid, root
         self.unreadable: dict[Path, Stamp] = {}
-        self._versions = Versions(root)
         self._read: dict[Path, tuple[Stamp, dict[str, Any], Entry | None]] = {}
 
     def entries(self) -> dict[str, Entry]:
@@ -75,7 +73,7 @@ class Records:
             ):
                 latest[entry.key] = entry
         for key, entry in latest.items():
-            tags = entry.tags | self._versions.tags(entry.inputs, makers)
+            tags = entry.tags | dvc.tags(self._root, entry.inputs, makers)
             latest[key] = replace(entry, tags=tags, datasets=collections_of(entry, finished, found))
         nodes = dict(sorted(latest.items(), key=lambda item: (item[1].started, item[0])))
         return nodes | cell_runs(nodes.values())
@@ -148,9 +146,8 @@ def _joined(chain: list[Entry]) -> Entry | None:
     if spent:
         metrics["seconds"] = sum(spent)
         metrics["peak_memory_mb"] = max(e.metrics["peak_memory_mb"] for e in chain if "seconds" in e.metrics)
-    status = next(
-        (s for s in ("RUNNING", "FAILED", "KILLED") if any(e.status == s for e in chain)), "FINISHED"
-    )
+    found = {entry.status for entry in chain}
+    status = next((s for s in ("RUNNING", "FAILED", "KILLED") if s in found), "FINISHED")
     ended = [entry.finished for entry in chain if entry.finished]
     digests = {entry.node: entry.digest for entry in chain}
     return replace(

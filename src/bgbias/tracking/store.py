@@ -6,6 +6,7 @@ whose settings have changed gets a run of its own, and the old one is marked as 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -19,26 +20,26 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bgbias.errors import UserError
+from bgbias.compute.vitals import shown
 from bgbias.files.locks import locked
 from bgbias.tracking import faults, registry, views
-from bgbias.tracking import values as mlflow_values
 from bgbias.tracking.curves import Point, mark
-from bgbias.tracking.entries import Entry
+from bgbias.tracking.entries import Collection, Entry
 from bgbias.tracking.records import NODE
-from bgbias.tracking.values import HISTORY, SAMPLES
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import DatasetInput, Metric, Run, RunData
 
 SQLITE = "sqlite:///"
 LOCK_SECONDS = 60.0
 # What MLflow takes in one call.
 PARAMS_A_CALL, METRICS_A_CALL, RUNS_A_PAGE = 100, 1000, 1000
-KEY, DIGEST, FINGERPRINT, SUPERSEDED = (
-    f"bgbias.{name}" for name in ("key", "digest", "fingerprint", "superseded")
-)
+DATASET_NAME, DATASET_DIGEST = 500, 36  # characters
+KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
+SUPERSEDED = views.CURRENT
+# How much of a curve a run has: rows and a mark of them; samples and the process's start.
+HISTORY, SAMPLES = "bgbias.history", "bgbias.samples"
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -57,13 +58,12 @@ class Experiment:
         self.client = client
         self.identity = identity
         self._runs: dict[str, list[Run]] = {}
-        page: Any = None
-        while page is None or page.token:
-            page = client.search_runs(
-                [identity], max_results=RUNS_A_PAGE, page_token=page.token if page else None
-            )
+        token: str | None = ""
+        while token is not None:
+            page = client.search_runs([identity], max_results=RUNS_A_PAGE, page_token=token or None)
             for run in page:
                 self._runs.setdefault(run.data.tags.get(KEY, ""), []).append(run)
+            token = page.token or None
 
     def write(self, entry: Entry) -> Outcome:
         """Make the entry's run show what the entry says, and tell what that took."""
@@ -83,7 +83,7 @@ class Experiment:
             self._runs.setdefault(entry.key, []).append(run)
         elif run.data.tags.get(SUPERSEDED) != "no":
             self.client.update_run(run.info.run_id, name=entry.name)
-        self._fill(run, entry, mlflow_values.metrics(entry, run.data, rows, samples), wanted)
+        self._fill(run, entry, _metrics(entry, run.data, rows, samples), wanted)
         return outcome
 
     def _current(self, entry: Entry) -> Run | None:
@@ -111,9 +111,8 @@ class Experiment:
 
         identity = run.info.run_id
         params = [Param(k, v) for k, v in entry.params.items() if k not in run.data.params]
-        for some_params, some_metrics in zip_longest(
-            _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL), fillvalue=()
-        ):
+        chunks = _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL)
+        for some_params, some_metrics in zip_longest(*chunks, fillvalue=()):
             self.client.log_batch(identity, metrics=some_metrics, params=some_params)
         if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
             self._attach(run, entry)
@@ -134,9 +133,8 @@ class Experiment:
         """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
         if entry.datasets:
             use = "training" if entry.node == "train" else "evaluation"
-            self.client.log_inputs(
-                run.info.run_id, [mlflow_values.dataset(read, use) for read in entry.datasets]
-            )
+            inputs = [_dataset(read, use) for read in entry.datasets]
+            self.client.log_inputs(run.info.run_id, inputs)
         for picture in filter(Path.exists, entry.pictures):
             self.client.log_artifact(run.info.run_id, str(picture))
         if entry.model:
@@ -160,7 +158,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
         _do_not_wait_for_the_disk()
     except ImportError as error:
-        raise UserError(faults.told(uri, error)) from error
+        raise faults.fault(uri, error) from error
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
@@ -261,6 +259,34 @@ def _continues(run: Run, entry: Entry, rows: Sequence[Point]) -> bool:
     return grown and params and metrics and datasets
 
 
-def _chunks(values: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+def _chunks(values: list[Any], size: int) -> list[list[Any]]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def _metrics(
+    entry: Entry, shown_before: RunData, rows: Sequence[Point], samples: Sequence[Point]
+) -> list[Metric]:
+    """Results that are new or have changed, and the points of the curves that a run does not have yet."""
+    from mlflow.entities import Metric
+
+    at, before = entry.finished or entry.started, shown_before.metrics
+    results = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
+    number, _, _ = shown_before.tags.get(HISTORY, "0:").partition(":")
+    chosen = [row for row in rows[int(number) :] if shown(row.number)]
+    if entry.status == "FINISHED" and rows and not shown(rows[-1].number):
+        chosen.append(rows[-1])
+    number, _, started = shown_before.tags.get(SAMPLES, "0:").partition(":")
+    chosen += samples[int(number) if started == str(entry.started) else 0 :]
+    return results + [
+        Metric(k, v, point.time, point.number) for point in chosen for k, v in point.values.items()
+    ]
+
+
+def _dataset(read: Collection, use: str) -> DatasetInput:
+    """Photos, masks or backgrounds as MLflow has datasets; ``mlflow.data.get_source`` finds the file."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source, profile = json.dumps({"uri": read.source}), json.dumps(read.profile, sort_keys=True)
+    name, digest = read.name[-DATASET_NAME:], read.digest[:DATASET_DIGEST]
+    made = Dataset(name, digest, "local", source, profile=profile)
+    return DatasetInput(made, [InputTag("mlflow.data.context", use)])

@@ -1,8 +1,7 @@
 """What a person sees first in MLflow's pages: tables with the columns that a comparison needs, and charts that are drawn already.
 
-MLflow's own table of runs shows neither parameters nor metrics until they are chosen, and its charts are one bar
-chart a metric. A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which
-charts.
+MLflow's own table of runs shows neither parameters nor metrics until they are chosen, and its charts are one bar chart a metric.
+A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which charts.
 """
 
 from __future__ import annotations
@@ -88,19 +87,10 @@ def _charts() -> dict[str, dict[str, Any]]:
         {"type": "BAR", "metricKey": "attribution_ref", "displayName": "attribution_ref"},
     ]
     settings: list[dict[str, Any]] = [
-        {
-            "type": "PARALLEL",
-            "selectedParams": ["dataset", "loss", "method"],
-            "selectedMetrics": list(RETRIEVAL),
-            "showAllRuns": True,
-        },
-        {
-            "type": "DIFFERENCE",
-            "chartName": "What differs",
-            "compareGroups": ["Parameters", "Model metrics"],
-            "showChangeFromBaseline": False,
-            "showDifferencesOnly": True,
-        },
+        {"type": "PARALLEL", "selectedParams": ["dataset", "loss", "method"]}
+        | {"selectedMetrics": list(RETRIEVAL), "showAllRuns": True},
+        {"type": "DIFFERENCE", "chartName": "What differs", "compareGroups": ["Parameters", "Model metrics"]}
+        | {"showChangeFromBaseline": False, "showDifferencesOnly": True},
     ]
     curves: list[dict[str, Any]] = [
         {
