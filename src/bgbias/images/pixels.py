@@ -53,9 +53,9 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     if not image.mode.startswith("I"):
         return image
     levels = np.asarray(image).astype(np.float64)
-    return (
-        Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8)) if levels.max() > 255 else image
-    )
+    if levels.max() <= 255:
+        return image
+    return Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8))
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:
@@ -79,9 +79,8 @@ def resize_short(array: np.ndarray, side: int) -> np.ndarray:
     height, width = array.shape[:2]
     if min(height, width) == side:
         return array
-    new_width = side if width <= height else int(side * width / height)
-    new_height = int(side * height / width) if width <= height else side
-    return np.asarray(Image.fromarray(array).resize((new_width, new_height), Image.Resampling.BILINEAR))
+    shape = resized_shape(height, width, side)[::-1]
+    return np.asarray(Image.fromarray(array).resize(shape, Image.Resampling.BILINEAR))
 
 
 def centre_crop(array: np.ndarray, size: int) -> np.ndarray:
