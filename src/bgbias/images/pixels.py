@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,9 +37,16 @@ class RelativeBox:
 
 def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
+    with opened(data, name) as image:
+        return from_pillow(image, mode)
+
+
+@contextmanager
+def opened(data: bytes, name: str) -> Iterator[Image.Image]:
+    """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return from_pillow(image, mode)
+            yield image
     except Exception as error:  # decoders raise many kinds for damaged files
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
 
@@ -60,11 +68,8 @@ def _eight_bit(image: Image.Image) -> Image.Image:
 
 def size(data: bytes, name: str) -> tuple[int, int]:
     """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.height, image.width
-    except Exception as error:  # as above
-        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+    with opened(data, name) as image:
+        return image.height, image.width
 
 
 def encode_png(array: np.ndarray) -> bytes:

@@ -206,18 +206,11 @@ class Epochs:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
-        s = self.settings
-        return self.photos.epoch(
-            (*self.key, epoch),
-            s.batch_size,
-            self.images_per_class,
-            s.iterations_per_epoch,
-            s.crop_scale,
-            s.crop_ratio,
-        )
+        s, key = self.settings, (*self.key, epoch)
+        steps, crops = s.iterations_per_epoch, (s.crop_scale, s.crop_ratio)
+        return self.photos.epoch(key, s.batch_size, self.images_per_class, steps, *crops)
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
         """Every training photo once, for the purpose ``name``."""
-        return self.photos.every(
-            (*self.key, epoch, name), batch_size, self.settings.crop_scale, self.settings.crop_ratio
-        )
+        scale, ratio = self.settings.crop_scale, self.settings.crop_ratio
+        return self.photos.every((*self.key, epoch, name), batch_size, scale, ratio)
