@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from math import nan
 
 import torch
 from torch import Tensor
@@ -20,13 +20,7 @@ def scored(
     photos: EvaluationPhotos, image_id: str, variant: str, strengths: Tensor | NoScoreError
 ) -> tuple[dict[str, object], Tensor | None]:
     """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one."""
-    row = {
-        "image_id": image_id,
-        "variant": variant,
-        "score": math.nan,
-        "mask_fraction": math.nan,
-        "skipped": "",
-    }
+    row = {"image_id": image_id, "variant": variant, "score": nan, "mask_fraction": nan, "skipped": ""}
     attribution = None
     try:
         if photos.masks is None or image_id not in photos.masks:

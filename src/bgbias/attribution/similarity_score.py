@@ -41,9 +41,8 @@ def attribute_pairs(
     """
     network = for_inference(model).to(device)
     chosen = partners(test, photos.table.ids)
-    stream = progress.track(
-        _maps(network, photos, chosen, settings), len(photos.table), "similarity attention"
-    )
+    maps = _maps(network, photos, chosen, settings)
+    stream = progress.track(maps, len(photos.table), "similarity attention")
     return pd.DataFrame([scored(photos, name, VARIANT, found)[0] for name, found in stream])
 
 
@@ -76,9 +75,8 @@ def _maps(
             x = torch.from_numpy(np.stack(views)).to(device).permute(0, 3, 1, 2)
             with torch.no_grad(), autocast(device.type, settings.precision):
                 features = model.pooled_map(model.preprocess(x)).to(kind)
-            importance, _ = attention.importances(
-                model.projected, features.chunk(2), score=settings.similarity or "magnitude"
-            )
+            score = settings.similarity or "magnitude"
+            importance, _ = attention.importances(model.projected, features.chunk(2), score=score)
             maps = attention.weighted_map(importance, features[: len(paired)])
             large = attention.enlarged(maps, (photos.size, photos.size)).cpu()
             map_of = dict(zip(paired, large, strict=True))

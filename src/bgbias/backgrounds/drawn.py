@@ -13,8 +13,7 @@ import numpy as np
 
 from bgbias import seeds
 from bgbias.toy import scenes
-
-_GOLDEN = 0.381966  # of a turn: hues of neighbouring numbers lie far apart
+from bgbias.toy.scenes import GOLDEN
 
 
 def pictures(kind: str, count: int, role: str, size: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -23,29 +22,26 @@ def pictures(kind: str, count: int, role: str, size: int) -> Iterator[tuple[str,
         yield from scenes.pool(role, count, size)
         return
     for n in range(count):
-        yield (
-            f"{kind}_{role}_{n:03d}",
-            np.rint(np.clip(_KINDS[kind](role, n, size), 0, 1) * 255).astype(np.uint8),
-        )
+        picture = np.clip(_KINDS[kind](role, n, size), 0, 1)
+        yield f"{kind}_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)
 
 
 def _colours(role: str, n: int, size: int) -> np.ndarray:
     rng = seeds.generator("procedural", "colours", role, n)
-    return np.broadcast_to(_colour(rng, n * _GOLDEN + float(rng.random())), (size, size, 3))
+    return np.broadcast_to(_colour(rng, n * GOLDEN + float(rng.random())), (size, size, 3))
 
 
 def _gradients(role: str, n: int, size: int) -> np.ndarray:
     """Along a line or from a point, between two or three colours."""
     rng = seeds.generator("procedural", "gradients", role, n)
-    stops = np.stack(
-        [_colour(rng, n * _GOLDEN + float(rng.uniform(0, 0.35))) for _ in range(int(rng.integers(2, 4)))]
-    )
+    count = int(rng.integers(2, 4))
+    stops = np.stack([_colour(rng, n * GOLDEN + float(rng.uniform(0, 0.35))) for _ in range(count)])
     line = (np.arange(size) + 0.5) / size - 0.5
     x, y = np.meshgrid(line, line)
     turn, centre = rng.uniform(0, 2 * np.pi), rng.uniform(-0.5, 0.5, 2)
-    along = (
-        np.hypot(x - centre[0], y - centre[1]) if rng.random() < 0.4 else np.cos(turn) * x + np.sin(turn) * y
-    )
+    along = np.cos(turn) * x + np.sin(turn) * y
+    if rng.random() < 0.4:
+        along = np.hypot(x - centre[0], y - centre[1])
     along = (along - along.min()) / (along.max() - along.min())
     places = np.linspace(0, 1, len(stops))
     return np.stack([np.interp(along, places, stops[:, c]) for c in range(3)], axis=-1)

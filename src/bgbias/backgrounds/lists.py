@@ -102,7 +102,7 @@ def _copies(wanted: dict[str, str], places: Iterable[str]) -> dict[str, bytes]:
             at_hand: Iterable[tuple[str, bytes]] = (
                 (n, (origin / n).read_bytes()) for n in wanted if (origin / n).exists()
             )
-        elif zipfile.is_zipfile(origin) if origin.exists() else False:
+        elif zipfile.is_zipfile(origin):
             at_hand = members(origin, lambda member: PurePosixPath(member).name in wanted)
         else:
             continue

@@ -185,19 +185,19 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
             )
         wanted = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
         wanted |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
-        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", _found(
-            wanted, by_place, "the devkit", name
-        )
+        found = _found(wanted, by_place, "the devkit", name)
+        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", found
     number_of = {_plain(n): number for number, n in enumerate(NAMES)}
     label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
-    if any(number is not None for number in label.values()):
-        strange = next((p[1] for p, number in label.items() if number is None), None)
+    known = {p: number for p, number in label.items() if number is not None}
+    if known:
+        strange = next((p[1] for p in label if p not in known), None)
         if strange:
             raise UserError(
                 f"{name}: '{strange}' lies in a folder that is no class of Cars196; remove it, or name the folder as in"
                 " cars_meta.mat, e.g. 'Acura RL Sedan 2012'."
             )
-        return "layout of class folders", {p: number for p, number in label.items() if number is not None}
+        return "layout of class folders", known
     raise UserError(
         f"{name}: {len(digests)} photos in {', '.join(sorted(folders)[:3]) or 'no folder'}, annotations:"
         f" {', '.join(sorted(mats)) or 'none'}. Cars196 is read as car_ims with {JOINT}"
@@ -209,16 +209,7 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
     """Place (folder/file) and class, counted from 0, of each photo that an annotation file lists."""
     from scipy.io.matlab import MatReadError, loadmat
 
-    damaged = (
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        NotImplementedError,
-        OSError,
-        zlib.error,
-        MatReadError,
-    )
+    damaged = (ValueError, TypeError, LookupError, NotImplementedError, OSError, zlib.error, MatReadError)
     try:
         rows: Any = loadmat(io.BytesIO(data), squeeze_me=True)["annotations"]
         listed = {f"{folder}{place}": int(c) - 1 for place, c in zip(rows[field], rows["class"], strict=True)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -94,11 +95,10 @@ def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, floa
         if len(listed) == len(BOX_LISTS):
             break  # what follows in an archive are gigabytes
     try:
-        path_of = dict(line.split() for line in listed["images.txt"].splitlines() if line.strip())
-        rows = [line.split() for line in listed["bounding_boxes.txt"].splitlines() if line.strip()]
+        path_of: dict[str, str] = dict(_rows(listed["images.txt"]))
         return {
             path_of[number]: (float(left), float(top), float(width), float(height))
-            for number, left, top, width, height in rows
+            for number, left, top, width, height in _rows(listed["bounding_boxes.txt"])
         }
     except (KeyError, ValueError) as error:
         raise UserError(
@@ -157,11 +157,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
     """The class, counted from 0, of each path of ``images.txt``, in its order."""
     try:
-        number_of = dict(
-            line.split() for line in listed["image_class_labels.txt"].splitlines() if line.strip()
-        )
-        rows = [line.split() for line in listed["images.txt"].splitlines() if line.strip()]
-        return {path: int(number_of[number]) - 1 for number, path in rows}
+        number_of: dict[str, str] = dict(_rows(listed["image_class_labels.txt"]))
+        return {path: int(number_of[number]) - 1 for number, path in _rows(listed["images.txt"])}
     except (KeyError, ValueError) as error:
         raise UserError(
             f"{archive}: images.txt and image_class_labels.txt do not fit together ({error})."
@@ -183,6 +180,10 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
             f"{archive} lists no photo of class {absent[0] + 1}, and {params.classes} classes were asked for;"
             f" set datasets.{name}.options.classes in params.yaml to what the archive holds."
         )
+
+
+def _rows(text: str) -> Iterator[Any]:
+    return (line.split() for line in text.splitlines() if line.strip())
 
 
 def _is_list(member: str, lists: tuple[str, ...] = LISTS) -> bool:

@@ -132,13 +132,11 @@ def _rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
         finite = bool(np.isfinite(length[i]))
         what = f"length {length[i]:.6g}, not 1" if finite else "NaN or infinite numbers"
         hint = (
-            "Divide each vector by its length."
-            if finite and length[i] > 0
-            else (
-                "Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
-                " python -m bgbias train --help"
-            )
+            "Look for a loss that is not finite in this model's history.csv, then train and embed it again:"
+            " python -m bgbias train --help"
         )
+        if finite and length[i] > 0:
+            hint = "Divide each vector by its length."
         raise UserError(
             f"The embedding of {role} image {i} has {what} ({len(wrong)} of {len(embeddings)} are unusable). {hint}"
         )

@@ -24,12 +24,7 @@ class Box(NamedTuple):
 
     def within(self, other: Box) -> Box:
         """The part that both share; its area is zero if they share nothing."""
-        return Box(
-            max(self.left, other.left),
-            max(self.top, other.top),
-            min(self.right, other.right),
-            min(self.bottom, other.bottom),
-        )
+        return Box(*map(max, self[:2], other[:2]), *map(min, self[2:], other[2:]))
 
 
 def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side: int, size: int) -> Box:
@@ -41,12 +36,8 @@ def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side
     resized = resized_shape(*photo, side)
     down, across = resized[0] / photo[0], resized[1] / photo[1]
     above, before = (resized[0] - size) // 2, (resized[1] - size) // 2
-    moved = Box(
-        left * across - before,
-        top * down - above,
-        (left + width) * across - before,
-        (top + height) * down - above,
-    )
+    right, bottom = (left + width) * across - before, (top + height) * down - above
+    moved = Box(left * across - before, top * down - above, right, bottom)
     return moved.within(Box(0, 0, size, size))
 
 

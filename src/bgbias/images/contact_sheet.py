@@ -42,10 +42,7 @@ def contact_sheet(
 
 
 def _fitted(image: np.ndarray, side: int) -> Image.Image:
-    pixels = np.asarray(image)
-    if pixels.ndim == 2:
-        pixels = np.repeat(pixels[..., None], 3, axis=2)
-    picture = Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8))
+    picture = Image.fromarray(np.ascontiguousarray(image, dtype=np.uint8)).convert("RGB")
     scale = side / max(picture.size)
     # Whole pixels stay sharp where a whole multiple nearly fills the square.
     whole = int(scale) if int(scale) > 0.9 * scale else scale

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from bgbias.errors import UserError
 from bgbias.images import pixels
@@ -18,16 +15,13 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     Of a cut-out (transparent around its object) the opacity counts, of a palette every colour but the first; one whose only
     levels are 0 and 1 is stretched to 0 and 255.
     """
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            if image.mode == "P":
-                return ((np.asarray(image) > 0) * 255).astype(np.uint8)
-            if image.mode in ("RGBA", "LA"):
-                opacity = np.asarray(image.getchannel("A"))
-                if opacity.min() < 255:
-                    return opacity
-    except OSError as error:
-        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+    with pixels.opened(data, name) as image:
+        if image.mode == "P":
+            return ((np.asarray(image) > 0) * 255).astype(np.uint8)
+        if image.mode in ("RGBA", "LA"):
+            opacity = np.asarray(image.getchannel("A"))
+            if opacity.min() < 255:
+                return opacity
     grey = pixels.decode(data, name, "L")
     return grey * 255 if grey.max() == 1 else grey
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,9 +37,16 @@ class RelativeBox:
 
 def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
+    with opened(data, name) as image:
+        return from_pillow(image, mode)
+
+
+@contextmanager
+def opened(data: bytes, name: str) -> Iterator[Image.Image]:
+    """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return from_pillow(image, mode)
+            yield image
     except Exception as error:  # decoders raise many kinds for damaged files
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
 
@@ -53,18 +61,15 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     if not image.mode.startswith("I"):
         return image
     levels = np.asarray(image).astype(np.float64)
-    return (
-        Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8)) if levels.max() > 255 else image
-    )
+    if levels.max() <= 255:
+        return image
+    return Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8))
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:
     """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.height, image.width
-    except Exception as error:  # as above
-        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+    with opened(data, name) as image:
+        return image.height, image.width
 
 
 def encode_png(array: np.ndarray) -> bytes:
@@ -79,9 +84,8 @@ def resize_short(array: np.ndarray, side: int) -> np.ndarray:
     height, width = array.shape[:2]
     if min(height, width) == side:
         return array
-    new_width = side if width <= height else int(side * width / height)
-    new_height = int(side * height / width) if width <= height else side
-    return np.asarray(Image.fromarray(array).resize((new_width, new_height), Image.Resampling.BILINEAR))
+    shape = resized_shape(height, width, side)[::-1]
+    return np.asarray(Image.fromarray(array).resize(shape, Image.Resampling.BILINEAR))
 
 
 def centre_crop(array: np.ndarray, size: int) -> np.ndarray:

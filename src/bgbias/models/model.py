@@ -92,8 +92,7 @@ class EmbeddingModel(nn.Module):
         mean = self._mean(features)
         # Only the trunk gains by mixed precision; rounding the embedding would reorder close neighbours.
         with torch.autocast(mean.device.type, enabled=False):
-            projected: Tensor = self.embedder(mean if self.head_norm is None else self.head_norm(mean))
-            return projected
+            return self.embedder(mean if self.head_norm is None else self.head_norm(mean))
 
     def train(self, mode: bool = True) -> EmbeddingModel:
         """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""
@@ -166,9 +165,8 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         embedder = _embedder(backbones.facts(name, params).channels, dim)
         model = EmbeddingModel(name, params, trunk, embedder, frozen)
         if neck := header.get("neck"):
-            model.add_neck(
-                neck, plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
-            )
+            neck_params = plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
+            model.add_neck(neck, neck_params)
         if json.loads(header.get("head_norm", "false")):
             model.add_head_norm()
         model.load_state_dict(load_file(path), strict=True)

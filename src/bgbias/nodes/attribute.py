@@ -8,7 +8,7 @@ from bgbias import plugins, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
@@ -71,8 +71,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        with replacing(outputs["attribution"]) as temporary:
-            frame.to_csv(temporary, index=False)
+        write_text(outputs["attribution"], frame.to_csv(index=False))
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, files_of, step
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import replacing, write_text
+from bgbias.nodes.masks import summary
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -64,14 +65,12 @@ def collect(study: Study) -> None:
             for c in cells
             if plan.trains(study, c)
         ]
-        with replacing(outputs["results"]) as temporary:
-            together(scores).to_csv(temporary, index=False)
+        write_text(outputs["results"], together(scores).to_csv(index=False))
         with replacing(outputs["all_queries"]) as temporary:
             together(queries).to_parquet(temporary, index=False)
         with replacing(outputs["all_attribution"]) as temporary:
             together(attribution).to_parquet(temporary, index=False)
-        with replacing(outputs["mask_report"]) as temporary:
-            _mask_report(study).to_csv(temporary, index=False)
+        write_text(outputs["mask_report"], _mask_report(study).to_csv(index=False))
         made.metrics["models"] = len(cells)
 
 
@@ -83,7 +82,6 @@ def _mask_report(study: Study) -> pd.DataFrame:
     from bgbias.photos.table import read_table
 
     rows = []
-    low, high = study.mask_policy.min_area, study.mask_policy.max_area
     for dataset in plan.datasets(study):
         masker = study.datasets[dataset].masker
         quality = policy.read_mask_table(study.files.at("mask_table", dataset=dataset, masker=masker))
@@ -98,15 +96,7 @@ def _mask_report(study: Study) -> pd.DataFrame:
                 "photos_unreadable": len(pd.read_csv(study.files.at("excluded", dataset=dataset))),
                 "test_photos": len(test),
                 "test_photos_without_trusted_mask": len(test - usable),
-                "without_mask": len(table) - len(quality),
-                "empty": int(quality["empty"].sum()),
-                "full": int(quality["full"].sum()),
-                "outside_policy": int((~quality["area"].between(low, high)).sum()),
-                "mean_area": quality["area"].mean(),
-                "mean_confidence": quality["confidence"].mean(),
-                "mean_iou": quality["iou"].mean(),
-                "mean_overlap": quality["overlap"].mean(),
-                "mean_off_object": quality["off_object"].mean(),
             }
+            | summary(quality, len(table), study)
         )
     return pd.DataFrame(rows)

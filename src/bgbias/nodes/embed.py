@@ -68,10 +68,8 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
         else:
             embedded = _embedded(study, cell, device, made)
         embedded.write(made.outputs["embeddings"])
-        made.metrics |= {
-            "photos": len(embedded.ids),
-            "photos_without_trusted_mask": int((~embedded.usable).sum()),
-        }
+        made.metrics["photos"] = len(embedded.ids)
+        made.metrics["photos_without_trusted_mask"] = int((~embedded.usable).sum())
 
 
 def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
@@ -85,6 +83,5 @@ def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Em
     settings = study.evaluation
     photos = album.evaluation(album.table("test"), settings.needs, "test")
     pooled = not plan.trains(study, cell)
-    return embedding.embed(
-        model, photos, settings.views, device, settings.precision, settings.batch_size, pooled
-    )
+    how = settings.precision, settings.batch_size, pooled
+    return embedding.embed(model, photos, settings.views, device, *how)

@@ -53,10 +53,8 @@ def fetch(study: Study, dataset: str, part: str) -> None:
     sources = sources_of(study, dataset, part)
     with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
         target = made.outputs["part"]
-        desk = fetching.Desk(
-            Path(study.paths.downloads),
-            Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums")),
-        )
+        sums = Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums"))
+        desk = fetching.Desk(Path(study.paths.downloads), sums)
         used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
         made.metrics["megabytes"] = target.stat().st_size / 1e6

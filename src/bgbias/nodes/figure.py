@@ -29,14 +29,12 @@ def reads(study: Study, figure: str) -> dict[str, Made]:
     wanted = figures.wanted(study)
     if figure not in wanted:
         raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(wanted)}.")
-    read: dict[str, Made] = figures.load(figure).reads(study)
-    return read
+    return figures.load(figure).reads(study)
 
 
 def settings(study: Study, figure: str) -> dict[str, Any]:
     """What else it depends on."""
-    chosen: dict[str, Any] = getattr(figures.load(figure), "settings", lambda study: {})(study)
-    return chosen
+    return getattr(figures.load(figure), "settings", lambda study: {})(study)
 
 
 def figure(study: Study, figure: str) -> None:

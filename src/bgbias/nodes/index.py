@@ -9,7 +9,7 @@ from bgbias.engine import digests, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import write_text
 from bgbias.study.params import Study, options
 from bgbias.study.sources import parts_of
 
@@ -81,18 +81,14 @@ def index(study: Study, dataset: str) -> None:
                     f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above."
                 )
             # Archives list files in any order; all that follows goes by class, then by name.
-            frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(
-                ["label", "image_id"], kind="stable"
-            )
+            frame = pd.DataFrame(rows, columns=list(COLUMNS))
+            frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
         table.write(outputs["table"])
-        with replacing(outputs["excluded"]) as temporary:
-            pd.DataFrame(broken, columns=["image_id", "reason"]).to_csv(temporary, index=False)
-        made.metrics |= {
-            "photos": len(table),
-            "classes": int(frame["label"].nunique()),
-            "excluded": len(broken),
-        }
+        excluded = pd.DataFrame(broken, columns=["image_id", "reason"])
+        write_text(outputs["excluded"], excluded.to_csv(index=False))
+        classes = int(frame["label"].nunique())
+        made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(broken)}
         for split, part in frame.groupby("split"):
             made.metrics[f"photos_{split}"] = len(part)
             made.metrics[f"classes_{split}"] = int(part["label"].nunique())

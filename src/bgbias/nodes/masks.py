@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,12 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import write_text
 from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from bgbias.engine.mask_cache import MaskCache
@@ -111,7 +111,8 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         if without:
             made.notes["without_mask"] = without[:LISTED]
             progress.say(f"{dataset}: {len(without)} photos have no mask, the first of them {without[0]}")
-        made.metrics |= _summary(quality, len(table), study)
+        found = {"photos": len(table), **summary(quality, len(table), study)}
+        made.metrics |= {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _predict(
@@ -182,39 +183,28 @@ def _write(
                 continue
             data, confidence = mask
             alpha = pixels.decode(data, image_id, "L")
-            _check_size(image_id, alpha, photos)
+            height, width = pixels.size(photos.read(image_id), image_id)
+            if alpha.shape != (height, width):
+                raise UserError(
+                    f"The mask of '{image_id}' is {alpha.shape[1]}x{alpha.shape[0]} pixels, the photo {width}x{height};"
+                    " save the mask at the photo's size, then repeat the command."
+                )
             true = truth.array(image_id, "L") if image_id in truth else None
             store.add(image_id, data)
             rows.append({"image_id": image_id, "sha256": key, **measure(alpha, confidence, true, image_id)})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    with replacing(outputs["mask_table"]) as temporary:
-        frame.to_csv(temporary, index=False)
+    write_text(outputs["mask_table"], frame.to_csv(index=False))
     return frame
 
 
-def _check_size(image_id: str, alpha: np.ndarray, photos: ImageStore) -> None:
-    from bgbias.images import pixels
-
-    height, width = pixels.size(photos.read(image_id), image_id)
-    if alpha.shape != (height, width):
-        raise UserError(
-            f"The mask of '{image_id}' is {alpha.shape[1]}x{alpha.shape[0]} pixels, the photo {width}x{height};"
-            " save the mask at the photo's size, then repeat the command."
-        )
-
-
-def _summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:
-    import pandas as pd
-
+def summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:
+    """Counts and means of a mask table of so many photos; NaN for the mean of what is known of none."""
     low, high = study.mask_policy.min_area, study.mask_policy.max_area
-    found = {
-        "photos": photos,
+    counted = {
         "without_mask": photos - len(quality),
         "empty": int(quality["empty"].sum()),
         "full": int(quality["full"].sum()),
         "outside_policy": int((~quality["area"].between(low, high)).sum()),
-        "mean_area": float(quality["area"].mean()),
-        "mean_confidence": float(quality["confidence"].mean()),
     }
-    measured = {f"mean_{name}": quality[name].mean() for name in ("iou", "overlap", "off_object")}
-    return found | {name: float(value) for name, value in measured.items() if pd.notna(value)}
+    measured = ("area", "confidence", "iou", "overlap", "off_object")
+    return counted | {f"mean_{name}": float(quality[name].mean()) for name in measured}

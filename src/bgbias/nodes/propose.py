@@ -12,7 +12,7 @@ from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import replacing, write_text
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.nodes.masks import predictor
 from bgbias.study import plan
@@ -81,8 +81,7 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
                 f"{proposal.source} holds no readable pictures; see backgrounds.{pool}.propose in params.yaml."
             )
         frame = pd.DataFrame(rows).sort_values("name", ignore_index=True)
-        with replacing(outputs["proposal"]) as temporary:
-            frame.to_csv(temporary, index=False)
+        write_text(outputs["proposal"], frame.to_csv(index=False))
         _sheet(frame, photos, outputs["proposal_sheet"])
         rejected = int((~frame["kept"]).sum())
         progress.say(

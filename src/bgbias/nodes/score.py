@@ -9,7 +9,7 @@ from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import replacing, write_text
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
@@ -45,8 +45,7 @@ def score(study: Study, cell: Cell) -> None:
         queries = scores.of_queries(embedded, cell.wildcards)
         with replacing(made.outputs["queries"]) as temporary:
             queries.to_parquet(temporary, index=False)
-        with replacing(made.outputs["scores"]) as temporary:
-            scores.means(queries, cell.wildcards).to_csv(temporary, index=False)
+        write_text(made.outputs["scores"], scores.means(queries, cell.wildcards).to_csv(index=False))
         usable = int(embedded.usable.sum())
         made.metrics |= _summary(queries)
         made.metrics |= {"queries": usable, "queries_left_out": len(embedded.ids) - usable}

@@ -32,14 +32,12 @@ def reads(study: Study, table: str) -> dict[str, Made]:
     wanted = tables.wanted(study)
     if table not in wanted:
         raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(wanted)}.")
-    read: dict[str, Made] = tables.load(table).reads(study)
-    return read
+    return tables.load(table).reads(study)
 
 
 def settings(study: Study, table: str) -> dict[str, Any]:
     """What else its numbers and its caption depend on."""
-    chosen: dict[str, Any] = tables.load(table).settings(study)
-    return chosen
+    return tables.load(table).settings(study)
 
 
 def table(study: Study, table: str) -> None:

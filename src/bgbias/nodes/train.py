@@ -66,13 +66,8 @@ def cost(study: Study, cell: Cell) -> Cost:
     def returned(epochs: int) -> int:
         return int(epochs * protocol.iterations_per_epoch * backward)
 
-    return Cost(
-        images,
-        (passes(least), passes(most)),
-        (returned(least), returned(most)),
-        model_bytes(study, cell),
-        unknown,
-    )
+    there, back = ((count(least), count(most)) for count in (passes, returned))
+    return Cost(images, there, back, model_bytes(study, cell), unknown)
 
 
 def train(study: Study, cell: Cell, device: str = "auto") -> None:

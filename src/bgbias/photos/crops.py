@@ -23,14 +23,13 @@ from bgbias.images.pixels import Picture, RelativeBox
 
 SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
 SCRATCH = 2**28  # numbers that may be at work at once
+Rows = Sequence[int] | np.ndarray
 
 
 class Crops(Protocol):
     """Pictures, known by their place, that can be cropped."""
 
-    def crops(
-        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
-    ) -> Tensor:
+    def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """The boxed parts, resized and mirrored: uint8 [B, channels, size, size], channels last."""
 
 
@@ -53,9 +52,7 @@ class PillowCrops:
         self._image = pixels.kept(picture) if few else lambda row: Image.fromarray(picture(row))
         self._size = size
 
-    def crops(
-        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
-    ) -> Tensor:
+    def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
         crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
@@ -82,9 +79,7 @@ class DeviceCrops:
         # Taps of the filter in each direction: 1 + 2 * support, the widest picture being shrunk most.
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
-    def crops(
-        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
-    ) -> Tensor:
+    def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
         tallest = int(self._sizes[:, 0].max())
         at_once = max(1, SCRATCH // (tallest * self._size * self._taps * self._channels))
@@ -94,9 +89,7 @@ class DeviceCrops:
         ]
         return torch.cat(parts).contiguous(memory_format=torch.channels_last)
 
-    def _some(
-        self, rows: Sequence[int] | np.ndarray, boxes: Sequence[RelativeBox], flips: Sequence[bool]
-    ) -> Tensor:
+    def _some(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         chosen = np.asarray(rows, np.int64)
         heights, widths = self._sizes[chosen].T
         edges = np.array([(b.left, b.top, b.width, b.height) for b in boxes], np.float64).T
@@ -108,9 +101,8 @@ class DeviceCrops:
         # First the rows that any output row reads, each resized across; then those are resized down.
         first = y.amin(dim=(1, 2))
         count = int((y.amax(dim=(1, 2)) - first).max()) + 1
-        line = (first[:, None] + torch.arange(count, device=first.device)).clamp(
-            max=self._to_device(heights - 1)[:, None]
-        )
+        lowest = self._to_device(heights - 1)[:, None]
+        line = (first[:, None] + torch.arange(count, device=first.device)).clamp(max=lowest)
         start = self._to_device(self._starts[chosen])[:, None] + line * self._to_device(widths)[:, None]
         places = start[:, :, None, None] + x[:, None]
         lines = _rounded((self._pixels[places] * across[:, None, :, :, None]).sum(3))  # [B, count, S, C]

@@ -133,9 +133,8 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
     label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
     checks: list[int] = []
     with replacing(path) as temporary, temporary.open("wb") as file, ThreadPoolExecutor(threads()) as workers:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "|u1", "fortran_order": False, "shape": (total,)}
-        )
+        header = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+        np.lib.format.write_array_header_1_0(file, header)
         for chunk in progress.track(chunks, len(chunks), label):
             for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
                 if len(data) != lengths[len(checks)]:
@@ -147,13 +146,8 @@ def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Chang
         os.fsync(file.fileno())
     # Last, as nothing is read without it.
     with replacing(_index(path)) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            ids=np.array(ids, str),
-            offsets=np.cumsum(lengths) - lengths,
-            shapes=shapes,
-            checks=np.array(checks, np.uint32),
-        )
+        known = {"ids": np.array(ids, str), "offsets": np.cumsum(lengths) - lengths, "shapes": shapes}
+        np.savez(file, **known, checks=np.array(checks, np.uint32))  # type: ignore[arg-type]
 
 
 def _index(path: Path) -> Path:

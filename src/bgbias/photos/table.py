@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import write_text
 from bgbias.photos import folds
 
 SPLITS = ("train", "val", "test", "unused")
@@ -71,9 +71,8 @@ class ImageTable:
         train, val = (sorted(self.frame.loc[splits == name, "label"].unique()) for name in ("train", "val"))
         chosen = self.frame["label"].isin(folds.validating(train, val, fold))
         half = splits.isin(["train", "val"])
-        return ImageTable(
-            self.frame.assign(split=splits.mask(half & chosen, "val").mask(half & ~chosen, "train"))
-        )
+        split = splits.mask(half & chosen, "val").mask(half & ~chosen, "train")
+        return ImageTable(self.frame.assign(split=split))
 
     @property
     def ids(self) -> list[str]:
@@ -92,8 +91,7 @@ class ImageTable:
 
     def write(self, path: Path) -> None:
         """As CSV, atomically."""
-        with replacing(path) as temporary:
-            self.frame.to_csv(temporary, index=False)
+        write_text(path, self.frame.to_csv(index=False))
 
 
 def read_table(path: Path) -> ImageTable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape as html_escape
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from bgbias.results.rows import MODEL
 from bgbias.study.cell import PLAIN
 
 WIDTH = 110
+_Section = tuple[str, list[tuple[str, list[tuple[str, bool]]]]]
 REPEATED = {
     "seeds": "seed",
     "folds": "fold",
@@ -74,14 +74,14 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, the best of a loss in bold."""
     columns = _columns(table, name)
     parts = [caption]
-    for section in _sections(table, columns):
+    for heading, rows in _sections(table, columns):
         lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
-        for label, entries in section.rows:
+        for label, entries in rows:
             lines.append([label, *(f"**{text}**" if best else text for text, best in entries)])
         body = "\n".join(
             "| " + " | ".join(word.replace("|", r"\|") for word in line) + " |" for line in lines
         )
-        parts.append(f"### {section.heading}\n\n{body}")
+        parts.append(f"### {heading}\n\n{body}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,13 +102,13 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
         r"\toprule",
         " & ".join(["", *heads]) + r" \\",
     ]
-    for section in _sections(table, columns):
+    for heading, rows in _sections(table, columns):
         lines += [
             r"\midrule",
-            rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{escape(section.heading)}}}}} \\",
+            rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{escape(heading)}}}}} \\",
             r"\addlinespace[2pt]",
         ]
-        for label, entries in section.rows:
+        for label, entries in rows:
             words = [rf"\textbf{{{escape(text)}}}" if best else escape(text) for text, best in entries]
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
             lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
@@ -120,9 +120,9 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
     columns = _columns(table, name)
     heads = ["", *("<br/>".join(map(_web, c.head.split(", ", 1))) for c in columns)]
     bodies = []
-    for section in _sections(table, columns):
-        lines = [f'<tr><th colspan="{len(heads)}">{_web(section.heading)}</th></tr>']
-        for label, entries in section.rows:
+    for heading, rows in _sections(table, columns):
+        lines = [f'<tr><th colspan="{len(heads)}">{_web(heading)}</th></tr>']
+        for label, entries in rows:
             cells = (f"<td>{f'<b>{_web(text)}</b>' if best else _web(text)}</td>" for text, best in entries)
             lines.append(f"<tr><th>{_web(label)}</th>{''.join(cells)}</tr>")
         bodies.append("<tbody>\n" + "\n".join(lines) + "\n</tbody>")
@@ -143,29 +143,19 @@ def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
     columns = [c for c in _columns(table, name) if c.terminal]
     sections = _sections(table, columns)
-    labels = max(len(label) for s in sections for label, _ in s.rows)
-    widths = [
-        max([len(c.terminal), *(len(entries[i][0]) for s in sections for _, entries in s.rows)])
-        for i, c in enumerate(columns)
-    ]
+    every = [row for _, rows in sections for row in rows]
+    labels = max(len(label) for label, _ in every)
+    widths = [max(len(c.terminal), *(len(e[i][0]) for _, e in every)) for i, c in enumerate(columns)]
     while labels + sum(widths) + 2 * len(widths) > WIDTH:
         widths.pop()
     head = " " * labels + "".join(f"  {c.terminal:>{w}}" for c, w in zip(columns, widths, strict=False))
     lines = [head]
-    for section in sections:
-        lines.append(f"── {section.heading} ".ljust(len(head), "─"))
-        for label, entries in section.rows:
+    for heading, rows in sections:
+        lines.append(f"── {heading} ".ljust(len(head), "─"))
+        for label, entries in rows:
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=False))
             lines.append(f"{label:<{labels}}{texts}")
     return "\n".join(line.rstrip() for line in [*lines, "", *tables.load(name).LEGEND])
-
-
-@dataclass(frozen=True)
-class _Section:
-    """The rows of one dataset and backbone: a heading, then a label and (text, is best) for each column."""
-
-    heading: str
-    rows: list[tuple[str, list[tuple[str, bool]]]]
 
 
 def _columns(table: pd.DataFrame, name: str) -> list[Column]:
@@ -178,6 +168,7 @@ def _columns(table: pd.DataFrame, name: str) -> list[Column]:
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
+    """The rows of each dataset and backbone: a heading, then a label and (text, is best) for each column."""
     sections = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
         values = part.itertuples(index=False)
@@ -189,7 +180,7 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
             label = names.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
             lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
         counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
-        sections.append(_Section(" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
+        sections.append((" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
     return sections
 
 

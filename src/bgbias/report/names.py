@@ -1,6 +1,4 @@
-"""How names of params.yaml are printed, and in which order: one place, so that tables and figures agree with
-the paper.
-"""
+"""How names of params.yaml are printed, and in which order: one place, so that tables and figures agree with the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PublishedNumber numbers beside our own: rows of data/published/*.csv, each with the table it was copied from.
+"""Published numbers beside our own: rows of data/published/*.csv, each with the table it was copied from.
 
 A number stands beside ours only where the paper's data and backbone were used. ``folds`` says of how many folds it is the mean,
 or how many folds' models stand side by side in it (1 where a file has no such column), ``differs`` what else was done in another
@@ -92,7 +92,6 @@ def number(
     if printed.empty:
         return NOTHING
     row = printed.iloc[0]
-    differs = "; ".join(
-        filter(None, [OF_FOLDS[row["folds"]] if row["folds"] != folds else "", row["differs"]])
-    )
+    of_folds = OF_FOLDS[row["folds"]] if row["folds"] != folds else ""
+    differs = "; ".join(filter(None, (of_folds, row["differs"])))
     return PublishedNumber(float(row["value"]), float(row["sd"]), str(row["source"]), differs)

@@ -80,23 +80,18 @@ def sd_over_draws(values: np.ndarray) -> float:
 
 
 def bootstrap_means(
-    columns: list[np.ndarray],
-    generator: np.random.Generator,
-    n: int = RESAMPLES,
+    columns: list[np.ndarray], generator: np.random.Generator, n: int = RESAMPLES
 ) -> list[Estimate]:
     """The means of several columns [N] of the same queries, or of their differences, each with its percentile interval.
 
     Each of the ``n`` bootstrap samples takes the same queries from all. Queries that one of them skips are left out.
     """
     means, resampled = _bootstrap_means(columns, generator, n)
-    return [_estimate(mean, spread) for mean, spread in zip(means, resampled.T, strict=True)]
+    return list(map(_estimate, means, resampled.T))
 
 
 def bootstrap_drop(
-    clean: np.ndarray,
-    corrupted: np.ndarray,
-    generator: np.random.Generator,
-    n: int = RESAMPLES,
+    clean: np.ndarray, corrupted: np.ndarray, generator: np.random.Generator, n: int = RESAMPLES
 ) -> DropEstimate:
     """The drop of one method with percentile intervals from ``n`` paired bootstrap samples of the queries.
 
@@ -105,8 +100,7 @@ def bootstrap_drop(
     skips are left out.
     """
     means, resampled = _bootstrap_means([clean, corrupted], generator, n)
-    absolute, relative = _drops(means[0], means[1]), _drops(resampled[:, 0], resampled[:, 1])
-    return DropEstimate(*(_estimate(point, spread) for point, spread in zip(absolute, relative, strict=True)))
+    return DropEstimate(*map(_estimate, _drops(*means), _drops(*resampled.T)))
 
 
 def bootstrap_difference_of_drops(
@@ -124,11 +118,9 @@ def bootstrap_difference_of_drops(
     backgrounds.
     """
     means, resampled = _bootstrap_means([clean_a, corrupted_a, clean_b, corrupted_b], generator, n)
-    points = zip(_drops(means[0], means[1]), _drops(means[2], means[3]), strict=True)
-    spreads = zip(
-        _drops(resampled[:, 0], resampled[:, 1]), _drops(resampled[:, 2], resampled[:, 3]), strict=True
-    )
-    return DropEstimate(*(_estimate(p[0] - p[1], s[0] - s[1]) for p, s in zip(points, spreads, strict=True)))
+    drops = [(_drops(m[0], m[1]), _drops(m[2], m[3])) for m in (means, resampled.T)]
+    points, spreads = ((a[0] - b[0], a[1] - b[1]) for a, b in drops)
+    return DropEstimate(*map(_estimate, points, spreads))
 
 
 def _seeds_by_draws(values: np.ndarray) -> np.ndarray:

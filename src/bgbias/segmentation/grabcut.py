@@ -28,11 +28,10 @@ def segmented(photo: np.ndarray, attention: np.ndarray, area: float, sure: float
     labels = np.where(likely, cv2.GC_PR_FGD, cv2.GC_PR_BGD).astype(np.uint8)
     labels[brightest(attention, sure * area)] = cv2.GC_FGD
     labels[darkest(attention, likely, sure)] = cv2.GC_BGD
-    nowhere, colours = (0, 0, 0, 0), np.zeros((2, 1, 65))
+    nowhere, (behind, before) = (0, 0, 0, 0), np.zeros((2, 1, 65))
     cv2.setRNGSeed(0)  # it clusters colours from a random start, whatever ran before
-    cv2.grabCut(
-        np.ascontiguousarray(photo), labels, nowhere, colours[0], colours[1], rounds, cv2.GC_INIT_WITH_MASK
-    )
+    image, how = np.ascontiguousarray(photo), cv2.GC_INIT_WITH_MASK
+    cv2.grabCut(image, labels, nowhere, behind, before, rounds, how)
     return np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD))
 
 

@@ -61,14 +61,8 @@ def segment_photos(
         found = attention_maps(network, views, settings, pooled) | {CENTRE: centre_map(photos.size)}
         for task, seen in found.items():
             mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
-            rows.append(
-                {
-                    "image_id": episode.test,
-                    "task": task,
-                    "iou": truth.iou(episode.test, mask),
-                    "map_iou": truth.iou(episode.test, grabcut.brightest(seen, area)),
-                }
-            )
+            iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
+            rows.append({"image_id": episode.test, "task": task, "iou": iou, "map_iou": alone})
             if task == TASKS[0] and len(maps) < keep:
                 maps.append(seen.astype(np.float16))
                 masks.append(mask)
@@ -98,11 +92,10 @@ def attention_maps(
         "two_way_1": (test, positives[:1], negatives[:1]),
         "two_way_5": (test.expand(SHOTS, -1, -1, -1), positives, negatives),
     }
-    head: Callable[[Tensor], Tensor] = _mean if pooled else model.projected
+    head: Callable[[Tensor], Tensor] = (lambda maps: maps.mean(dim=(2, 3))) if pooled else model.projected
     size = (views.shape[1], views.shape[2])
     found = {}
-    for task in TASKS:
-        tuples = asked[task]
+    for task, tuples in asked.items():
         importance = attention.importances(head, tuples, score=settings.score)[0]
         each = attention.stretched(attention.weighted_map(importance, tuples[0]))
         large = attention.enlarged(each.mean(0, keepdim=True), size)
@@ -117,7 +110,3 @@ def centre_map(size: int) -> np.ndarray:
     """
     places = np.linspace(-1, 1, size)
     return 1 - np.hypot(places[:, None], places) / np.sqrt(2)
-
-
-def _mean(features: Tensor) -> Tensor:
-    return features.mean(dim=(2, 3))

@@ -33,9 +33,10 @@ class Truth(Protocol):
 
     def area(self, image_id: str) -> float:
         """The object's share of the crop."""
+        return float(self.shown(image_id).mean())
 
 
-class TrueMasks:
+class TrueMasks(Truth):
     """Objects known by their pixels."""
 
     def __init__(self, masks: Pictures, photos: Iterable[str], size: int) -> None:
@@ -50,12 +51,8 @@ class TrueMasks:
         """As ``Truth`` says."""
         return pixels.centre_crop(self._masks.get(image_id), self._size) >= quality.THRESHOLD
 
-    def area(self, image_id: str) -> float:
-        """As ``Truth`` says."""
-        return float(self.shown(image_id).mean())
 
-
-class TrueBoxes:
+class TrueBoxes(Truth):
     """Objects known by their boxes: those of masks are compared with them."""
 
     def __init__(self, boxes: Mapping[str, Box], size: int) -> None:

@@ -76,11 +76,10 @@ def build(name: str, rng: np.random.Generator) -> list[Primitive]:
     """The primitives of a new object, centred on the origin and scaled to fit the unit ball."""
     draft = Draft(rng, [])
     BLUEPRINTS[name](draft)
-    reach = [
-        np.linalg.norm(p.matrix, axis=1) * (1 + p.shape if p.kind == shapes.RING else 1) for p in draft.parts
-    ]
-    low = np.min([p.centre - r for p, r in zip(draft.parts, reach, strict=True)], axis=0)
-    high = np.max([p.centre + r for p, r in zip(draft.parts, reach, strict=True)], axis=0)
+    rings = [1 + p.shape if p.kind == shapes.RING else 1 for p in draft.parts]
+    reach = [np.linalg.norm(p.matrix, axis=1) * r for p, r in zip(draft.parts, rings, strict=True)]
+    centre = np.array([p.centre for p in draft.parts])
+    low, high = (centre - reach).min(axis=0), (centre + reach).max(axis=0)
     scale = 2 / np.linalg.norm(high - low)
     return [p.moved(np.eye(3) * scale, -(low + high) / 2 * scale) for p in draft.parts]
 
@@ -121,12 +120,8 @@ def _mushroom(d: Draft) -> None:
 def _house(d: Draft) -> None:
     w, h, deep, roof = d.u(0.6, 0.9), d.u(0.45, 0.75), d.u(0.6, 0.9), d.u(0.35, 0.6)
     d.box((0, h, 0), (w, h, deep), 0)
-    d.box(
-        (0, 2 * h + roof, 0),
-        (w * 1.2, roof, deep * 1.12),
-        1,
-        faces=shapes.GABLE if d.u(0, 1) < 0.6 else shapes.PYRAMID,
-    )
+    faces = shapes.GABLE if d.u(0, 1) < 0.6 else shapes.PYRAMID
+    d.box((0, 2 * h + roof, 0), (w * 1.2, roof, deep * 1.12), 1, faces=faces)
     d.box((w * 0.5, 2 * h + roof, 0), (0.14, roof, 0.14), 2)
     d.box((0, h * 0.6, 0), (0.2, h * 0.6, deep * 1.03), 3)
 
@@ -136,13 +131,8 @@ def _tree(d: Draft) -> None:
     d.drum((0, 0.3, 0), d.u(0.2, 0.3), 0.4, 1)
     levels, r = int(d.rng.integers(2, 4)), d.u(0.8, 1.0)
     for k in range(levels):
-        d.drum(
-            (0, 0.9 + 0.55 * k, 0),
-            r * (1 - 0.22 * k),
-            0.45,
-            0 if k % 2 == 0 else 2,
-            0.25 if k < levels - 1 else 0,
-        )
+        top = 0.25 if k < levels - 1 else 0
+        d.drum((0, 0.9 + 0.55 * k, 0), r * (1 - 0.22 * k), 0.45, 2 * (k % 2), top)
     d.ball((0, 1.5 + 0.55 * (levels - 1), 0), 0.2, 3)
 
 
@@ -329,11 +319,8 @@ def _caterpillar(d: Draft) -> None:
     count, r = int(d.rng.integers(4, 6)), d.u(0.42, 0.52)
     for k in range(count):
         last = k == count - 1
-        d.ball(
-            (k * 0.58, r * (1 if k % 2 else 1.15) + 0.3 * last, 0.12 * (k % 2)),
-            r * (1.15 if last else 1),
-            2 if last else k % 2,
-        )
+        place = (k * 0.58, r * (1 if k % 2 else 1.15) + 0.3 * last, 0.12 * (k % 2))
+        d.ball(place, r * (1.15 if last else 1), 2 if last else k % 2)
     for z in (-1, 1):
         d.ball(((count - 1) * 0.58 + r * 0.9, r * 1.55, z * 0.2), 0.13, 3)
 

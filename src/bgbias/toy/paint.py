@@ -25,7 +25,7 @@ PALETTES = tuple(
 )
 
 
-def _edge(x: np.ndarray, soft: float = 0.1) -> np.ndarray:
+def edge(x: np.ndarray, soft: float = 0.1) -> np.ndarray:
     """0 below zero, 1 above, with a soft step: patterns must not alias at 64 pixels."""
     return np.clip(x / np.float32(soft) + 0.5, 0, 1)
 
@@ -35,51 +35,34 @@ def wave(x: np.ndarray) -> np.ndarray:
     return 0.25 - np.abs((x - 0.25) % 1 - 0.5)
 
 
-def _plain(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return np.zeros_like(i)
-
-
-def _hoops(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-wave(j))
-
-
-def _stripes(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-wave(i))
-
-
-def _spiral(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-wave(0.5 * i + j))
-
-
 def _checks(i: np.ndarray, j: np.ndarray) -> np.ndarray:
     a, b = wave(0.5 * i), wave(0.5 * j)
-    return _edge(np.where(a * b > 0, 1, -1) * np.minimum(np.abs(a), np.abs(b)))
+    return edge(np.where(a * b > 0, 1, -1) * np.minimum(np.abs(a), np.abs(b)))
 
 
 def _dots(i: np.ndarray, j: np.ndarray) -> np.ndarray:
     row = np.floor(j)
     x, y = (i + 0.5 * (row % 2)) % 1 - 0.5, j - row - 0.5
-    return _edge(0.34 - np.sqrt(x * x + y * y))
-
-
-def _zigzag(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(-wave(j + 1.6 * wave(i)))
-
-
-def _halves(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return _edge(j)
+    return edge(0.34 - np.sqrt(x * x + y * y))
 
 
 def _lattice(i: np.ndarray, j: np.ndarray) -> np.ndarray:
     lines = np.minimum(np.abs(wave(0.5 * (i + j))), np.abs(wave(0.5 * (i - j))))
-    return _edge(0.07 - lines, 0.06)
+    return edge(0.07 - lines, 0.06)
 
 
 Pattern = Callable[[np.ndarray, np.ndarray], np.ndarray]
 PATTERNS: dict[str, Pattern] = {
-    "plain": _plain, "hoops": _hoops, "stripes": _stripes, "spiral": _spiral, "checks": _checks,
-    "dots": _dots, "zigzag": _zigzag, "halves": _halves, "lattice": _lattice,
-}  # fmt: skip
+    "plain": lambda i, j: np.zeros_like(i),
+    "hoops": lambda i, j: edge(-wave(j)),
+    "stripes": lambda i, j: edge(-wave(i)),
+    "spiral": lambda i, j: edge(-wave(0.5 * i + j)),
+    "checks": _checks,
+    "dots": _dots,
+    "zigzag": lambda i, j: edge(-wave(j + 1.6 * wave(i))),
+    "halves": lambda i, j: edge(j),
+    "lattice": _lattice,
+}
 
 
 @dataclass(frozen=True)
@@ -99,9 +82,8 @@ class Paint:
 
 def wardrobe(rng: np.random.Generator) -> tuple[Paint, ...]:
     """The paints of a class's four slots: the first always patterned, the second sometimes, from one palette."""
-    palette = (
-        np.array(PALETTES[rng.integers(len(PALETTES))], np.float32) ** 2
-    )  # gamma 2, close enough to light
+    # Gamma 2, close enough to light.
+    palette = np.array(PALETTES[rng.integers(len(PALETTES))], np.float32) ** 2
     order = rng.permutation(len(palette))
     names = [n for n in PATTERNS if n != "plain"]
     paints = []

@@ -6,6 +6,7 @@ and mask can stand in front of any scene.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,9 +117,8 @@ def specimens(count: int, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
     photos, masks = np.empty((count, size, size, 3), np.uint8), np.empty((count, size, size), np.uint8)
     for n in range(count):
         shot = shoot(toy("specimen", seed, n), pose("specimen", seed, n), size)
-        backdrop = scenes.photograph(
-            scenes.scene("specimen", n, seed), scenes.glance("specimen", seed, n), size
-        )
+        scene, glance = scenes.scene("specimen", n, seed), scenes.glance("specimen", seed, n)
+        backdrop = scenes.photograph(scene, glance, size)
         photos[n], masks[n] = expose(shot, backdrop), mask_pixels(shot)
     return photos, masks
 
@@ -127,6 +127,17 @@ def _rays(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rays through image-plane points at the object's distance, y upwards."""
     origin = np.array([[0], [0], [_DISTANCE]], np.float32)
     return origin, np.stack([x, y, np.full_like(x, -_DISTANCE)]).astype(np.float32)
+
+
+def _plane(window: tuple[float, float, float], n: int) -> Iterator[np.ndarray]:
+    """x and y [n^2] of the pixels' middles, of a picture of ``n`` pixels in this window."""
+    zoom, left, up = window
+    line = ((np.arange(n) + 0.5) / n * 2 - 1).astype(np.float32)
+    return map(np.ravel, np.meshgrid((line - left) / zoom, (-line - up) / zoom))
+
+
+def _upright(tilt: np.ndarray) -> np.ndarray:
+    return (tilt[:, 1] / np.linalg.norm(tilt[:, 1])).astype(np.float32)
 
 
 def _nearest(
@@ -148,10 +159,8 @@ def _frame(parts: list[Primitive], pose: Pose, grid: int = 40) -> tuple[float, f
     x, y = (a.ravel() for a in np.meshgrid(line, line))
     seen = _nearest(parts, *_rays(x, y))[0] < MISS
     step = 2 * 1.15 / grid
-    low, high = (
-        np.array([x[seen].min(), y[seen].min()]) - step / 2,
-        np.array([x[seen].max(), y[seen].max()]) + step / 2,
-    )
+    low = np.array([x[seen].min(), y[seen].min()]) - step / 2
+    high = np.array([x[seen].max(), y[seen].max()]) + step / 2
     area = seen.mean() * 1.15**2
     zoom = min(np.sqrt(pose.area / area), 1.88 / float((high - low).max()))
     room = 1.92 - zoom * (high - low)
@@ -162,9 +171,7 @@ def _frame(parts: list[Primitive], pose: Pose, grid: int = 40) -> tuple[float, f
 def _object(parts: list[Primitive], toy: Toy, pose: Pose, tilt: np.ndarray, window: tuple[float, float, float],
             size: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     n = size * SAMPLES
-    zoom, left, up = window
-    line = ((np.arange(n) + 0.5) / n * 2 - 1).astype(np.float32)
-    x, y = (a.ravel() for a in np.meshgrid((line - left) / zoom, (-line - up) / zoom))
+    x, y = _plane(window, n)
     inside = np.flatnonzero(x * x + y * y < 1.2)
     origin, direction = _rays(x[inside], y[inside])
     t, which = _nearest(parts, origin, direction)
@@ -188,7 +195,7 @@ def _shade(parts: list[Primitive], which: np.ndarray, points: np.ndarray, toy: T
         paint = toy.paints[parts[k].slot]
         normal[:, here], coordinates, painted = parts[k].surface(points[:, here], _BEVEL, paint.cell)
         albedo[:, here] = paint.on(coordinates, painted)
-    up = (tilt[:, 1] / np.linalg.norm(tilt[:, 1])).astype(np.float32)
+    up = _upright(tilt)
     sun = pose.light
     facing = sun @ normal
     lit = np.clip(facing, 0, 1)
@@ -215,15 +222,12 @@ def _shadow(
     """How much light reaches each pixel of the ground the object stands on: float32 [size, size], 1 in the open."""
     from scipy import ndimage
 
-    zoom, left, up_shift = window
-    line = ((np.arange(_SHADOW) + 0.5) / _SHADOW * 2 - 1).astype(np.float32)
-    x, y = (a.ravel() for a in np.meshgrid((line - left) / zoom, (-line - up_shift) / zoom))
-    origin, direction = _rays(x, y)
-    up = (tilt[:, 1] / np.linalg.norm(tilt[:, 1])).astype(np.float32)
+    origin, direction = _rays(*_plane(window, _SHADOW))
+    up = _upright(tilt)
     foot = min(float(up @ p.centre) - p.reach(up) for p in parts)
     fall = up @ direction
     t = (foot - up @ origin) / np.where(fall < -1e-3, fall, np.inf)
-    dark = np.zeros(x.shape, np.float32)
+    dark: np.ndarray = np.zeros(_SHADOW**2, np.float32)
     ground = np.flatnonzero((t > 0) & (t < 3))
     points = origin + t[ground] * direction[:, ground]
     dark[ground] = _nearest(parts, points, pose.light[:, None])[0] < MISS

@@ -10,7 +10,7 @@ import numpy as np
 from bgbias import seeds
 from bgbias.toy.textures import TEXTURES, Cloth
 
-_GOLDEN = 0.381966  # of a turn: hues and textures of neighbouring numbers lie far apart
+GOLDEN = 0.381966  # of a turn: hues and textures of neighbouring numbers lie far apart
 SAMPLES = 2  # per pixel and axis
 ROLES = ("train", "val", "test", "masker")  # of pools
 # Evaluation and training show crops of .16 to 1 of a background's area (docs/methods.md, section 1), side .4 to 1: of so wide a
@@ -45,15 +45,11 @@ def scene(role: str, number: int, seed: int = 0) -> Scene:
     """Scene ``number`` of a role. Roles are disjoint sets of identities: no two share colours, texture and noise."""
     base = seeds.generator("toy", seed, "scenes", role)
     order = base.permutation(sorted(TEXTURES))
-    hue = float(base.random()) + number * _GOLDEN
+    hue = float(base.random()) + number * GOLDEN
     rng = seeds.generator("toy", seed, "scene", role, number)
     texture = str(order[number % len(order)])
-    cloth = Cloth(
-        _colours(rng, hue),
-        float(rng.uniform(3.5, 7)),
-        rng.random((64, 64), dtype=np.float32),
-        float(rng.random()),
-    )
+    colours, scale = _colours(rng, hue), float(rng.uniform(3.5, 7))
+    cloth = Cloth(colours, scale, rng.random((64, 64), dtype=np.float32), float(rng.random()))
     return Scene(texture, cloth, float(rng.uniform(-0.6, 0.6)), float(rng.uniform(0, 0.3)))
 
 
@@ -88,10 +84,8 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
     u = (np.cos(turn) * p - np.sin(turn) * q).astype(np.float32) + np.float32(glance.shift[0])
     v = (np.sin(turn) * p + np.cos(turn) * q).astype(np.float32) + np.float32(glance.shift[1])
     colour = TEXTURES[scene.texture](scene.cloth, u, v)
-    picture = ndimage.gaussian_filter(
-        pixels(colour, size), (0, glance.blur * size, glance.blur * size), truncate=3
-    )
-    picture = picture.transpose(1, 2, 0)
+    blur = glance.blur * size
+    picture = ndimage.gaussian_filter(pixels(colour, size), (0, blur, blur), truncate=3).transpose(1, 2, 0)
     step = (np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1
     far = (step[None, :] - glance.fall[0]) ** 2 + (step[:, None] - glance.fall[1]) ** 2
     light = np.float32(glance.brightness) * (1.06 - 0.1 * far)
@@ -107,9 +101,8 @@ def pool(role: str, count: int, size: int, seed: int = 0) -> Iterator[tuple[str,
     if role not in ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(ROLES)}")
     for n in range(count):
-        picture = photograph(
-            scene(f"{role} pool", n, seed), glance("pool", seed, role, n), size, _POOL_EXTENT
-        )
+        shown, look = scene(f"{role} pool", n, seed), glance("pool", seed, role, n)
+        picture = photograph(shown, look, size, _POOL_EXTENT)
         yield f"toy_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)
 
 
@@ -141,13 +134,9 @@ def _oklch(lightness: float, chroma: float, hue: float) -> np.ndarray:
         (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3,
         (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3,
     )
-    linear = np.array(
-        [
-            4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-            -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-            -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s,
-        ]
-    ).clip(0, 1)
-    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055).astype(
-        np.float32
-    )
+    red = 4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s
+    green = -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s
+    blue = -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s
+    linear = np.clip([red, green, blue], 0, 1)
+    encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return encoded.astype(np.float32)

@@ -14,7 +14,7 @@ import numpy as np
 
 MISS = np.float32(1e9)
 BALL, DOME, FRUSTUM, POLYHEDRON, RING = "ball", "dome", "frustum", "polyhedron", "ring"
-_AXES = np.eye(3, dtype=np.float32)
+_UP = np.array([[0], [1], [0]], np.float32)
 
 
 def planes(*rows: tuple[float, float, float, float]) -> np.ndarray:
@@ -56,10 +56,6 @@ class Primitive:
         """World to local, [3, 3]."""
         return np.linalg.inv(self.matrix).astype(np.float32)
 
-    def to_local(self, origin: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rays in the unit shape's own coordinates."""
-        return self.inverse @ (origin - self.centre[:, None]), self.inverse @ direction
-
     def moved(self, transform: np.ndarray, shift: np.ndarray) -> Primitive:
         """The primitive after ``p -> transform @ p + shift`` of the world."""
         return Primitive(self.kind, (transform @ self.matrix).astype(np.float32),
@@ -67,9 +63,9 @@ class Primitive:
 
     def reach(self, along: np.ndarray) -> float:
         """How far the shape extends from its centre in a direction (a bound for polyhedra and domes)."""
-        half = np.abs(along @ self.matrix) if self.kind == POLYHEDRON else along @ self.matrix
+        half = along @ self.matrix
         if self.kind == POLYHEDRON:
-            return float(half.sum())
+            return float(np.abs(half).sum())
         if self.kind == FRUSTUM:
             return float(np.hypot(half[0], half[2]) + abs(half[1]))
         if self.kind == RING:
@@ -78,7 +74,7 @@ class Primitive:
 
     def hit(self, origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """``t`` of the first hit in front of the origin, ``MISS`` where there is none: float32 [N]."""
-        o, d = self.to_local(origin, direction)
+        o, d = self.inverse @ (origin - self.centre[:, None]), self.inverse @ direction
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.kind == BALL:
                 return _ball(o, d)
@@ -113,33 +109,28 @@ class Primitive:
         waist = float(size[0] + size[2]) / 2
         around = _even(2 * np.pi * waist / cell)
         painted = np.ones(p.shape[1], np.float32)
-        height = p[1] * np.float32(size[1] / cell)
-        if self.kind == RING:
-            rho = np.hypot(p[0], p[2])
-            spoke = np.stack([p[0] / rho, np.zeros_like(rho), p[2] / rho])
-            tube = np.arctan2(p[1], rho - 1) / np.float32(2 * np.pi)
-            return p - spoke, np.stack([tube * 2, angle * around]), painted
+        coordinates = np.stack([angle * around, p[1] * np.float32(size[1] / cell)])
         if self.kind == BALL:
-            return p, np.stack([angle * around, height]), painted
+            return p, coordinates, painted
         if self.kind == DOME:
             flat = p[1] < 1e-3
-            normal = np.where(flat, -_AXES[1][:, None], p)
-            return normal, np.stack([angle * around, height]), np.where(flat, 0, painted)
-        slope = np.float32((1 - self.shape) / 2)
+            return np.where(flat, -_UP, p), coordinates, np.where(flat, 0, painted)
         rho = np.maximum(np.hypot(p[0], p[2]), 1e-6)
         spoke = np.stack([p[0] / rho, np.zeros_like(rho), p[2] / rho])
+        if self.kind == RING:
+            tube = np.arctan2(p[1], rho - 1) / np.float32(2 * np.pi)
+            return p - spoke, np.stack([tube * 2, angle * around]), painted
+        slope = np.float32((1 - self.shape) / 2)
         end = (np.abs(p[1]) > 1 - 1e-3) & (rho < 1 - slope * (p[1] + 1) - 2e-3)
-        side = spoke + slope * _AXES[1][:, None]
-        upward = np.sign(p[1]) * _AXES[1][:, None]
+        side, upward = spoke + slope * _UP, np.sign(p[1]) * _UP
         to_end = np.clip(1 - (1 - np.abs(p[1])) * size[1] / bevel, 0, 1)
         to_side = np.clip(1 - (1 - slope * (p[1] + 1) - rho) * waist / bevel, 0, 1)
         normal = np.where(end, upward + to_side * spoke, side + to_end * upward)
-        return normal, np.stack([angle * around, height]), np.where(end, 0, painted)
+        return normal, coordinates, np.where(end, 0, painted)
 
     def _facets(self, p: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
-        normals = (
-            self.inverse.T @ self.faces[:, :3].T
-        )  # [3, K], as long as the local slack is short in the world
+        # [3, K], as long as the local slack is short in the world.
+        normals = self.inverse.T @ self.faces[:, :3].T
         length = np.linalg.norm(normals, axis=0)
         slack = (self.faces[:, 3:] - self.faces[:, :3] @ p) / length[:, None]
         near = np.clip(1 - slack / bevel, 0, 1)
@@ -163,9 +154,8 @@ def _even(count: float) -> int:
 def _first(*candidates: np.ndarray) -> np.ndarray:
     best = np.full(np.broadcast_shapes(*(c.shape for c in candidates)), MISS, np.float32)
     for t in candidates:
-        best = np.where(
-            (t > 1e-4) & (t < best), t, best
-        )  # comparisons with NaN are false: a miss stays a miss
+        # Comparisons with NaN are false: a miss stays a miss.
+        best = np.where((t > 1e-4) & (t < best), t, best)
     return best
 
 
@@ -185,9 +175,14 @@ def _ball(o: np.ndarray, d: np.ndarray) -> np.ndarray:
 
 def _dome(o: np.ndarray, d: np.ndarray) -> np.ndarray:
     sides = [np.where(o[1] + t * d[1] >= 0, t, MISS) for t in _roots(_dot(d, d), _dot(o, d), _dot(o, o) - 1)]
-    floor = -o[1] / d[1]
-    inside = (o[0] + floor * d[0]) ** 2 + (o[2] + floor * d[2]) ** 2 <= 1
-    return _first(*sides, np.where(inside, floor, MISS))
+    return _first(*sides, _disc(o, d, 0, 1))
+
+
+def _disc(o: np.ndarray, d: np.ndarray, height: float, radius: float) -> np.ndarray:
+    """A level disc about the ``y`` axis."""
+    t = (np.float32(height) - o[1]) / d[1]
+    inside = (o[0] + t * d[0]) ** 2 + (o[2] + t * d[2]) ** 2 <= np.float32(radius * radius)
+    return np.where(inside, t, MISS)
 
 
 def _frustum(o: np.ndarray, d: np.ndarray, top: float) -> np.ndarray:
@@ -198,12 +193,7 @@ def _frustum(o: np.ndarray, d: np.ndarray, top: float) -> np.ndarray:
     b = o[0] * d[0] + o[2] * d[2] + slope * d[1] * r0
     c = o[0] ** 2 + o[2] ** 2 - r0**2
     sides = [np.where(np.abs(o[1] + t * d[1]) <= 1, t, MISS) for t in _roots(a, b, c)]
-    ends = []
-    for y, radius in ((-1.0, 1.0), (1.0, top)):
-        t = (np.float32(y) - o[1]) / d[1]
-        inside = (o[0] + t * d[0]) ** 2 + (o[2] + t * d[2]) ** 2 <= np.float32(radius * radius)
-        ends.append(np.where(inside, t, MISS))
-    return _first(*sides, *ends)
+    return _first(*sides, _disc(o, d, -1, 1), _disc(o, d, 1, top))
 
 
 def _polyhedron(o: np.ndarray, d: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -231,14 +221,8 @@ def _ring(o: np.ndarray, d: np.ndarray, tube: float) -> np.ndarray:
         moving = (gap > 2e-3) & (t < end)
         done = gap <= 2e-3
         result[live[done & (t > 1e-4)]] = t[done & (t > 1e-4)]
-        live, t, end, speed, o, d = (
-            live[moving],
-            t[moving],
-            end[moving],
-            speed[moving],
-            o[:, moving],
-            d[:, moving],
-        )
+        live, t, end, speed = (a[moving] for a in (live, t, end, speed))
+        o, d = o[:, moving], d[:, moving]
         if not live.size:
             break
     return result

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bgbias.toy.paint import wave
+from bgbias.toy.paint import edge, wave
 
 _N = 64  # side of the noise table, which repeats
 Texture = Callable[["Cloth", np.ndarray, np.ndarray], np.ndarray]
@@ -59,23 +59,20 @@ class Cloth:
         return below + (self.colours[colour][:, None] - below) * share
 
 
+def _edge(x: np.ndarray, soft: float = 0.08) -> np.ndarray:
+    return edge(x, soft)
+
+
 def _texture(function: Texture) -> Texture:
     TEXTURES[function.__name__.strip("_")] = function
     return function
 
 
-def _edge(x: np.ndarray, soft: float = 0.08) -> np.ndarray:
-    return np.clip(x / np.float32(soft) + 0.5, 0, 1)
-
-
 @_texture
 def _gradient(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     slow = c.smooth(u * 0.8 + 3, v * 0.8)
-    return c.over(
-        c.mix(0, 1, np.clip(0.5 + 0.5 * v + 0.5 * (slow - 0.5), 0, 1)),
-        2,
-        0.7 * c.smooth(u * 1.3, v * 1.3 + 9) ** 2,
-    )
+    sky = c.mix(0, 1, np.clip(0.5 + 0.5 * v + 0.5 * (slow - 0.5), 0, 1))
+    return c.over(sky, 2, 0.7 * c.smooth(u * 1.3, v * 1.3 + 9) ** 2)
 
 
 @_texture
@@ -90,11 +87,8 @@ def _tiles(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     i, j = np.floor(s), np.floor(t)
     a, b = s - i, t - j
     grout = np.minimum(np.minimum(a, 1 - a), np.minimum(b, 1 - b))
-    ring = (
-        np.abs(np.hypot(a - 0.5, b - 0.5) - 0.28)
-        if c.knob < 0.5
-        else np.abs(np.abs(a - 0.5) + np.abs(b - 0.5) - 0.34)
-    )
+    round_ring, square_ring = np.hypot(a - 0.5, b - 0.5) - 0.28, np.abs(a - 0.5) + np.abs(b - 0.5) - 0.34
+    ring = np.abs(round_ring if c.knob < 0.5 else square_ring)
     tile = c.mix(0, 1, 0.6 * c.cell(i, j))
     return c.over(c.over(tile, 2, _edge(0.08 - ring)), 3, _edge(0.06 - grout))
 
@@ -165,9 +159,10 @@ def _voronoi(c: Cloth, s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.nda
 def _terrazzo(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     first, second, mine = _voronoi(c, u * c.scale, v * c.scale)
     chip = _edge(second - first - 0.25 - 0.35 * mine)
-    chips = c.over(
-        c.mix(1, 2, (mine * 7 % 1 > 0.5).astype(np.float32)), 3, (mine * 5 % 1 > 0.75).astype(np.float32)
+    second_kind, third_kind = (
+        (mine * k % 1 > share).astype(np.float32) for k, share in ((7, 0.5), (5, 0.75))
     )
+    chips = c.over(c.mix(1, 2, second_kind), 3, third_kind)
     return c.colours[0][:, None] + (chips - c.colours[0][:, None]) * chip
 
 
@@ -208,9 +203,8 @@ def _cloth(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 def _waves(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale + (0.3 + 0.5 * c.knob) * np.sin(u * 2 * np.pi * (1 + round(3 * c.knob)))
     band = np.floor(s) % 3
-    return c.over(
-        c.mix(0, 1, _edge(wave(s / 2))), 2, 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5)
-    )
+    crest = 0.8 * (band == 2).astype(np.float32) * _edge(s % 1 - 0.5)
+    return c.over(c.mix(0, 1, _edge(wave(s / 2))), 2, crest)
 
 
 @_texture
@@ -237,9 +231,8 @@ def _hexagons(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     near = (s - np.round(s)) ** 2 + 3 * (t - np.round(t)) ** 2
     s2, t2 = s - 0.5, t - 0.5
     other = (s2 - np.round(s2)) ** 2 + 3 * (t2 - np.round(t2)) ** 2
-    mine = np.where(
-        near < other, c.cell(np.round(s), np.round(t)), c.cell(np.round(s2) + 20, np.round(t2) + 9)
-    )
+    a, b = c.cell(np.round(s), np.round(t)), c.cell(np.round(s2) + 20, np.round(t2) + 9)
+    mine = np.where(near < other, a, b)
     tile = c.mix(0, 1, mine * (mine < 0.75)) + (c.mix(2, 2, mine) - c.mix(0, 0, mine)) * (mine >= 0.75)
     return c.over(tile, 3, _edge(0.06 - np.abs(near - other)))
 
@@ -285,7 +278,6 @@ def _confetti(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         turn = 6.28 * c.cell(i + k, j)
         x, y = s - i - 0.5, t - j - 0.5
         p, q = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)
-        picture = c.over(
-            picture, k, _edge(0.1 - np.abs(q)) * _edge(0.3 - np.abs(p)) * (c.cell(i, j + 3 * k) > 0.35)
-        )
+        strip = _edge(0.1 - np.abs(q)) * _edge(0.3 - np.abs(p))
+        picture = c.over(picture, k, strip * (c.cell(i, j + 3 * k) > 0.35))
     return picture

@@ -24,6 +24,9 @@ from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 from bgbias.training.settings import Train
 
+Key = tuple[object, ...]
+Range = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -115,8 +118,8 @@ class TrainingPhotos:
         rows: np.ndarray,
         generator: np.random.Generator,
         background_generator: np.random.Generator,
-        scale: tuple[float, float],
-        ratio: tuple[float, float],
+        scale: Range,
+        ratio: Range,
     ) -> Batch:
         """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
         sizes = [self._sizes[row] for row in rows.tolist()]
@@ -135,45 +138,24 @@ class TrainingPhotos:
         """The same with these parts of the photos, mirrored or not, and these backgrounds."""
         boxes, flips = zip(*parts, strict=True)
         masks = self._masks.crops(rows, boxes, flips) if self._masks else None
-        backgrounds = None
-        if self._pool:
-            backgrounds = self._pool.crops(
-                [d.index for d in behind], [d.box for d in behind], [d.flip for d in behind]
-            )
+        drawn = [d.index for d in behind], [d.box for d in behind], [d.flip for d in behind]
         return Batch(
             images=self._photos.crops(rows, boxes, flips),
             labels=torch.from_numpy(self.labels[rows]),
             index=torch.from_numpy(rows),
             masks=None if masks is None else _shares(masks),
-            backgrounds=backgrounds,
+            backgrounds=self._pool.crops(*drawn) if self._pool else None,
         )
 
     def epoch(
-        self,
-        key: tuple[object, ...],
-        batch_size: int,
-        images_per_class: int,
-        steps: int,
-        scale: tuple[float, float],
-        ratio: tuple[float, float],
+        self, key: Key, batch_size: int, images_per_class: int, steps: int, scale: Range, ratio: Range
     ) -> Iterator[Batch]:
         """The batches of one epoch. ``key``: (dataset, seed, epoch)."""
-        rows = sample(
-            self.labels,
-            batch_size,
-            images_per_class,
-            steps,
-            seeds.generator("sampler", *key, images_per_class),
-        )
+        drawn = seeds.generator("sampler", *key, images_per_class)
+        rows = sample(self.labels, batch_size, images_per_class, steps, drawn)
         yield from self._batches(key, list(rows), scale, ratio)
 
-    def every(
-        self,
-        key: tuple[object, ...],
-        batch_size: int,
-        scale: tuple[float, float],
-        ratio: tuple[float, float],
-    ) -> Iterator[Batch]:
+    def every(self, key: Key, batch_size: int, scale: Range, ratio: Range) -> Iterator[Batch]:
         """Every photo once in random order, cropped as in training; the last batch has what is left.
 
         ``key``: (dataset, seed, epoch, what for).
@@ -182,13 +164,7 @@ class TrainingPhotos:
         rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         yield from self._batches(("pass", *key), rows, scale, ratio)
 
-    def _batches(
-        self,
-        key: tuple[object, ...],
-        rows: Sequence[np.ndarray],
-        scale: tuple[float, float],
-        ratio: tuple[float, float],
-    ) -> Iterator[Batch]:
+    def _batches(self, key: Key, rows: Sequence[np.ndarray], scale: Range, ratio: Range) -> Iterator[Batch]:
         for step, chosen in enumerate(rows):
             crops = seeds.generator("crop", *key, step)
             backgrounds = seeds.generator("background", *key, step)
@@ -224,24 +200,17 @@ class Epochs:
     """The batches of one training: what an epoch draws is keyed by ``key`` (dataset, seed) and its own number, nothing else."""
 
     photos: TrainingPhotos
-    key: tuple[object, ...]
+    key: Key
     settings: Train
     images_per_class: int
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
-        s = self.settings
-        return self.photos.epoch(
-            (*self.key, epoch),
-            s.batch_size,
-            self.images_per_class,
-            s.iterations_per_epoch,
-            s.crop_scale,
-            s.crop_ratio,
-        )
+        s, key = self.settings, (*self.key, epoch)
+        steps, crops = s.iterations_per_epoch, (s.crop_scale, s.crop_ratio)
+        return self.photos.epoch(key, s.batch_size, self.images_per_class, steps, *crops)
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
         """Every training photo once, for the purpose ``name``."""
-        return self.photos.every(
-            (*self.key, epoch, name), batch_size, self.settings.crop_scale, self.settings.crop_ratio
-        )
+        scale, ratio = self.settings.crop_scale, self.settings.crop_ratio
+        return self.photos.every((*self.key, epoch, name), batch_size, scale, ratio)

@@ -7,8 +7,6 @@ that was killed ends with the same weights, bit for bit on a CPU, as one that wa
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -147,11 +146,10 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
     if class_weights:
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
     groups += method.own_parameters(settings.lr)
+    shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adamw":
-        return optimizers.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
-    return optimizers.RMSprop(
-        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
-    )
+        return optimizers.AdamW(groups, **shared)
+    return optimizers.RMSprop(groups, momentum=settings.momentum, **shared)
 
 
 def train_epoch(
@@ -171,9 +169,8 @@ def train_epoch(
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"])
     with full_precision() if method.full_precision else nullcontext():
-        for batch in progress.track(
-            ahead(batches, device, Batch.to), settings.iterations_per_epoch, f"epoch {epoch}"
-        ):
+        sent = ahead(batches, device, Batch.to)
+        for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
             with autocast(device, settings.precision):
                 parts = method.loss(batch)
             optimizer.zero_grad(set_to_none=True)
@@ -207,9 +204,8 @@ class _Losses:
     def means(self) -> dict[str, float]:
         """By the number of steps that an epoch has."""
         self._look()
-        return {
-            name: float(total) / self._settings.iterations_per_epoch for name, total in self._sums.items()
-        }
+        steps = self._settings.iterations_per_epoch
+        return {name: float(total) / steps for name, total in self._sums.items()}
 
     def _look(self) -> None:
         if not self._unseen:
@@ -256,9 +252,4 @@ def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim
 
 
 def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    write_text(path, text.getvalue())
+    write_text(path, pd.DataFrame(rows).to_csv(index=False, na_rep="nan") if rows else "")

@@ -38,12 +38,10 @@ class Facts:
 def facts(name: str, params: Strict) -> Facts:
     """The facts of the backbone ``name`` with these options; a variant that does not exist is an error."""
     module, variant = plugins.load("backbones", name), plugins.variant(name)
-    described: Facts = module.facts(variant, params) if variant else module.FACTS
-    return described
+    return module.facts(variant, params) if variant else module.FACTS
 
 
 def build(name: str, params: Strict) -> nn.Module:
     """The trunk, float [B, 3, H, W] to [B, channels, h, w], with random weights from torch's global generator."""
     module, variant = plugins.load("backbones", name), plugins.variant(name)
-    trunk: nn.Module = module.build(variant, params) if variant else module.build(params)
-    return trunk
+    return module.build(variant, params) if variant else module.build(params)

@@ -21,10 +21,8 @@ class FeatureMap(nn.Module):
         """The map before pooling."""
         features = self.net.forward_features(x)
         if isinstance(features, Tensor) and features.ndim == 4:
-            last = (
-                getattr(self.net, "output_fmt", "NCHW") == "NHWC"
-                or features.shape[1] != self.net.num_features
-            )
+            declared = getattr(self.net, "output_fmt", "NCHW")
+            last = declared == "NHWC" or features.shape[1] != self.net.num_features
             return features.permute(0, 3, 1, 2) if last else features
         if isinstance(features, Tensor) and features.ndim == 3:
             return self._map(features, x.shape[-2] / x.shape[-1])

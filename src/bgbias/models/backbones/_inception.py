@@ -75,24 +75,20 @@ class BNInception(nn.Module):
         """Register a module's layers; its paths and the channels they give together."""
         stride = 1 if widths.single else 2
         (narrow, wide), (narrow_double, wide_double) = widths.triple, widths.double
-        paths = []
-        if widths.single:
-            paths.append([self._convolve(f"{name}_1x1", channels, widths.single, 1)])
-        paths.append(
+        pool = self._max_pool if max_pooled else self._mean_pool
+        paths = [[self._convolve(f"{name}_1x1", channels, widths.single, 1)]] if widths.single else []
+        paths += [
             [
                 self._convolve(f"{name}_3x3_reduce", channels, narrow, 1),
                 self._convolve(f"{name}_3x3", narrow, wide, 3, stride),
-            ]
-        )
-        paths.append(
+            ],
             [
                 self._convolve(f"{name}_double_3x3_reduce", channels, narrow_double, 1),
                 self._convolve(f"{name}_double_3x3_1", narrow_double, wide_double, 3),
                 self._convolve(f"{name}_double_3x3_2", wide_double, wide_double, 3, stride),
-            ]
-        )
-        pool = self._max_pool if max_pooled else self._mean_pool
-        paths.append([pool(f"{name}_pool", stride)])
+            ],
+            [pool(f"{name}_pool", stride)],
+        ]
         if widths.pooled:
             paths[-1].append(self._convolve(f"{name}_pool_proj", channels, widths.pooled, 1))
         return paths, widths.single + wide + wide_double + (widths.pooled or channels)

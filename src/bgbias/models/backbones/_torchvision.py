@@ -35,9 +35,7 @@ def resnet(name: str) -> Callable[[Strict], nn.Module]:
         from torch import nn
         from torchvision import models
 
-        whole: nn.Module = getattr(models, name)()
-        return nn.Sequential(
-            OrderedDict((k, v) for k, v in whole.named_children() if k not in ("avgpool", "fc"))
-        )
+        layers = dict(getattr(models, name)().named_children())
+        return nn.Sequential(OrderedDict((k, v) for k, v in layers.items() if k not in ("avgpool", "fc")))
 
     return build

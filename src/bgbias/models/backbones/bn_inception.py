@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["FACTS", "HEAD", "PUBLISHED", "Params", "build"]
 
 FACTS = Facts(227, 256, Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr"), channels=1024)
-PUBLISHED = (
-    Source(
-        place="http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth", sha256="52deb4733"
-    ),
-)
+PLACE = "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth"
+PUBLISHED = (Source(place=PLACE, sha256="52deb4733"),)
 HEAD = "last_linear."
 
 

@@ -21,5 +21,4 @@ def build(params: Params) -> nn.Module:
     """The trunk, random: float [B, 3, H, W] to [B, 1280, H/32, W/32]."""
     from torchvision.models import mobilenet_v2
 
-    trunk: nn.Module = mobilenet_v2().features
-    return trunk
+    return mobilenet_v2().features

@@ -44,8 +44,7 @@ def mean_weights(nets: Sequence[AttentionNet]) -> dict[str, Tensor]:
 
 def mean_attention(nets: Sequence[AttentionNet], features: Tensor) -> Tensor:
     """The map as the net with the mean of the nets' weights attends to it; gradients reach every net."""
-    attended: Tensor = functional_call(nets[0], mean_weights(nets), (features,))
-    return attended
+    return functional_call(nets[0], mean_weights(nets), (features,))
 
 
 def _two_layers(size: int, hidden: int) -> nn.Sequential:

@@ -121,9 +121,7 @@ def blank(width: float, height: float) -> Figure:
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes placed in inches from the figure's upper left corner: pictures keep their size whatever is
-    around.
-    """
+    """Axes placed in inches from the figure's upper left corner: pictures keep their size whatever is around."""
     whole_width, whole_height = figure.get_size_inches()
     box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
     return figure.add_axes(box)
@@ -135,6 +133,17 @@ def photo(axes: Axes, image: np.ndarray, frame: str = RULE, line: float = 0.6) -
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=frame, linewidth=line)
+
+
+def text(figure: Figure, x: float, y: float, text: str, va: str = "center", **words: Any) -> None:
+    """Text at inches from the figure's upper left corner."""
+    width, height = figure.get_size_inches()
+    figure.text(x / width, 1 - y / height, text, va=va, **words)
+
+
+def tag(axes: Axes, x: float, y: float, text: str, box: Any = None, **words: Any) -> None:
+    """Text at a place of the axes in 0..1, on a ``box`` if one is given."""
+    axes.text(x, y, text, transform=axes.transAxes, bbox=box, **words)
 
 
 def square(image: np.ndarray) -> np.ndarray:

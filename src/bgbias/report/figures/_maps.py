@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,13 +10,37 @@ from bgbias.images import contact_sheet
 from bgbias.report.figures import _look as look
 
 GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
+SIDE = 1.3
 MAP = "inferno"
 
 
-def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
-    """The map in colour over the photo in dim grey, float [H, W, 3] in 0..1: the brighter, the more
-    colour.
+def sheet(
+    heads: Sequence[tuple[str, str]], rows: int, words: str
+) -> tuple[look.Figure, list[list[look.Axes]]]:
+    """A figure with rows of square panels below heads (a word and its colour), and the panels of each row; ``words`` as in
+    ``scale``.
     """
+    columns, step = len(heads), SIDE + GAP
+    width, height = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP, HEAD + rows * step + FOOT
+    figure = look.blank(width, height)
+    panels = [
+        [look.panel(figure, MARGIN + c * step, HEAD + r * step, SIDE, SIDE) for c in range(columns)]
+        for r in range(rows)
+    ]
+    for axes, (word, colour) in zip(panels[0], heads, strict=True):
+        axes.set_title(word, loc="center", pad=4, color=colour)
+    scale(figure, width, height - FOOT + 0.03, words)
+    return figure, panels
+
+
+def outline(axes: look.Axes, mask: np.ndarray, line: float) -> None:
+    """The object's outline, of its mask [S, S] in 0..1; one that is empty or full has none."""
+    if mask.min() < 0.5 <= mask.max():
+        axes.contour(mask, levels=[0.5], colors=["white"], linewidths=[line])
+
+
+def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
+    """The map in colour over the photo in dim grey, float [H, W, 3] in 0..1: the brighter, the more colour."""
     import matplotlib
 
     grey = photo.astype(np.float64) @ [0.299, 0.587, 0.114] / 255
@@ -36,18 +60,8 @@ def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
 def number(axes: look.Axes, score: float, colour: str) -> None:
     """A score in the corner of a picture."""
     text = "no score" if np.isnan(score) else f"{score:.2f}".replace("-", "−")
-    axes.text(
-        0.05,
-        0.05,
-        text,
-        transform=axes.transAxes,
-        ha="left",
-        va="bottom",
-        fontsize=7,
-        weight="bold",
-        color="white",
-        bbox={"boxstyle": "round,pad=0.28", "fc": colour, "ec": "none", "alpha": 0.92},
-    )
+    box = {"boxstyle": "round,pad=0.28", "fc": colour, "ec": "none", "alpha": 0.92}
+    look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", fontsize=7, weight="bold", color="white")
 
 
 def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
@@ -56,11 +70,5 @@ def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
     axes = look.panel(figure, width - MARGIN - most - length, top, length, 0.09)
     axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
     axes.set_axis_off()
-    words_look: dict[str, Any] = {
-        "transform": axes.transAxes,
-        "va": "center",
-        "fontsize": 6.5,
-        "color": contact_sheet.MUTED,
-    }
-    axes.text(1.05, 0.45, "most", ha="left", **words_look)
-    axes.text(-0.05, 0.45, words, ha="right", **words_look)
+    look.tag(axes, 1.05, 0.45, "most", ha="left", va="center", fontsize=6.5, color=contact_sheet.MUTED)
+    look.tag(axes, -0.05, 0.45, words, ha="right", va="center", fontsize=6.5, color=contact_sheet.MUTED)

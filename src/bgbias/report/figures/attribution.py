@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from bgbias.engine.node import Made
-from bgbias.images import contact_sheet
+from bgbias.images.contact_sheet import INK
 from bgbias.report import names
 from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
-from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, at_size, number, overlay, scale
+from bgbias.report.figures._maps import at_size, number, outline, overlay, sheet
 from bgbias.study.params import Study
 
 PLACE = 4
@@ -23,7 +23,6 @@ ABOUT = (
 )
 wanted, settings = shown.has_pair, shown.settings
 PHOTOS = 4
-SIDE = 1.3
 
 
 def reads(study: Study) -> dict[str, Made]:
@@ -73,47 +72,19 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
     """
     methods = list(examples[0].maps)
-    columns = 2 + len(methods)
-    width = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP
-    height = HEAD + len(examples) * (SIDE + GAP) + FOOT
+    heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.colour(m)) for m in methods)]
     with look.style():
-        figure = look.blank(width, height)
-        for line, example in enumerate(examples):
-            top = HEAD + line * (SIDE + GAP)
-            row = [look.panel(figure, MARGIN + c * (SIDE + GAP), top, SIDE, SIDE) for c in range(columns)]
-            look.photo(row[0], example.photo)
-            look.photo(row[1], _lit(example))
-            _outline(row[1], example, "white", 1.2)
-            for axes, method in zip(row[2:], methods, strict=True):
+        words = "number: attribution score      attribution: none"
+        figure, rows = sheet(heads, len(examples), words)
+        for (photo, lit, *others), example in zip(rows, examples, strict=True):
+            mask = np.asarray(example.mask, dtype=np.float64)
+            alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
+            look.photo(photo, example.photo)
+            # Everything around the object is dimmed.
+            look.photo(lit, np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1))
+            outline(lit, look.square(alpha), 1.2)
+            for axes, method in zip(others, methods, strict=True):
                 look.photo(axes, overlay(example.photo, example.maps[method]))
-                _outline(axes, example, "white", 0.7)
+                outline(axes, look.square(alpha), 0.7)
                 number(axes, example.scores[method], look.colour(method))
-            if line == 0:
-                _heads(row, methods)
-        scale(figure, width, height - FOOT + 0.03, "number: attribution score      attribution: none")
     return figure
-
-
-def _heads(row: Sequence[look.Axes], methods: Sequence[str]) -> None:
-    words = ["Photo", "Object", *map(names.method, methods)]
-    colours = [contact_sheet.INK, contact_sheet.INK, *map(look.colour, methods)]
-    for axes, word, colour in zip(row, words, colours, strict=True):
-        axes.set_title(word, loc="center", pad=4, color=colour)
-
-
-def _lit(example: AttributedPhoto) -> np.ndarray:
-    """The photo with everything around the object dimmed."""
-    alpha = _alpha(example)[..., None]
-    return np.clip(example.photo / 255 * (0.3 + 0.7 * alpha), 0, 1)
-
-
-def _alpha(example: AttributedPhoto) -> np.ndarray:
-    mask = np.asarray(example.mask, dtype=np.float64)
-    return at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
-
-
-def _outline(axes: look.Axes, example: AttributedPhoto, colour: str, line: float) -> None:
-    alpha = look.square(_alpha(example))
-    # A mask that is empty or full has no outline.
-    if alpha.min() < 0.5 <= alpha.max():
-        axes.contour(alpha, levels=[0.5], colors=[colour], linewidths=[line])

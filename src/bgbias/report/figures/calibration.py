@@ -1,6 +1,4 @@
-"""The measuring instrument calibrated: on toy photos whose bias is known, the drop must follow it, and a cure
-must not.
-"""
+"""The measuring instrument calibrated: on toy photos whose bias is known, the drop must follow it, and a cure must not."""
 
 from __future__ import annotations
 
@@ -57,23 +55,21 @@ def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
     if rows["correlation"].nunique() < 2:
         raise UserError(
-            "The calibration curve needs a toy dataset at two correlations or more;"
-            " choose grid: demo in params.yaml."
+            "The calibration curve needs a toy dataset at two correlations or more; choose grid: demo in params.yaml."
         )
-    losses = sorted(
-        rows["loss"].unique(), key=lambda loss: -rows.loc[rows["loss"] == loss, "correlation"].nunique()
-    )
+    known = rows.groupby("loss", sort=False)["correlation"].nunique()
+    losses = known.sort_values(ascending=False, kind="stable").index.tolist()
     with look.style():
         figure = look.blank(look.WIDTH, HEIGHT)
         left = look.panel(figure, 0.42, 0.32, 2.45, 1.98)
         right = look.panel(figure, 4.1, 0.32, 1.85, 1.98)
         for marker, loss in zip(MARKERS * len(losses), losses, strict=False):
-            for method, line in (
-                rows[rows["loss"] == loss].sort_values("correlation").groupby("method", sort=False)
-            ):
+            of_loss = rows[rows["loss"] == loss].sort_values("correlation")
+            for method, line in of_loss.groupby("method", sort=False):
                 _drop(left, line, str(method), marker)
                 _map_at_r(right, line, str(method), marker)
-        left.set(title="Relative drop of MAP@R, %", ylim=_with_zero(left))
+        low, high = left.get_ylim()
+        left.set(title="Relative drop of MAP@R, %", ylim=(min(low, -2), max(high, 2)))
         right.set(title="MAP@R, %", ylim=(0, 1.06 * right.dataLim.y1))
         for axes in (left, right):
             axes.set_xticks(sorted(rows["correlation"].unique()))
@@ -110,11 +106,6 @@ def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
     return correlation.to_numpy() + 0.03 * MARKERS.index(marker)
 
 
-def _with_zero(axes: look.Axes) -> tuple[float, float]:
-    low, high = axes.get_ylim()
-    return min(low, -2), max(high, 2)
-
-
 def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
     """Each method's name at the right end of its line: no legend to look up."""
     last = line[line["correlation"] == line["correlation"].max()].sort_values("relative_drop")
@@ -124,14 +115,8 @@ def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
         # Lines that end close together have their names moved apart.
         place = max(y, free)
         free = place + 0.075 * (high - low)
-        axes.annotate(
-            names.method(method),
-            (1.02, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            color=look.colour(method),
-            weight="bold",
-        )
+        bold: dict[str, Any] = {"color": look.colour(method), "weight": "bold", "va": "center"}
+        axes.annotate(names.method(method), (1.02, place), xycoords=("axes fraction", "data"), **bold)
 
 
 def _legend(axes: look.Axes, losses: list[str]) -> None:

@@ -46,7 +46,14 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         for (_, row), y in zip(table.iterrows(), places, strict=True):
             _retrieval(left, row, y)
             _drop(right, row, y)
-        _label(left, table["method"], names, places, headings)
+        left.set_yticks(places, names)
+        for tick, method in zip(left.get_yticklabels(), table["method"], strict=True):
+            tick.set_color(look.colour(method))
+        # Long names reach into the panel: no grid lines through letters.
+        box = {"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5}
+        for y, text in headings:
+            inches = (figure.dpi_scale_trans, "data")
+            left.annotate(text, (MARGIN, y), xycoords=inches, va="center", weight="bold", bbox=box)
         largest = np.nanmax(table[["clean", "published_clean"]].to_numpy())
         left.set(title="MAP@R, %", xlim=(0, 1.06 * largest))
         right.set(title="Relative drop, %", xlim=(min(0, 1.1 * table["relative_drop_low"].min()), None))
@@ -86,20 +93,10 @@ def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], 
 
 def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
     colour = look.colour(row["method"])
-    axes.plot(
-        [row["clean"], row["corrupted"]],
-        [y, y],
-        color=colour,
-        linewidth=2.2,
-        alpha=0.35,
-        solid_capstyle="butt",
-    )
-    axes.plot(
-        row["corrupted"], y, "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.6
-    )
-    axes.plot(
-        row["clean"], y, "o", color=colour, markersize=4.4, markerfacecolor="white", markeredgewidth=1.2
-    )
+    clean, corrupted = row["clean"], row["corrupted"]
+    axes.plot([clean, corrupted], [y, y], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
+    axes.plot(corrupted, y, "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.6)
+    axes.plot(clean, y, "o", color=colour, markersize=4.4, markerfacecolor="white", markeredgewidth=1.2)
     for published in ("published_clean", "published_corrupted"):
         if not math.isnan(row[published]):
             axes.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
@@ -121,46 +118,19 @@ def _names(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _label(
-    axes: look.Axes,
-    methods: pd.Series,
-    names: list[str],
-    places: list[float],
-    headings: list[tuple[float, str]],
-) -> None:
-    axes.set_yticks(places, names)
-    for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
-        tick.set_color(look.colour(method))
-    for y, text in headings:
-        axes.annotate(
-            text,
-            (MARGIN, y),
-            xycoords=(axes.get_figure().dpi_scale_trans, "data"),  # type: ignore[union-attr]
-            va="center",
-            weight="bold",
-            # Long names reach into the panel: no grid lines through letters.
-            bbox={"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5},
-        )
-
-
 def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
     from matplotlib.lines import Line2D
 
-    grey: dict[str, Any] = {"color": contact_sheet.MUTED, "linestyle": ""}
-    handles = [
-        Line2D([], [], marker="o", markersize=4.4, markerfacecolor="white", label="clean", **grey),
-        Line2D([], [], marker="o", markersize=5, label="corrupted", **grey),
-    ]
+    def handle(label: str, colour: str = contact_sheet.MUTED, linestyle: Any = "", **more: Any) -> None:
+        handles.append(Line2D([], [], color=colour, linestyle=linestyle, label=label, **more))
+
+    handles: list[Line2D] = []
+    handle("clean", marker="o", markersize=4.4, markerfacecolor="white")
+    handle("corrupted", marker="o", markersize=5)
     if table[["published_clean", "published_corrupted"]].notna().any(axis=None):
-        handles.append(
-            Line2D([], [], marker="x", markersize=3.4, color=contact_sheet.INK, linestyle="", label="paper")
-        )
+        handle("paper", contact_sheet.INK, marker="x", markersize=3.4)
     methods = dict.fromkeys(table["method"])
-    if len(methods) <= IN_LEGEND:
-        handles += [
-            Line2D([], [], color=look.colour(m), linewidth=4, alpha=0.8, label=wording.method(m))
-            for m in methods
-        ]
-    figure.legend(
-        handles=handles, loc="lower left", ncols=len(handles), bbox_to_anchor=(0.01, 0), columnspacing=1.6
-    )
+    for m in methods if len(methods) <= IN_LEGEND else ():
+        handle(wording.method(m), look.colour(m), "-", linewidth=4, alpha=0.8)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.01, 0), "columnspacing": 1.6}
+    figure.legend(handles=handles, ncols=len(handles), **place)

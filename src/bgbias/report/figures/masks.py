@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,7 +106,7 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
         figure = look.blank(look.WIDTH, HEAD + len(rows) * step + FOOT)
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
-            _text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7, va="center")
+            look.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
             for place, tile in enumerate(tiles):
                 axes = look.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
                 _tile(axes, tile)
@@ -133,20 +134,18 @@ def _tile(axes: look.Axes, tile: MaskTile) -> None:
     for spine in axes.spines.values():
         colour, line = (look.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
-    caption = {"transform": axes.transAxes, "ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    axes.text(0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **caption)  # type: ignore[arg-type]
-    axes.text(0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **caption)  # type: ignore[arg-type]
+    small = {"ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
+    look.tag(axes, 0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
+    look.tag(axes, 0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **small)
 
 
 def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
-    object_here = mask >= THRESHOLD
-    if object_here.any():
+    if (mask >= THRESHOLD).any():
         # A border of background, so that an object that is cut off has an outline there too.
         framed = np.pad(np.asarray(mask, float), 1)
         y, x = (np.arange(n) - 0.5 for n in framed.shape)
-        axes.contour(
-            x, y, framed, levels=[THRESHOLD - 0.5], colors=colour, linewidths=width, linestyles=[style]
-        )
+        level = [THRESHOLD - 0.5]
+        axes.contour(x, y, framed, levels=level, colors=colour, linewidths=width, linestyles=[style])
 
 
 def _figures(row: Mapping[str, object]) -> str:
@@ -182,13 +181,6 @@ def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
         f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {kept}",
         "below each photo: area · confidence · IoU, where known",
     )
+    small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
     for place, line in enumerate(reversed(lines)):
-        _text(
-            figure, MARGIN, bottom - 0.12 * place, line, color=contact_sheet.MUTED, fontsize=5.6, va="bottom"
-        )
-
-
-def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
-    """Text at inches from the upper left corner."""
-    width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, **words)  # type: ignore[arg-type]
+        look.text(figure, MARGIN, bottom - 0.12 * place, line, **small)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,14 +46,9 @@ def draw(study: Study) -> look.Figure:
     for cell in shown.pair(study):
         embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
         usable = embedded.usable if usable is None else usable
-        for background, queries in (
-            ("own", embedded.views[CLEAN, 0]),
-            ("other", embedded.views[RANDOM_BACKGROUND, 0]),
-        ):
-            near, row = (
-                neighbours(queries, labels, embedded.views[CLEAN, 0], labels),
-                (cell.method, background),
-            )
+        for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
+            near = neighbours(embedded.views[condition, 0], labels, embedded.views[CLEAN, 0], labels)
+            row = cell.method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first
     query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
@@ -118,11 +114,11 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
 
 
 def _head(figure: look.Figure, left: float, side: float, depth: int) -> None:
-    _text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
+    look.text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
     for rank in range(depth):
         centre = left + side + GAP_AFTER_QUERY + rank * (side + GAP) + side / 2
         word = "nearest" if rank == 0 else f"{rank + 1}"
-        _text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
+        look.text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
 
 
 def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
@@ -132,26 +128,17 @@ def _method(figure: look.Figure, method: str, top: float, height: float) -> None
     bar.set(xticks=[], yticks=[])
     for spine in bar.spines.values():
         spine.set_visible(False)
-    bar.text(
-        0.5, 0.5, names.method(method), rotation=90, ha="center", va="center", color="white", weight="bold"
-    )
+    white: dict[str, Any] = {"color": "white", "weight": "bold", "rotation": 90}
+    bar.text(0.5, 0.5, names.method(method), ha="center", va="center", **white)
 
 
 def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: float) -> None:
     query = look.panel(figure, left, top, side, side)
     look.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
     if row.title:
-        query.text(
-            0.5,
-            0.04,
-            row.title,
-            transform=query.transAxes,
-            ha="center",
-            va="bottom",
-            fontsize=5.5,
-            color=contact_sheet.INK,
-            bbox={"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85},
-        )
+        box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85}
+        dark = {"color": contact_sheet.INK, "fontsize": 5.5}
+        look.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
     place = left + side + GAP_AFTER_QUERY
     for image, correct in zip(row.retrieved, row.correct, strict=True):
         axes = look.panel(figure, place, top, side, side)
@@ -159,31 +146,12 @@ def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: flo
         _mark(axes, correct)
         place += side + GAP
     tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
-    _text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
+    look.text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
 
 
 def _mark(axes: look.Axes, correct: bool) -> None:
     """A tick or a cross in the corner: the frame's message for those who see no green and red."""
-    axes.text(
-        0.9,
-        0.9,
-        "✓" if correct else "✗",
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        fontsize=6.5,
-        color="white",
-        weight="bold",
-        bbox={
-            "boxstyle": "circle,pad=0.22",
-            "fc": look.RIGHT if correct else look.WRONG,
-            "ec": "white",
-            "lw": 0.7,
-        },
-    )
-
-
-def _text(figure: look.Figure, x: float, y: float, text: str, **words: object) -> None:
-    """Text at inches from the upper left corner, centred on its line."""
-    width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, va="center", **words)  # type: ignore[arg-type]
+    mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
+    box = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
+    white = {"color": "white", "weight": "bold", "fontsize": 6.5}
+    look.tag(axes, 0.9, 0.9, mark, box, ha="center", va="center", **white)

@@ -9,11 +9,11 @@ import numpy as np
 
 from bgbias.engine import inputs
 from bgbias.engine.node import Made
-from bgbias.images import contact_sheet
+from bgbias.images.contact_sheet import INK
 from bgbias.report import names
 from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
-from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, number, overlay, scale
+from bgbias.report.figures._maps import number, outline, overlay, sheet
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -23,7 +23,6 @@ ABOUT = (
     " outlined; the number is the intersection over union."
 )
 settings = shown.cut_by
-SIDE = 1.3
 
 
 def wanted(study: Study) -> bool:
@@ -34,8 +33,8 @@ def wanted(study: Study) -> bool:
 def reads(study: Study) -> dict[str, Made]:
     """Photos, where their objects are, and what both models made of them."""
     dataset = shown.dataset(study)
-    objects = inputs.truth(study, dataset)
-    return inputs.photos(dataset) | objects | shown.of_pair(study, "segment", "segments")
+    seen = inputs.photos(dataset) | inputs.truth(study, dataset)
+    return seen | shown.of_pair(study, "segment", "segments")
 
 
 def draw(study: Study) -> look.Figure:
@@ -87,43 +86,19 @@ def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> look.Figure:
     Beside the mask the photo is dimmed; the true outline is drawn into every picture of the photo.
     """
     methods = list(examples[0].maps)
-    columns = 2 + 2 * len(methods)
-    width = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP
-    height = HEAD + len(examples) * (SIDE + GAP) + FOOT
-    with look.style():
-        figure = look.blank(width, height)
-        for line, example in enumerate(examples):
-            top = HEAD + line * (SIDE + GAP)
-            row = [look.panel(figure, MARGIN + c * (SIDE + GAP), top, SIDE, SIDE) for c in range(columns)]
-            look.photo(row[0], example.support)
-            look.photo(row[1], example.photo)
-            _outline(row[1], example.truth)
-            for place, method in enumerate(methods):
-                seen, cut = row[2 + 2 * place : 4 + 2 * place]
-                look.photo(seen, overlay(example.photo, example.maps[method]))
-                look.photo(cut, _lit(example.photo, example.masks[method]))
-                number(cut, example.ious[method], look.colour(method))
-                for axes in (seen, cut):
-                    _outline(axes, example.truth)
-            if line == 0:
-                _heads(row, methods)
-        scale(figure, width, height - FOOT + 0.03, "number: intersection over union      attention: none")
-    return figure
-
-
-def _heads(row: Sequence[look.Axes], methods: Sequence[str]) -> None:
-    words = [("Support", contact_sheet.INK), ("Photo", contact_sheet.INK)]
+    heads = [("Support", INK), ("Photo", INK)]
     for method in methods:
-        words += [(names.method(method), look.colour(method)), ("its GrabCut", look.colour(method))]
-    for axes, (word, colour) in zip(row, words, strict=True):
-        axes.set_title(word, loc="center", pad=4, color=colour)
-
-
-def _lit(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The photo with all but the mask dimmed."""
-    return photo / 255 * np.where(mask, 1.0, 0.3)[..., None]
-
-
-def _outline(axes: look.Axes, truth: np.ndarray) -> None:
-    if truth.any() and not truth.all():
-        axes.contour(truth.astype(float), levels=[0.5], colors=["white"], linewidths=[0.9])
+        heads += [(names.method(method), look.colour(method)), ("its GrabCut", look.colour(method))]
+    with look.style():
+        words = "number: intersection over union      attention: none"
+        figure, rows = sheet(heads, len(examples), words)
+        for (support, photo, *others), example in zip(rows, examples, strict=True):
+            look.photo(support, example.support)
+            look.photo(photo, example.photo)
+            for seen, cut, method in zip(others[::2], others[1::2], methods, strict=True):
+                look.photo(seen, overlay(example.photo, example.maps[method]))
+                look.photo(cut, example.photo / 255 * np.where(example.masks[method], 1.0, 0.3)[..., None])
+                number(cut, example.ious[method], look.colour(method))
+            for axes in (photo, *others):
+                outline(axes, example.truth.astype(float), 0.9)
+    return figure

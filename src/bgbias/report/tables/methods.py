@@ -22,7 +22,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _columns as words
 from bgbias.report.tables._columns import Column
 from bgbias.results import costs, tests, uncertainty
-from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, named, resampling
+from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, interval, named, resampling
 from bgbias.seeds import generator
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, Cell, side_by_side
@@ -212,22 +212,12 @@ def _tests(
     column: str, by_query: np.ndarray, by_run: Mapping[Any, float], scale: float, model: Model
 ) -> dict[str, Any]:
     p = tests.sign_flip(by_query, generator("sign flip", *model[:2]))
-    estimate, p_seeds = tests.over_seeds(_by_seed(by_run))
-    return {
-        f"{column}_p": p,
-        f"{column}_seeds": scale * estimate.value,
-        f"{column}_seeds_low": scale * estimate.low,
-        f"{column}_seeds_high": scale * estimate.high,
-        f"{column}_seeds_p": p_seeds,
-    }
-
-
-def _by_seed(by_run: Mapping[Any, float]) -> np.ndarray:
-    """Differences [S], one a seed: the mean of those of its folds."""
+    # One difference a seed: the mean of those of its folds.
     of_seed: dict[int, list[float]] = {}
     for run, difference in by_run.items():
         of_seed.setdefault(seed_and_fold(run)[0], []).append(difference)
-    return np.array([np.mean(of_folds) for of_folds in of_seed.values()])
+    estimate, p_seeds = tests.over_seeds(np.array([np.mean(of_folds) for of_folds in of_seed.values()]))
+    return {f"{column}_p": p, **interval(f"{column}_seeds", estimate, scale), f"{column}_seeds_p": p_seeds}
 
 
 def _intervals(values: dict[str, np.ndarray], scale: float, model: Model) -> dict[str, float]:

@@ -109,9 +109,8 @@ def table(
         alone, length = side_by_side(model[-1])
         if alone == PLAIN:
             plain[*model[:-1], length] = values
-        row = (
-            rows.named(model) | _scores(own, model, draws) | _drops(values, plain.get((*model[:-1], length)))
-        )
+        row = rows.named(model) | _scores(own, model, draws)
+        row |= _drops(values, plain.get((*model[:-1], length)))
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
@@ -145,13 +144,12 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads."""
-    clean = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.SYMMETRIC, rows.CLEAN, [0])
-    corrupted = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.SYMMETRIC, rows.CORRUPTED, draws)
-    query_only = 100 * _seeds_by_draws(own, model, rows.MAP_AT_R, rows.QUERY_ONLY, rows.CORRUPTED, draws)
-    first_clean = 100 * _seeds_by_draws(own, model, rows.PRECISION_AT_1, rows.SYMMETRIC, rows.CLEAN, [0])
-    first_corrupted = 100 * _seeds_by_draws(
-        own, model, rows.PRECISION_AT_1, rows.SYMMETRIC, rows.CORRUPTED, draws
-    )
+
+    def percent(metric: str, condition: str, setting: str = rows.SYMMETRIC) -> np.ndarray:
+        drawn = [0] if condition == rows.CLEAN else draws
+        return 100 * _seeds_by_draws(own, model, metric, setting, condition, drawn)
+
+    clean, corrupted = percent(rows.MAP_AT_R, rows.CLEAN), percent(rows.MAP_AT_R, rows.CORRUPTED)
     counted = own.loc[(own["metric"] == rows.MAP_AT_R) & (own["setting"] == rows.SYMMETRIC), "n"].unique()
     if len(counted) != 1:
         raise UserError(
@@ -165,9 +163,9 @@ def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str,
         "corrupted": uncertainty.mean(corrupted),
         "corrupted_sd_draws": uncertainty.sd_over_draws(corrupted),
         "corrupted_sd_seeds": uncertainty.sd_over_seeds(corrupted),
-        "query_only": uncertainty.mean(query_only),
-        "p_at_1_clean": uncertainty.mean(first_clean),
-        "p_at_1_corrupted": uncertainty.mean(first_corrupted),
+        "query_only": uncertainty.mean(percent(rows.MAP_AT_R, rows.CORRUPTED, rows.QUERY_ONLY)),
+        "p_at_1_clean": uncertainty.mean(percent(rows.PRECISION_AT_1, rows.CLEAN)),
+        "p_at_1_corrupted": uncertainty.mean(percent(rows.PRECISION_AT_1, rows.CORRUPTED)),
     }
 
 
@@ -187,11 +185,10 @@ def _seeds_by_draws(
 def _drops(values: rows.QueryValues, plain: rows.QueryValues | None) -> dict[str, Any]:
     compared = plain is not None and side_by_side(values.model[-1])[0] not in (PLAIN, PRETRAINED)
     drop = values.drop()
-    return (
-        rows.interval("drop", drop.absolute, 100)
-        | rows.interval("relative_drop", drop.relative, 100)
-        | rows.interval("query_only_relative_drop", values.query_only_drop().relative, 100)
-        | rows.interval(
-            "cure", plain.drop_beyond(values).relative if plain and compared else rows.UNKNOWN, 100
-        )
-    )
+    estimates = {
+        "drop": drop.absolute,
+        "relative_drop": drop.relative,
+        "query_only_relative_drop": values.query_only_drop().relative,
+        "cure": plain.drop_beyond(values).relative if plain and compared else rows.UNKNOWN,
+    }
+    return {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}

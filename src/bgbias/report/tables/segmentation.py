@@ -98,9 +98,8 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
             row |= _mean(task, scores[model][task], model)
             row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
             for name, other in others.items():
-                row |= _difference(
-                    f"{task}_{name}", scores[model][task], other[task] if other else None, model
-                )
+                beside = other[task] if other else None
+                row |= _difference(f"{task}_{name}", scores[model][task], beside, model)
         lines.append(row)
     return rows.without_single_folds(pd.DataFrame(lines))
 
@@ -153,7 +152,6 @@ def _difference(
         raise UserError(
             f"{'/'.join(model)} was asked other episodes than what it is compared with. {rows.NEXT}"
         )
-    means = [uncertainty.per_query_mean(part.to_numpy().T) for part in (scores, others)]
-    return rows.interval(
-        name, uncertainty.bootstrap_drop(means[0], means[1], rows.resampling(model)).absolute, 100
-    )
+    mine, theirs = (uncertainty.per_query_mean(part.to_numpy().T) for part in (scores, others))
+    more = uncertainty.bootstrap_drop(mine, theirs, rows.resampling(model)).absolute
+    return rows.interval(name, more, 100)

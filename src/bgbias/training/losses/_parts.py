@@ -46,10 +46,8 @@ def with_class_weights(
             num_classes=n_classes,
             embedding_size=dim,
             weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
-            weight_regularizer=None,
             distance=distance,
             reducer=MeanReducer(),
-            embedding_regularizer=None,
             **options,
         )
     )

@@ -30,12 +30,6 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
 
     from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
 
-    return FullPrecision(
-        ContrastiveLoss(
-            pos_margin=params.pos_margin,
-            neg_margin=params.neg_margin,
-            distance=EuclideanDistance(),
-            reducer=AvgNonZeroReducer(),
-            embedding_regularizer=None,
-        )
-    )
+    margins = params.pos_margin, params.neg_margin
+    distance, reducer = EuclideanDistance(), AvgNonZeroReducer()
+    return FullPrecision(ContrastiveLoss(*margins, distance=distance, reducer=reducer))

@@ -32,13 +32,5 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
 
     from bgbias.training.losses._parts import FullPrecision
 
-    return FullPrecision(
-        MultiSimilarityLoss(
-            alpha=params.alpha,
-            beta=params.beta,
-            base=params.base,
-            distance=CosineSimilarity(),
-            reducer=MeanReducer(),
-            embedding_regularizer=None,
-        )
-    )
+    distance, reducer = CosineSimilarity(), MeanReducer()
+    return FullPrecision(MultiSimilarityLoss(**params.model_dump(), distance=distance, reducer=reducer))

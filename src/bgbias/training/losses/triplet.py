@@ -29,14 +29,5 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
 
     from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
 
-    return FullPrecision(
-        TripletMarginLoss(
-            margin=params.margin,
-            swap=False,
-            smooth_loss=False,
-            triplets_per_anchor="all",
-            distance=EuclideanDistance(),
-            reducer=AvgNonZeroReducer(),
-            embedding_regularizer=None,
-        )
-    )
+    distance, reducer = EuclideanDistance(), AvgNonZeroReducer()
+    return FullPrecision(TripletMarginLoss(params.margin, distance=distance, reducer=reducer))

@@ -55,13 +55,9 @@ class BaseMethod:
     """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
 
     def __init__(
-        self,
-        model: EmbeddingModel,
-        base_loss: nn.Module,
-        params: Strict | None = None,
-        task: Task | None = None,
+        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
     ) -> None:
-        self.model, self.base_loss = model, base_loss
+        self.model, self.base_loss, self.params = model, base_loss, params
         self.images_per_class = getattr(params, "images_per_class", None)
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
-    from bgbias.training.methods import Task
 
 
 class PairParams(Strict):
-    """Weight and shape of similarity mining (docs/methods.md, section 7); the margins are the base loss's own."""
+    """Weight and shape of similarity mining (docs/methods.md, section 7), as published, where the paper says; the margins are
+    the base loss's own.
+    """
 
     gamma: float = Field(0.25, ge=0, description="weight of the mining loss; 0 is the base loss alone")
     a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
@@ -58,17 +58,7 @@ class SimilarityMining(BaseMethod):
     """
 
     NEGATIVES: int
-
-    def __init__(
-        self,
-        model: EmbeddingModel,
-        base_loss: nn.Module,
-        params: Strict | None = None,
-        task: Task | None = None,
-    ) -> None:
-        super().__init__(model, base_loss, params, task)
-        assert isinstance(params, PairParams)
-        self.params = params
+    params: PairParams
 
     @classmethod
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
@@ -121,12 +111,9 @@ class SimilarityMining(BaseMethod):
         # Maps and importances are small; mixed precision would only blur them.
         with torch.autocast(photos.device.type, enabled=False):
             maps = [features[rows].to(kind) for rows in tuples.T]
+            asked: dict[str, Any] = {"score": settings.score, "w_detach": settings.w_detach}
             importances = attention.importances(
-                self.model.projected,
-                maps,
-                score=settings.score,
-                w_detach=settings.w_detach,
-                create_graph=not settings.first_order,
+                self.model.projected, maps, **asked, create_graph=not settings.first_order
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):

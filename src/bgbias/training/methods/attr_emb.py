@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 NEEDS = frozenset({"masks"})
 TRAINS = True
-
-
-class Params(PenaltyParams):
-    """The penalty is a share."""
+Params = PenaltyParams
 
 
 class Method(AttributionPenalty):

@@ -49,8 +49,7 @@ class Method(Dcml):
 
     def attended_alike(self, features: Tensor) -> Tensor:
         """By a net of its own."""
-        attended: Tensor = self._empirical_net(features)
-        return attended
+        return self._empirical_net(features)
 
     def distance_of_nets(self) -> Tensor:
         """Mean over nets and matrices of squared relative distances to the mean."""

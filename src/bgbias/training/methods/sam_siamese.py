@@ -8,10 +8,7 @@ from bgbias.training.methods._sam import PairParams, SimilarityMining
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 NEGATIVES = 0
-
-
-class Params(PairParams):
-    """As published, where the paper says."""
+Params = PairParams
 
 
 class Method(SimilarityMining):

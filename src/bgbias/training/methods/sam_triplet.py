@@ -7,10 +7,7 @@ from bgbias.training.methods._sam import SimilarityMining, TupleParams
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 NEGATIVES = 1
-
-
-class Params(TupleParams):
-    """As published, where the paper says."""
+Params = TupleParams
 
 
 class Method(SimilarityMining):
