@@ -66,6 +66,10 @@ def embed(model: Embedder | Embedding, photos: Iterable[Photo], batch_size: int 
     """
     from bgbias.evaluation.embedder import Embedder
 
+    if isinstance(photos, (str, Path, Image.Image)):
+        raise UserError("embed() takes several photos: put the one into a list.")
+    if batch_size < 1:
+        raise UserError(f"batch_size is {batch_size}; it must be at least 1.")
     decoded = (_rgb(photo, number) for number, photo in enumerate(photos))
     if isinstance(model, Embedder):
         return model.embed(decoded, batch_size)
@@ -154,11 +158,16 @@ def rank(
     searched = queries if gallery is None else gallery
     of_queries = np.asarray(query_labels)
     of_gallery = of_queries if gallery_labels is None else np.asarray(gallery_labels)
+    queries, searched = np.asarray(queries), np.asarray(searched)
     for vectors, labels, name in ((queries, of_queries, "queries"), (searched, of_gallery, "gallery photos")):
         if vectors.ndim != 2 or labels.shape != vectors.shape[:1]:
             raise UserError(
                 f"There are {name} {list(vectors.shape)} and labels {list(labels.shape)}; vectors are [N, D], labels [N]."
             )
+    if queries.shape[1] != searched.shape[1]:
+        raise UserError(
+            f"Queries have {queries.shape[1]} numbers each, the gallery {searched.shape[1]}; embed both with one model."
+        )
     most = max(np.unique(of_gallery, return_counts=True)[1], default=0)
     deep = max(k or 0, int(most), DEEPEST_FIXED_RANK)
     ranked = neighbours(queries, of_queries, searched, of_gallery, deep, among_themselves, device)

@@ -187,6 +187,10 @@ def _families(folder: Path) -> list[str]:
         near = difflib.get_close_matches(name, FAMILIES, 1, cutoff=0.8)
         if near and name not in FAMILIES:
             raise UserError(f"{folder / name} is no family of plugins. Did you mean '{near[0]}'?")
+    if "nodes" in below:
+        raise UserError(
+            f"{folder}/nodes: a node needs its rule in workflow/rules beside its file, and belongs into a checkout's src/bgbias/nodes."
+        )
     found = [name for name in below if name in FAMILIES]
     if not found:
         raise UserError(
@@ -210,7 +214,9 @@ def _checked(family: str, place: _Place) -> ModuleType:
     label = getattr(module, "__file__", None) or place.label
     required = REQUIRED.get(family, Required(()))
     further = required.if_so if getattr(module, required.fact, None) else required.if_not
-    if lacks := [name for name in (*required.always, *further) if not hasattr(module, name)]:
+    # A node's work is the function of its own name.
+    own = (place.module.rpartition(".")[2],) if family == "nodes" else ()
+    if lacks := [name for name in (*required.always, *further, *own) if not hasattr(module, name)]:
         raise UserError(
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"

@@ -19,7 +19,7 @@ from bgbias.errors import UserError
 from bgbias.study import params
 from bgbias.study.params import Study
 
-GRIDS = ("demo", "cub50", "paper")
+GRIDS = ("demo", "cub50", "rivals", "paper")
 Path_ = tuple[str, ...]
 
 

@@ -33,7 +33,12 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
         upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
     read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
     settings = reader.declared.settings(study, **subject)
-    return {"node": name, "version": reader.declared.VERSION, **subject, **settings, **read}
+    known = {"node": name, "version": reader.declared.VERSION, "subject": reader.of}
+    if hidden := (known.keys() & settings.keys()) | ((known | settings).keys() & read.keys()):
+        raise ValueError(
+            f"the node {name} has a setting '{min(hidden)}', which means something else in a digest"
+        )
+    return known | settings | read
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:

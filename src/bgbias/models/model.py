@@ -197,11 +197,13 @@ def _embedder(channels: int, dim: int) -> nn.Linear:
 
 def _header(path: Path) -> dict[str, str]:
     if not path.is_file():
-        raise UserError(f"The model {path} is missing; `snakemake --cores all` trains it.")
+        raise UserError(
+            f"The model {path} is missing. (A study's models are trained by `snakemake --cores all`.)"
+        )
     try:
         with safe_open(path, "pt") as file:
             return dict(json.loads((file.metadata() or {}).get(HEADER, "{}")))
     except SafetensorError as error:
         raise UserError(
-            f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
+            f"{path} is damaged, or no model of bgbias ({error}). Get it again; `snakemake --cores all` trains a study's anew."
         ) from error

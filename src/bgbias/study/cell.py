@@ -27,11 +27,6 @@ class Cell:
     seed: int
     fold: int = 0
 
-    def __repr__(self) -> str:
-        # Part of the digests: it must not change for the dataset's own split.
-        own = f"{self.dataset!r}, backbone={self.backbone!r}, loss={self.loss!r}, method={self.method!r}, seed={self.seed!r}"
-        return f"Cell(dataset={own}{f', fold={self.fold}' if self.fold else ''})"
-
     @property
     def run(self) -> int | str:
         """Seed and fold: what the randomness of its training is keyed by."""

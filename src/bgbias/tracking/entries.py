@@ -105,7 +105,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
     """A record as an entry; ``KeyError`` or ``ValueError`` if it lacks what every record has."""
     node, subject, digest = record["node"], record.get("subject") or "", record["digest"]
     cell = record.get("cell") or {}
-    flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "cell")})
+    flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "subject")})
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
     place = {"node": node} | {k: str(cell[k]) for k in CELL if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}

@@ -69,8 +69,10 @@ def read_table1(study: Study) -> pd.DataFrame:
 
 
 def cut_by(study: Study) -> dict[str, Any]:
-    """Settings: the backbone whose size photos are shown at."""
-    return {"backbone": study.cells[0].backbones[0]}
+    """Settings: the size that photos are shown at, that of the first backbone."""
+    name = study.cells[0].backbones[0]
+    chosen = options(study, "backbones", name, study.backbones[name])
+    return {"backbone": {"name": name, **chosen.model_dump(exclude={"weights", "sha256"})}}
 
 
 def settings(study: Study) -> dict[str, Any]:

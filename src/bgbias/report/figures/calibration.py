@@ -15,7 +15,7 @@ from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED
-from bgbias.study.params import Study
+from bgbias.study.params import Study, options
 
 PLACE = 7
 ABOUT = "The drop over a background bias that is known by construction: without bias there is none to find."
@@ -33,8 +33,9 @@ def wanted(study: Study) -> bool:
 
 def settings(study: Study) -> dict[str, Any]:
     """How biased each toy dataset's test photos are."""
-    toys = {name: d for name, d in study.datasets.items() if d.kind == "toy"}
-    return {"correlations": {name: float(d.options["test_correlation"]) for name, d in toys.items()}}
+    toys = {d: study.datasets[d].options for d in plan.datasets(study) if study.datasets[d].kind == "toy"}
+    chosen = {name: options(study, "datasets", "toy", values).model_dump() for name, values in toys.items()}
+    return {"correlations": {name: float(values["test_correlation"]) for name, values in chosen.items()}}
 
 
 def draw(study: Study) -> look.Figure:
