@@ -95,9 +95,8 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
             found.append(Finding(node, "behind"))
             continue
         doubtful = _doubtful(path, thorough)
-        why = _mismatch(study, node, record, doubtful) or _replaced(
-            record, [certified[n] for n in upstream if n in certified]
-        )
+        read = [certified[n] for n in upstream if n in certified]
+        why = _mismatch(study, node, record, doubtful) or _replaced(record, read)
         if why:
             old.add(node)
         found.append(Finding(node, "stale" if why else "current", why, bool(doubtful)))

@@ -47,7 +47,7 @@ def folds(pairs: Sequence[MaskPair], count: int) -> list[int]:
     for number, pair in enumerate(pairs):
         members[pair.group].append(number)
     dealt = [n for g in sorted(members) for n in seeds.generator("folds", g).permutation(members[g])]
-    fold = dict(zip(dealt, (place % count for place in range(len(dealt))), strict=True))
+    fold = {number: place % count for place, number in enumerate(dealt)}
     return [fold[n] for n in range(len(pairs))]
 
 
