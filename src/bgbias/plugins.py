@@ -189,7 +189,8 @@ def _families(folder: Path) -> list[str]:
             raise UserError(f"{folder / name} is no family of plugins. Did you mean '{near[0]}'?")
     if "nodes" in below:
         raise UserError(
-            f"{folder}/nodes: a node needs its rule in workflow/rules beside its file, and belongs into a checkout's src/bgbias/nodes."
+            f"{folder}/nodes: a node needs a rule in workflow/rules beside its file; both belong into a checkout"
+            " (src/bgbias/nodes)."
         )
     found = [name for name in below if name in FAMILIES]
     if not found:
