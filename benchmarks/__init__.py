@@ -16,9 +16,11 @@ speed and are done at once, so that a test can run every line.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 from bgbias import plugins
@@ -38,6 +40,12 @@ class Contender:
     run: Callable[[], Any] | None
     missing: str = ""
     """Why it cannot run here, and how to get it."""
+
+
+def surroundings(**changed: str) -> dict[str, str]:
+    """The environment of a process that is started from any folder and finds these comparisons."""
+    found = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, found))} | changed
 
 
 def peer(name: str, package: str, prepare: Callable[[], Callable[[], Any]]) -> Contender:

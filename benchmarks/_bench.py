@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import _machine, _report
+from benchmarks import _machine, _report, surroundings
 from benchmarks._report import Record
 from bgbias import plugins
 from bgbias.compute.device import pick
@@ -109,6 +109,6 @@ def _measured(name: str, device: str, rounds: int | None, record: Path, tiny: bo
     words = [name, device, str(count), str(record)] + ["tiny"] * tiny
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks._process", *words],
-        env={**os.environ, **dict.fromkeys(THREADS, threads)},
+        env=surroundings(**dict.fromkeys(THREADS, threads)),
     )
     return done.returncode == 0

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import Measured
+from benchmarks import Measured, surroundings
 from benchmarks._bench import source
 from benchmarks._machine import describe
 from benchmarks._rounds import take_turns
@@ -66,7 +66,8 @@ def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, 
 
 def _extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
     words = [sys.executable, "-m", "benchmarks._memory", comparison, contender, device]
-    done = subprocess.run(words + ["tiny"] * tiny, check=True, stdout=subprocess.PIPE, text=True)
+    words += ["tiny"] * tiny
+    done = subprocess.run(words, env=surroundings(), check=True, stdout=subprocess.PIPE, text=True)
     return float(done.stdout.split()[-1])
 
 
