@@ -19,7 +19,7 @@ from bgbias.errors import UserError
 from bgbias.study import params
 from bgbias.study.params import Study
 
-GRIDS = ("demo", "cub50", "rivals", "paper")
+GRIDS = ("demo", "cub50", "paper")
 Path_ = tuple[str, ...]
 
 
@@ -99,6 +99,7 @@ def test_what_no_stage_keeps_is_made_again_with_the_report(
     assert {"table", "figure"} <= stages.versions("report")
 
 
+@pytest.mark.parametrize("stages", [*GRIDS, "rivals"], indirect=True)
 def test_a_setting_that_a_node_reads_is_named_by_its_stage(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

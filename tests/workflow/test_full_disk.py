@@ -16,6 +16,7 @@ from small_study import data_nodes, described, load, outputs, run
 
 from bgbias import cli
 from bgbias.engine import records
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.nodes import index, train
 from bgbias.study.cell import Cell
@@ -133,13 +134,11 @@ def test_one_cell_is_never_written_by_two(tmp_path: Path, raw: dict[str, Any]) -
     study = load(tmp_path, raw)
     data_nodes(study)
     cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    wanted = {"model": study.files.at("model", **cell.wildcards)}
-    made = study.files.at("train_record", **cell.wildcards)
     read, write = os.pipe()
     holder = os.fork()
     if holder == 0:
         try:
-            with records.node(study, "train", wanted, made, cell=cell):
+            with records.node(study, step("train", cell=cell)):
                 os.write(write, b"x")
                 signal.pause()
         finally:
@@ -155,7 +154,7 @@ def test_one_cell_is_never_written_by_two(tmp_path: Path, raw: dict[str, Any]) -
     os.kill(holder, signal.SIGKILL)
     os.waitpid(holder, 0)
     run(study, cell, "train")  # and so is the cell once its process is gone, however it ended
-    assert made.exists()
+    assert study.files.at("train_record", **cell.wildcards).exists()
 
 
 @needs_full_device
