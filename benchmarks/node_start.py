@@ -15,7 +15,7 @@ TITLE = "a node's overhead"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 7
-CELL = ("toys", "tiny", "contrastive", "plain")
+TOY_CELL = ("toys", "tiny", "contrastive", "plain")
 BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
 # What a node cannot do without: the command line and the settings (pydantic by itself loads nothing), tables, and what it
 # computes with.
@@ -38,10 +38,10 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     folder = scratch_folder()
     _study.write(folder)
-    for words in (*BEFORE, *((node, *CELL) for node in NEEDS)):
+    for words in (*BEFORE, *((node, *TOY_CELL) for node in NEEDS)):
         run(folder, "-m", "bgbias", *words)
     for node in NEEDS:
-        yield Contender(f"{node} node", "ours", partial(run, folder, "-m", "bgbias", node, *CELL))
+        yield Contender(f"{node} node", "ours", partial(run, folder, "-m", "bgbias", node, *TOY_CELL))
     for packages in dict.fromkeys(NEEDS.values()):
         yield Contender(f"import {packages}", "limit", partial(run, folder, "-c", f"import {packages}"))
     yield Contender(HASHING, "ours", _hashing(folder / "large", _hashed(tiny)))

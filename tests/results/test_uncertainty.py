@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chance import chance_map_at_r
 
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import Neighbours
@@ -145,22 +146,6 @@ def test_95_percent_intervals_cover_the_truth_about_as_often() -> None:
     # Binomial sd of a true 95 % over 400 datasets: 1.1 %.
     assert (covered / datasets >= 0.91).all()
     assert (covered / datasets <= 0.985).all()
-
-
-def chance_map_at_r(relevant: np.ndarray, others: int) -> np.ndarray:
-    """Expected MAP@R of a random ranking, float64 [N], NaN where R = 0.
-
-    ``relevant`` [N] is each query's R among the ``others`` = M photos of its gallery. In a random order, rank
-    k is a hit with probability R/M, and given that, each of the k - 1 ranks before is one with (R-1)/(M-1);
-    so E[Prec(k) rel(k)] = R/M * (1 + (k-1)(R-1)/(M-1)) / k. Summed over k <= R and divided by R, with H_R = 1
-    + 1/2 + ... + 1/R: chance = (H_R + (R - H_R)(R-1)/(M-1)) / M.
-    """
-    relevant = np.asarray(relevant)
-    ranks = np.arange(1, int(relevant.max(initial=0)) + 1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / ranks)])[relevant]
-    # With one other photo, R <= 1 and the second term is 0.
-    chance = (harmonic + (relevant - harmonic) * (relevant - 1) / max(others - 1, 1)) / others
-    return np.where(relevant > 0, chance, np.nan)
 
 
 @pytest.mark.parametrize("others", [1, 2, 5, 7])

@@ -1,8 +1,7 @@
 """The finding itself: plain training's drop grows with the bias that the toys were given, BGAugment's does not.
 
-Four models are trained as the demo trains them, through Snakemake, from photos to scores. The queries at both
-correlations are the
-same objects, so that the growth of a drop has paired-bootstrap bounds.
+Four models are trained as the demo trains them, through Snakemake, from photos to scores. The queries at both correlations are
+the same objects, so that the growth of a drop has paired-bootstrap bounds.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import pandas as pd
 import project
 import pytest
 import yaml
+from chance import chance_map_at_r
 
 from bgbias import seeds
 from bgbias.results import uncertainty
@@ -55,7 +55,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
 def test_models_have_learned(values: Values) -> None:
     for (dataset, method), (clean, _) in values.items():
         # Every class of a toy split has the same number of photos.
-        chance = uncertainty.chance_map_at_r(np.array([relevant(clean)]), len(clean) - 1)[0]
+        chance = chance_map_at_r(np.array([relevant(clean)]), len(clean) - 1)[0]
         assert clean.mean() >= TIMES_CHANCE * chance, f"{dataset} {method}"
 
 

@@ -23,7 +23,7 @@ def rows() -> pd.DataFrame:
 
 
 def test_every_cell_of_the_background_papers_two_tables_is_there_once(rows: pd.DataFrame) -> None:
-    found = rows[rows["source"].str.startswith("Kobs")].set_index(list(published.CELL))
+    found = rows[rows["source"].str.startswith("Kobs")].set_index(list(published.KEYS))
     # 3 datasets x 5 losses x 2 methods: MAP@R clean and corrupted, and the attribution score.
     assert len(found) == 90
     assert found.index.is_unique
@@ -45,7 +45,7 @@ def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> N
     assert {length for _, length in split} == {"", str(folds.FOLDS * study["train"]["embedding_dim"])}
     assert set(rows.loc[[bool(length) for _, length in split], "folds"]) == {folds.FOLDS}
     assert set(rows["metric"]) <= {*plugins.names("metrics"), "attribution_score"}
-    assert not rows.duplicated([*published.CELL, "differs", "folds"]).any()
+    assert not rows.duplicated([*published.KEYS, "differs", "folds"]).any()
 
 
 @pytest.mark.parametrize(

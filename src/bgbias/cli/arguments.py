@@ -46,7 +46,7 @@ SUBJECTS: dict[str, Any] = {
 }
 SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four."
 # A model, by its parts.
-CELL: dict[str, tuple[Any, Any]] = {
+CELL_ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "dataset": (SUBJECTS["dataset"], REQUIRED),
     "backbone": (_argument("Name under `backbones` in params.yaml."), REQUIRED),
     "loss": (_argument("Name under `losses` in params.yaml; `none` for pretrained features."), REQUIRED),

@@ -11,7 +11,17 @@ from typing import Any
 import typer
 
 from bgbias import plugins
-from bgbias.cli.arguments import CELL, DEFAULT, SUBJECTS, Device, Expect, Grid, Params, checked, known_digest
+from bgbias.cli.arguments import (
+    CELL_ARGUMENTS,
+    DEFAULT,
+    SUBJECTS,
+    Device,
+    Expect,
+    Grid,
+    Params,
+    checked,
+    known_digest,
+)
 from bgbias.compute import gpu_slots
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
@@ -72,7 +82,7 @@ def _parameters(declared: Any, takes_device: bool) -> list[inspect.Parameter]:
     for place, key in enumerate(declared.SUBJECT):
         optional = place > 0 and hasattr(declared, "subjects")
         own = {key: (SUBJECTS.get(key, str), None if optional else inspect.Parameter.empty)}
-        given |= CELL if key == "cell" else own
+        given |= CELL_ARGUMENTS if key == "cell" else own
     given |= {"grid": (Grid, None), "params": (Params, DEFAULT), "expect": (Expect, None)}
     given |= {"device": (Device, "auto")} if takes_device else {}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

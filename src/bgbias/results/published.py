@@ -18,8 +18,8 @@ from bgbias.files.checksums import sha256
 from bgbias.files.places import PUBLISHED, project_root
 from bgbias.photos.folds import FOLDS
 
-CELL = ("dataset", "backbone", "loss", "method", "metric", "condition")
-COLUMNS = ("source", *CELL, "value", "sd", "unit", "differs")
+KEYS = ("dataset", "backbone", "loss", "method", "metric", "condition")
+COLUMNS = ("source", *KEYS, "value", "sd", "unit", "differs")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def number(
     folds: int = 1,
 ) -> PublishedNumber:
     """A paper's number for this cell, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
-    wanted = dict(zip(CELL, (dataset, backbone, loss, method, metric, condition), strict=True))
+    wanted = dict(zip(KEYS, (dataset, backbone, loss, method, metric, condition), strict=True))
     printed = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     # Found as ours is; else with nearly as many folds.
     far = (printed["folds"] - folds).abs() + FOLDS * (printed["differs"] != "")

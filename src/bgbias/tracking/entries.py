@@ -26,7 +26,7 @@ PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
 DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
-CELL = ("dataset", "backbone", "loss", "method", "seed")
+CELL_PARAMS = ("dataset", "backbone", "loss", "method", "seed")
 MODEL = "model.safetensors"
 
 Stamp = tuple[int, int] | None
@@ -107,7 +107,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
     cell = record.get("cell") or {}
     flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "subject")})
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
-    place = {"node": node} | {k: str(cell[k]) for k in CELL if k in cell}
+    place = {"node": node} | {k: str(cell[k]) for k in CELL_PARAMS if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
     made, inputs = record.get("outputs") or {}, record.get("inputs") or {}
     tags = {

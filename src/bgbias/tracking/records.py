@@ -17,7 +17,7 @@ from typing import Any
 
 from bgbias.tracking import dvc
 from bgbias.tracking.entries import (
-    CELL,
+    CELL_PARAMS,
     Collection,
     Entry,
     Stamp,
@@ -38,7 +38,7 @@ UNTRAINED = frozenset({"backbone", "index", "weights"})
 OF_NODES = frozenset({"seconds", "peak_memory_mb"})
 # How many photos were seen is said by the nodes that saw them.
 COUNTS = frozenset({"photos", "photos_without_trusted_mask"})
-TAGS = ("grid", "subject", "git_commit", "mlflow.source.git.commit", "mlflow.source.type", *CELL)
+TAGS = ("grid", "subject", "git_commit", "mlflow.source.git.commit", "mlflow.source.type", *CELL_PARAMS)
 
 log = logging.getLogger("bgbias.tracking")
 

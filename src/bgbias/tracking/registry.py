@@ -26,7 +26,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
-from bgbias.tracking.entries import CELL, Entry
+from bgbias.tracking.entries import CELL_PARAMS, Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -41,7 +41,7 @@ FORBIDDEN = re.compile(r"[/:.%\"']")
 
 def name(entry: Entry) -> str:
     """The registered model of a training's cell, e.g. ``demo-toy_090-tiny-contrastive-plain-seed0``."""
-    *parts, seed = (entry.params[k] for k in CELL)
+    *parts, seed = (entry.params[k] for k in CELL_PARAMS)
     return FORBIDDEN.sub("_", "-".join([entry.tags["grid"], *parts, f"seed{seed}"]))
 
 
@@ -72,7 +72,7 @@ def _logged(client: MlflowClient, run: Run, entry: Entry, weights: Path) -> str:
     from mlflow.models import Model
 
     registered, checksum = name(entry), sha256(weights)
-    tags = {"digest": entry.digest, "sha256": checksum} | {k: entry.params[k] for k in CELL}
+    tags = {"digest": entry.digest, "sha256": checksum} | {k: entry.params[k] for k in CELL_PARAMS}
     logged = client.create_logged_model(
         run.info.experiment_id, registered, run.info.run_id, tags, entry.params, "embedding"
     )

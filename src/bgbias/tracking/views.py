@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bgbias.tracking.entries import CELL
+from bgbias.tracking.entries import CELL_PARAMS
 
 RETRIEVAL = ("map_at_r_clean", "map_at_r_corrupted", "relative_drop")
 ATTRIBUTION = ("attribution_ref", "attribution_robust")
@@ -58,7 +58,7 @@ def tags() -> dict[str, str]:
 
 
 def _view(node: str, charts: dict[str, Any] | None = None) -> dict[str, Any]:
-    columns = [f"params.`{name}`" for name in CELL] + [f"metrics.`{name}`" for name in RESULTS[node]]
+    columns = [f"params.`{name}`" for name in CELL_PARAMS] + [f"metrics.`{name}`" for name in RESULTS[node]]
     return {
         "searchFilter": f'params.node = "{node}" and tags."{CURRENT}" = "no"',
         "orderByKey": "attributes.start_time",
