@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from benchmarks._scratch import scratch_folder
 from bgbias import seeds
 from bgbias.backgrounds import drawn as procedural
-from bgbias.backgrounds import pools
+from bgbias.backgrounds import draws
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
@@ -94,7 +94,7 @@ def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPh
     """The same as a test set, with what replaces its backgrounds; only the first ``count`` photos if given."""
     ids = [p.stem for p in made.photos][:count]
     store = made.folder / "pool.zip"
-    pool = Pool(prepared.pictures(store, SIDE, made.folder), pools.sizes(store))
+    pool = Pool(prepared.pictures(store, SIDE, made.folder), draws.sizes(store))
     photos, masks = _prepared(made)
     return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool)
 

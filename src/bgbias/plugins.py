@@ -64,7 +64,7 @@ REQUIRED = {
     "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
     "metrics": Required(("TITLE", "per_query")),
     "necks": Required(("Params", "build")),
-    "nodes": Required(("SUBJECT", "VERSION", "OUTPUTS", "settings")),
+    "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
     "tables": Required(
         ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")
     ),

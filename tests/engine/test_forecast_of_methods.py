@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bgbias import plugins, seeds
 from bgbias.models.model import build_model
 from bgbias.study import methods
+from bgbias.study.training import around
 from bgbias.training.batches import Batch
 from bgbias.training.methods import BaseMethod, Task
 
@@ -66,7 +67,7 @@ def test_photos_of_a_step_are_as_many_as_forecast(kind: str, options: dict[str, 
     settings = {"margin": 0.2, "scale": 8, "lr": 0.1} if name == "cosface" else {"margin": 0.5}
     base = loss.build(loss.Params(**settings), 4, 4, seeds.torch_generator("loss"))
     named = methods.find({"chosen": {"kind": kind, **options}}, "chosen")
-    method: BaseMethod = named.build(model, base, Task(LABELS, ("squares", 0)))
+    method: BaseMethod = around(named, model, base, Task(LABELS, ("squares", 0)))
     counted = Counter(model.trunk)
     method.loss(batch())["loss"].backward()
     forecast = named.module.Method.photos_a_step(named.params(), len(LABELS))

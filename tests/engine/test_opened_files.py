@@ -20,9 +20,10 @@ from bgbias.images.boxes import box_of
 from bgbias.nodes import index
 from bgbias.nodes.figure import figure
 from bgbias.nodes.segment import segment
-from bgbias.study.album import Album, of_dataset
+from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
+from bgbias.study.truth import of_dataset
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 PLAIN, CURED = (Cell("squares", "pixels", "contrastive", method, 0) for method in ("plain", "bgaugment"))

@@ -19,6 +19,7 @@ from small_study import described, load
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import step
 from bgbias.errors import UserError
+from bgbias.files import code
 from bgbias.nodes import backgrounds
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -65,7 +66,8 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
     )
     assert (found["status"], found["device"]) == ("done", "cpu")
     assert found["digest"] == digests.digest(study, "backgrounds", pool="noise")
-    assert found["version"] == backgrounds.VERSION
+    assert found["code"]["nodes/backgrounds.py"] == code.modules(backgrounds.__name__)["nodes/backgrounds.py"]
+    assert found["git_dirty"] in (True, False, None)
     assert found["spec"]["pools"]["train"]["source"].endswith("/train")
     assert found["outputs"] == {str(p): hashlib.sha256(b"made").hexdigest() for p in pools(study).values()}
     assert (found["metrics"], found["notes"]) == ({"photos": 3}, {"why": "a test"})

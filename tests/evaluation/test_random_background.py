@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bgbias import seeds
-from bgbias.backgrounds import draws, pools
+from bgbias.backgrounds import draws
 from bgbias.evaluation import embedding, embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background, views
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -76,7 +76,7 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
     waves = np.stack([np.sin(x / 40 + k) + np.cos(y / 30 - k) for k in range(3)], axis=2)
     with writing(tmp_path / "pool.zip") as store:
         store.add("waves.png", pixels.encode_png(np.rint(127.5 + 63 * waves).astype(np.uint8)))
-    sizes = pools.sizes(tmp_path / "pool.zip")
+    sizes = draws.sizes(tmp_path / "pool.zip")
     assert sizes == [(90, 137)]
     small, large = (
         draws.Pool(prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
@@ -112,7 +112,7 @@ def photos(folder: Path, pool: Path, order: np.ndarray) -> EvaluationPhotos:
         32,
         prepared.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
         frozenset(f"{n}.png" for n in range(2, 10)),
-        draws.Pool(prepared.pictures(pool, 36, folder / "prepared"), pools.sizes(pool)),
+        draws.Pool(prepared.pictures(pool, 36, folder / "prepared"), draws.sizes(pool)),
     )
 
 

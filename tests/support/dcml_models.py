@@ -13,6 +13,7 @@ from torch import Tensor
 from bgbias import plugins, seeds
 from bgbias.models import model as models
 from bgbias.study import methods
+from bgbias.study.training import around
 from bgbias.training.batches import Batch
 from bgbias.training.methods import Task
 
@@ -31,7 +32,7 @@ def built(kind: str, **options: Any) -> Any:
         loss.Params(margin=MARGIN, scale=SCALE, lr=0.1), 5, 6, seeds.torch_generator("class weights")
     )
     entries = {"chosen": {"kind": kind, **options}}
-    method = methods.find(entries, "chosen").build(model, base, Task(LABELS, ("squares", 0)))
+    method = around(methods.find(entries, "chosen"), model, base, Task(LABELS, ("squares", 0)))
     for module in method.modules().values():
         module.double().eval()
     return method

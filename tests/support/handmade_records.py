@@ -38,7 +38,7 @@ class Project:
         more = {"status": "done", **more}
         if more["status"] == "done":
             more = {"finished": "2025-06-01T12:00:05+00:00", "seconds": 5.0, "peak_memory_mb": 700.5, **more}
-        spec = {"node": node, "version": 1, **more.pop("spec", {})}
+        spec = {"node": node, **more.pop("spec", {})}
         written = {
             "node": node,
             "subject": subject,
@@ -46,7 +46,6 @@ class Project:
             "grid": "demo",
             "spec": spec,
             "digest": hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:16],
-            "version": 1,
             "started": START,
             "command": f"python -m bgbias {node} {subject}",
             "git_commit": "0" * 40,

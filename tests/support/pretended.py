@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
-from bgbias.files import checksums
+from bgbias.files import checksums, code
 from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
@@ -33,6 +33,7 @@ def certify(study: Study, node: Node) -> None:
         "status": "done",
         "spec": digests.spec(study, node.name, **node.keywords),
         "digest": digests.digest(study, node.name, **node.keywords),
+        "code": code.modules(*node.code(study)),
         "inputs": {str(p): checksums.sha256(p) for p in read if p.exists()},
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},
     }

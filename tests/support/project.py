@@ -19,6 +19,7 @@ PARTS = (
     *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "src"),
     *(
         "dvc.yaml",
+        "requirements.lock",
         ".dvc/config",
         ".dvc/.gitignore",
         ".dvcignore",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from small_study import data_nodes, described, history, load
 from bgbias import plugins, seeds
 from bgbias.engine import digests, graph
 from bgbias.errors import UserError
+from bgbias.files import code
 from bgbias.images.composite import replaced
 from bgbias.models import inference
 from bgbias.models import model as models
@@ -21,6 +23,7 @@ from bgbias.nodes.train import train
 from bgbias.study import methods, plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
+from bgbias.study.training import around
 from bgbias.training import loop
 from bgbias.training.batches import Batch
 from bgbias.training.methods import Task
@@ -64,7 +67,7 @@ def built(name: str, **entries: dict[str, Any]) -> Any:
     loss = plugins.load("losses", "contrastive")
     base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 4, 4, torch.Generator())
     task = Task(torch.arange(4).repeat_interleave(2), ("squares", 0))
-    return methods.find(entries, name).build(small_model(), base, task)
+    return around(methods.find(entries, name), small_model(), base, task)
 
 
 def test_a_name_is_an_entry_or_a_file_and_may_be_on_replaced_backgrounds() -> None:
@@ -125,7 +128,7 @@ def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
         assert "method" not in digests.spec(study, "train", cell=cell(name))
 
 
-def test_another_version_of_a_file_is_another_training_of_its_methods_alone(
+def test_other_code_of_a_file_is_another_training_of_its_methods_alone(
     tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("plain", "gained", "gained+bgaugment", "weak")
@@ -134,10 +137,16 @@ def test_another_version_of_a_file_is_another_training_of_its_methods_alone(
     def trained() -> dict[str, str]:
         return {name: digests.digest(study, "train", cell=cell(name)) for name in names}
 
-    before, module = trained(), plugins.load("methods", "gained")
-    monkeypatch.setattr(module, "VERSION", 1, raising=False)
+    folder = tmp_path / "plugins"
+    shutil.copytree(raw["plugins"][0], folder)
+    raw["plugins"] = [str(folder)]
+    study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
+    before, file = trained(), folder / "methods" / "gained.py"
+    file.write_text(f"# One reason more.\n{file.read_text()}")
+    code.look_again()
     assert trained() == before
-    monkeypatch.setattr(module, "VERSION", 2)
+    file.write_text(f"{file.read_text()}\n\nSTRONGER = 2\n")
+    code.look_again()
     after = trained()
     assert {n for n in names if after[n] != before[n]} == {"gained", "gained+bgaugment", "weak"}
 

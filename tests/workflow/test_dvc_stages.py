@@ -50,10 +50,10 @@ class Stages:
     def params(self, stage: str) -> list[str]:
         return [p for p in self._described[stage]["params"] if isinstance(p, str)]
 
-    def versions(self, stage: str) -> set[str]:
+    def code(self, stage: str) -> set[str]:
         code = [p for p in self._described[stage]["params"] if isinstance(p, dict)]
-        assert all(names == ["VERSION"] for file in code for names in file.values())
-        return {Path(place).stem for file in code for place in file}
+        (names,) = [names for file in code for names in file.values()]
+        return set(names)
 
 
 @pytest.fixture(params=GRIDS)
@@ -78,12 +78,12 @@ def test_a_stage_depends_on_what_its_nodes_read_from_others(stages: Stages) -> N
             assert _below(str(file), known), (node.label, file)
 
 
-def test_a_stage_names_the_versions_of_its_nodes(stages: Stages) -> None:
+def test_a_stage_names_the_code_of_its_nodes(stages: Stages) -> None:
     for node in graph.in_order(stages.study):
         if stages.of(node):
             # Fetched archives and weights are kept by no stage: whoever reads them answers for them.
             archives = [n for n in graph.reads_from(stages.study, node) if not stages.of(n)]
-            assert {n.name for n in (node, *archives)} <= stages.versions(stages.of(node)), node.label
+            assert {n.name for n in (node, *archives)} <= stages.code(stages.of(node)), node.label
 
 
 def test_what_no_stage_keeps_is_made_again_with_the_report(
@@ -96,7 +96,7 @@ def test_what_no_stage_keeps_is_made_again_with_the_report(
     kept_by_none = [n for n in graph.in_order(study) if not stages.of(n)]
     others = [n.name for n in kept_by_none if n.name not in ("fetch", "weights")]
     assert others == ["table"]
-    assert {"table", "figure"} <= stages.versions("report")
+    assert {"table", "figure"} <= stages.code("report")
 
 
 @pytest.mark.parametrize("stages", [*GRIDS, "rivals"], indirect=True)

@@ -17,7 +17,6 @@ from bgbias.files.atomic import write_text
 from bgbias.study import plan
 
 SUBJECT = ("dataset",)
-VERSION = 1
 OUTPUTS = {
     "brightness": "REPORT/brightness/{dataset}.txt",
     "brightness_record": "REPORT/brightness/{dataset}.json",
@@ -69,8 +68,7 @@ STAGE = """
       - ${paths.work}/datasets
     params:
       - grid
-      - src/bgbias/nodes/brightness.py:
-          - VERSION
+      - ${paths.runs}/${grid}/code.yaml: [brightness]
     outs:
       - ${paths.report}/${grid}/brightness: {persist: true}
 """

@@ -178,11 +178,15 @@ def reads(name):
     return files
 
 
+DIGESTS = {}  # of the nodes, each computed once
+
+
 def options(name):
-    """Parameter function of a node's rule: how its command ends. An edit of params.yaml after this is an error."""
+    """Parameter function of a node's rule: how its command ends. An edit of params.yaml or of code after this is an error."""
 
     def text(wildcards):
-        digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
+        with digests.remembered(DIGESTS):
+            digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
         return f"--grid {STUDY.grid} --params {PARAMS} --expect {digest}"
 
     return text

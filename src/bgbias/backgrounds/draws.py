@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from bgbias import seeds
+from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos.prepared import Pictures
 
@@ -32,6 +34,12 @@ def draw(key_set: str, repeat: int, key_item: str, sizes: list[tuple[int, int]])
     index = u % len(sizes)
     box, flip = pixels.random_box(np.random.default_rng(u), *sizes[index])
     return Draw(index, box, flip)
+
+
+def sizes(path: Path) -> list[tuple[int, int]]:
+    """(height, width) of a pool's photos as they were delivered, in pool order."""
+    store = ImageStore(path)
+    return [pixels.size(store.read(name), name) for name in store.ids]
 
 
 class Pool:

@@ -77,12 +77,6 @@ def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     return {role: sorted(pool) for role, pool in pools.items()}
 
 
-def sizes(path: Path) -> list[tuple[int, int]]:
-    """(height, width) of a pool's photos as they were delivered, in pool order."""
-    store = ImageStore(path)
-    return [pixels.size(store.read(name), name) for name in store.ids]
-
-
 def files(place: str) -> Iterator[tuple[str, bytes]]:
     """(name, encoded picture) of a folder, of a zip or tar, or of a text file that lists one path a line."""
     origin = places.source(place)

@@ -21,7 +21,9 @@ Grid = Annotated[
 Params = Annotated[Path, typer.Option(help="The study's file.")]
 Expect = Annotated[
     str | None,
-    typer.Option(help="Digest that the plan had; an edited params.yaml is noticed.", show_default=False),
+    typer.Option(
+        help="Digest that the plan had; an edited params.yaml or code is noticed.", show_default=False
+    ),
 ]
 Device = Annotated[
     str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
@@ -70,5 +72,6 @@ def known_digest(study: Study, step: Node, expected: str, params: Path) -> None:
     now = digests.digest(study, step.name, **step.keywords)
     if now != expected:
         raise UserError(
-            f"{params} was edited since this was planned ({expected}, now {now}); run snakemake again."
+            f"{params}, or code that {step.name} works by, was edited since this was planned ({expected}, now {now}); run"
+            " snakemake again."
         )

@@ -74,14 +74,49 @@ def status(
     check: Annotated[
         bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A node (`train`, or one: `train toys/tiny/...`) whose code was edited and computes what it did:"
+            " take what it made for current. May be given more than once.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
+    """Tell what is current, what is stale and why, and what is missing; nothing is changed but what is accepted."""
+    from bgbias.engine import accept as accepting
     from bgbias.engine import freshness
 
     study = load(params, grid)
+    if accept:
+        print(
+            "\n".join(accepting.accept(study, accept))
+            or "Nothing to accept: no code of these nodes has changed alone."
+        )
     print(freshness.told(study, verify))
     if check and not freshness.complete(study):
         raise typer.Exit(1)
+
+
+@app.command("code")
+def code_table(
+    grid: Grid = None,
+    params: Params = DEFAULT,
+    out: Annotated[
+        Path | None, typer.Option(help="A YAML file instead of the terminal.", show_default=False)
+    ] = None,
+) -> None:
+    """Tell by which code a grid is made: a fingerprint for each kind of node, which an edit of a formula changes."""
+    import yaml
+
+    from bgbias.engine import digests
+    from bgbias.files.atomic import write_text
+
+    text = yaml.safe_dump(digests.code_of(load(params, grid)))
+    if out:
+        write_text(out, text)
+    else:
+        print(text, end="")
 
 
 @app.command()

@@ -1,30 +1,58 @@
 """The fingerprint of what a node reads: a node whose digest is another one has to run again.
 
-``spec(study, node, ...)`` holds the node's version, its settings, and the digests of the nodes that it reads from, by their
-names: nothing else. The digest stands in the Snakemake rule's ``params``, so that an edited margin reruns that loss's cells and
-nothing else, and a new masker does not retrain a method that reads no masks.
+``spec(study, node, ...)`` holds the node's settings, its code with the versions of the libraries that this imports, and the
+digests of the nodes that it reads from, by their names: nothing else. The digest stands in the Snakemake rule's ``params``, so
+that an edited margin or formula reruns that loss's cells and nothing else, and a new masker does not retrain a method that reads
+no masks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
+from bgbias.files import code
 from bgbias.files.fingerprint import recorded
 from bgbias.study.params import Study
+
+_known: dict[Node, str] | None = None
+
+
+@contextmanager
+def remembered(known: dict[Node, str] | None = None) -> Iterator[None]:
+    """Within it each digest of one study is computed once (or taken from ``known``, which is added to): for whoever plans a whole
+    grid, while nothing changes of what digests are made of.
+    """
+    global _known
+    before, _known = _known, {} if known is None else known
+    try:
+        yield
+    finally:
+        _known = before
 
 
 def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
-    text = json.dumps(spec(study, name, **subject), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    node = step(name, **subject)
+    if _known is None:
+        return _digest(study, name, **subject)
+    if node not in _known:
+        _known[node] = _digest(study, name, **subject)
+    return _known[node]
+
+
+def _digest(study: Study, name: str, /, **subject: Any) -> str:
+    return _hashed(spec(study, name, **subject))
 
 
 def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
-    """What the node reads, resolved: its version, settings, and upstream digests: of one node of a kind the digest itself, of
+    """What the node reads, resolved: its settings, code, and upstream digests: of one node of a kind the digest itself, of
     several by what these work on.
     """
     reader = step(name, **subject)
@@ -33,12 +61,26 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
         upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
     read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
     settings = reader.declared.settings(study, **subject)
-    known = {"node": name, "version": reader.declared.VERSION, "subject": reader.of}
+    modules = reader.code(study)
+    by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
+    known = {"node": name, "subject": reader.of, **by}
     if hidden := (known.keys() & settings.keys()) | ((known | settings).keys() & read.keys()):
         raise ValueError(
             f"the node {name} has a setting '{min(hidden)}', which means something else in a digest"
         )
     return known | settings | read
+
+
+def code_of(study: Study) -> dict[str, str]:
+    """Every node by name to a fingerprint of what the grid's nodes of this name work by: their code and its libraries."""
+    by: dict[str, set[tuple[str, ...]]] = {}
+    for node in graph.in_order(study):
+        by.setdefault(node.name, set()).add(node.code(study))
+    known = {
+        name: sorted((code.fingerprint(*m), *code.libraries(*m).items()) for m in of)
+        for name, of in by.items()
+    }
+    return {name: _hashed(known.get(name)) for name in plugins.names("nodes")}
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:
@@ -52,3 +94,8 @@ def _of(study: Study, maker: Node, reader: Node) -> str:
         if known:
             return str(known)
     return digest(study, maker.name, **maker.keywords)
+
+
+def _hashed(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -28,8 +28,7 @@ from typing import Any
 
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import Node
-from bgbias.errors import UserError
-from bgbias.files import checksums
+from bgbias.files import checksums, code
 from bgbias.files.atomic import replacing
 from bgbias.study.params import Study
 
@@ -78,7 +77,11 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
     A product is read again where its inode changed after its record was written: it was edited, or a checkout, a cache or a copy
     put it there, whatever modification time it bears. With ``thorough``, all are read.
     """
-    found: list[Finding] = []
+    with digests.remembered():
+        return list(_examined(study, thorough))
+
+
+def _examined(study: Study, thorough: bool) -> Iterator[Finding]:
     old: set[Node] = set()
     missing: set[Node] = set()
     certified: dict[Node, dict[str, Any]] = {}
@@ -86,21 +89,20 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
         path, upstream = node.record(study), graph.reads_from(study, node)
         if not path.exists():
             missing.add(node)
-            found.append(Finding(node, "missing"))
+            yield Finding(node, "missing")
             continue
-        certified[node] = record = _read(path)
+        certified[node] = record = records.of_any_time(path)
         # What was out of date, and is made from something that a killed run has deleted to make it anew, is so still.
         if not old.isdisjoint(upstream) or (_time(path) == BEHIND and not missing.isdisjoint(upstream)):
             old.add(node)
-            found.append(Finding(node, "behind"))
+            yield Finding(node, "behind")
             continue
         doubtful = _doubtful(path, thorough)
         read = [certified[n] for n in upstream if n in certified]
         why = _mismatch(study, node, record, doubtful) or _replaced(record, read)
         if why:
             old.add(node)
-        found.append(Finding(node, "stale" if why else "current", why, bool(doubtful)))
-    return found
+        yield Finding(node, "stale" if why else "current", why, bool(doubtful))
 
 
 def settle(study: Study, thorough: bool = False) -> Report:
@@ -171,7 +173,7 @@ def _make_old(study: Study, node: Node, time: int) -> None:
     path = node.record(study)
     keep = getattr(node.declared, "keep", None)
     if keep:  # what Snakemake deletes before the node runs
-        keep(study, _read(path), **node.keywords)
+        keep(study, records.of_any_time(path), **node.keywords)
     for product in _products(path):
         # Snakemake refuses to replace what DVC's cache protects.
         if not product.stat().st_mode & stat.S_IWUSR:
@@ -188,7 +190,7 @@ def _marker(study: Study) -> None:
 
 def _products(path: Path) -> list[Path]:
     """The files that the record at ``path`` certifies, as far as they are there."""
-    return [p for p in map(Path, _read(path).get("outputs", {})) if p.exists()]
+    return [p for p in map(Path, records.of_any_time(path).get("outputs", {})) if p.exists()]
 
 
 def _doubtful(path: Path, thorough: bool) -> list[Path]:
@@ -208,7 +210,16 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
         return "its record is damaged"
     if record["digest"] != digests.digest(study, node.name, **node.keywords):
         planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
-        return ", ".join(list(_differences(record["spec"], planned))[:MOST_SETTINGS])
+        why: list[str] = []
+        for difference in _differences(record["spec"], planned):
+            is_code = difference.startswith("code")
+            why += (
+                code.differences(record.get("code", {}), code.modules(*node.code(study)))
+                if is_code
+                else [difference]
+            )
+        more = [f"and {len(why) - MOST_SETTINGS} more"] if len(why) > MOST_SETTINGS else []
+        return ", ".join(why[:MOST_SETTINGS] + more)
     lost = [p for p in record["outputs"] if not Path(p).exists()]
     if lost:
         return f"{lost[0]} is missing"
@@ -229,14 +240,6 @@ def _differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
             yield from _differences(before.get(name), now.get(name), f"{key}.{name}" if key else name)
     elif before != now:
         yield f"{key} has changed" if DIGEST.fullmatch(str(now)) else f"{key}: {before} -> {now}"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A record; a damaged one is empty, and fits no plan."""
-    try:
-        return records.read(path)
-    except UserError:
-        return {}
 
 
 def _date(path: Path, nanoseconds: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def goals(study: Study) -> list[Node]:
     ]
 
 
-def in_order(study: Study) -> list[Node]:
-    """Every node of the study's grid once, each after those it reads from."""
+def in_order(study: Study, ends: Iterable[Node] | None = None) -> list[Node]:
+    """Every node of the study's grid once, or of what ``ends`` are made of, each after those it reads from."""
     ordered: dict[Node, None] = {}
 
     def visit(reader: Node) -> None:
@@ -39,6 +40,6 @@ def in_order(study: Study) -> list[Node]:
                 visit(upstream)
             ordered[reader] = None
 
-    for goal in goals(study):
+    for goal in goals(study) if ends is None else ends:
         visit(goal)
     return list(ordered)

@@ -19,6 +19,7 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.engine import digests
 from bgbias.errors import UserError
+from bgbias.files import code
 from bgbias.files.atomic import link_or_copy, replacing, write_text
 from bgbias.files.checksums import sha256
 from bgbias.files.places import source
@@ -37,9 +38,9 @@ def photo_key(data: bytes) -> str:
 
 
 def masker_key(study: Study, masker: str) -> str:
-    """A masker as the cache knows it: 16 hex digits of its kind, options, version and the bytes of its weights."""
-    version = plugins.load("nodes", "masks").VERSION
-    identity = {"version": version, **pretrained.masker_identity(study, masker)}
+    """A masker as the cache knows it: 16 hex digits of its kind, options, code and the bytes of its weights."""
+    module = plugins.load("maskers", study.maskers[masker].kind)
+    identity = {"code": code.fingerprint(module.__name__), **pretrained.masker_identity(study, masker)}
     if pretrained.fetched(study, owner := pretrained.owner("maskers", masker)):
         identity["fetched_weights"] = digests.digest(study, "weights", owner=owner)
     weights = identity["options"].get("weights")

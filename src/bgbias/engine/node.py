@@ -3,11 +3,12 @@
 A node's file is the only place that says of it
 
 ``SUBJECT``                  the wildcards that name what it works on: ``("dataset", "masker")``; ``("cell",)`` for a model;
-``VERSION``                  raised by a change of code that changes its numbers;
 ``OUTPUTS``                  its files: name to pattern (``study/paths.py`` says where the roots are); one of them, its record, is
                              called ``<node>_record``. Names are the whole project's: no two nodes use the same;
 ``reads(study, ...)``        role to ``Made``: every file that it reads, by the node that makes it; nothing if it does not say;
 ``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
+``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say.
+                             Their code, and that of all that the node's own file imports, is in its digest (``files/code.py``);
 ``cost(study, ...)``         what it will take (``engine/forecast.py``); one small file if it does not say;
 ``COLLECTION``               photos, masks or backgrounds that models are made of: what they are called in MLflow, and the output
                              that stands for them;
@@ -19,7 +20,7 @@ A node's file is the only place that says of it
 ``subjects(study, ...)``     for commands that may be typed with less than the whole subject: what is meant then;
 
 and a function of the node's own name that does the work: ``<node>(study, ...)``, whose docstring is the command's help, and which
-takes ``device`` if it can run on a GPU. ``SUBJECT``, ``VERSION``, ``OUTPUTS``, ``settings`` and the function must be there.
+takes ``device`` if it can run on a GPU. ``SUBJECT``, ``OUTPUTS``, ``settings`` and the function must be there.
 
 Edges, input files, digests, forecasts, commands, and what MLflow says of parents are derived from there. Planning imports every
 node's file: heavy imports stay inside its functions.
@@ -78,6 +79,11 @@ class Node:
         """Role to file: what the node reads; nothing if its file does not say."""
         declared = getattr(self.declared, "reads", None)
         return declared(study, **self.keywords) if declared else {}
+
+    def code(self, study: Study) -> tuple[str, ...]:
+        """The modules that it works by, by name: its own file first."""
+        uses = getattr(self.declared, "uses", None)
+        return (self.declared.__name__, *(m.__name__ for m in (uses(study, **self.keywords) if uses else ())))
 
     def outputs(self, study: Study) -> dict[str, Path]:
         """The node's files by name, without its record."""

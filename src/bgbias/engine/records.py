@@ -25,6 +25,7 @@ from bgbias.compute import vitals
 from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
+from bgbias.files import code
 from bgbias.files.atomic import remove_leftovers, write_json
 from bgbias.files.checksums import sha256
 from bgbias.files.locks import Taken, locked
@@ -69,15 +70,22 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def of_any_time(path: Path) -> dict[str, Any]:
+    """A record; empty if there is none, or a damaged one, which fits no plan."""
+    try:
+        return read(path)
+    except UserError:
+        return {}
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """Write a record, atomically."""
+    write_json(path, record)
+
+
 def of_now(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now; empty if there is none, or one of others, or a damaged one."""
-    path = maker.record(study)
-    if not path.exists():
-        return {}
-    try:
-        record = read(path)
-    except UserError:  # its node is made again
-        return {}
+    record = of_any_time(maker.record(study))
     return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
 
 
@@ -113,10 +121,10 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "status": "running",
             "spec": digests.spec(study, name, **subject),
             "digest": made.digest,
-            "version": worker.declared.VERSION,
+            "code": code.modules(*worker.code(study)),
             "started": _now(),
             "command": command(),
-            "git_commit": _git_commit(),
+            **_checkout(),
             "pid": os.getpid(),
             "host": platform.node(),
             "vitals_file": str(sampled),
@@ -211,12 +219,17 @@ def _now() -> str:
 
 
 @cache
-def _git_commit() -> str | None:
-    asked = ["git", "rev-parse", "HEAD"]
+def _checkout() -> dict[str, Any]:
+    """The commit that is checked out, and whether files that git knows were edited since; None where there is no git."""
+    asked = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return None
+        return {"git_commit": None, "git_dirty": None}
+    head, *lines = said.splitlines()
+    commit = head.rpartition(" ")[2]
+    edited = any(not line.startswith("#") for line in lines)
+    return {"git_commit": None if commit == "(initial)" else commit, "git_dirty": edited}
 
 
 def _packages() -> dict[str, str]:

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from bgbias.evaluation import conditions
-from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.settings import Strict
 
 
@@ -29,13 +28,3 @@ class Evaluation(Strict):
         if len(set(self.conditions)) < len(self.conditions):
             raise ValueError("a condition is named twice")
         return self
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        """The views of each photo."""
-        return conditions.views(self.conditions, self.draws)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What embedding reads beside photos: masks, backgrounds, both or nothing."""
-        return conditions.needs(self.conditions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, seeds
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
 SUBJECT = ("cell",)
-VERSION = 2
 OUTPUTS = {
     "attribution": f"RUNS/scores/{CELL}/attribution.csv",
     "maps": f"RUNS/scores/{CELL}/attribution.npz",
@@ -38,6 +38,11 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     left_out = None if study.attribution.similarity else {"similarity"}
     chosen = study.attribution.model_dump(exclude=left_out)
     return {"attribution": chosen, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, and the loss, which says how embeddings are compared."""
+    return [plugins.load("backbones", cell.backbone), plugins.load("losses", cell.loss)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

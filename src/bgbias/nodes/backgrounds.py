@@ -17,7 +17,6 @@ from bgbias.study.params import Study
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
 SUBJECT = ("pool",)
-VERSION = 1
 OUTPUTS = {
     "train_pool": "WORK/backgrounds/{pool}/train.zip",
     "val_pool": "WORK/backgrounds/{pool}/val.zip",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 SUBJECT = ()
-VERSION = 1
 OUTPUTS = {
     "results": "REPORT/results.csv",
     "all_queries": "REPORT/queries.parquet",

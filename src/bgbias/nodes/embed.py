@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Made, step
+from bgbias.evaluation import conditions
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from bgbias.evaluation.embeddings import Embeddings
 
 SUBJECT = ("cell",)
-VERSION = 1
 OUTPUTS = {
     "embeddings": f"RUNS/scores/{CELL}/embeddings.npz",
     "embed_record": f"RUNS/scores/{CELL}/embed.json",
@@ -27,7 +29,7 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     """Test photos, what their conditions need, and the model; of folds side by side their embeddings."""
     if parts := plan.folds_of(study, cell):
         return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
-    needs = study.evaluation.needs
+    needs = conditions.needs(study.evaluation.conditions)
     return (
         inputs.photos(cell.dataset)
         | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
@@ -44,10 +46,18 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     return {"evaluation": evaluation, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
 
 
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone and the conditions."""
+    if plan.folds_of(study, cell):
+        return []
+    shown = [plugins.load("conditions", name) for name in study.evaluation.conditions]
+    return [plugins.load("backbones", cell.backbone), *shown]
+
+
 def cost(study: Study, cell: Cell) -> Cost:
     """Every test photo in every view."""
     test, unknown = photos_of(study, cell.dataset, "test")
-    views = test * len(study.evaluation.views)
+    views = test * len(conditions.views(study.evaluation.conditions, study.evaluation.draws))
     size = views * study.train.embedding_dim * FLOAT
     if parts := plan.folds_of(study, cell):
         return Cost(disk=len(parts) * size, unknown=unknown)
@@ -81,7 +91,8 @@ def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Em
     model = for_inference(model_of(study, cell).to(device))
     album = Album(study, cell.dataset, model.resize, model.input_size)
     settings = study.evaluation
-    photos = album.evaluation(album.table("test"), settings.needs, "test")
+    views = conditions.views(settings.conditions, settings.draws)
+    photos = album.evaluation(album.table("test"), conditions.needs(settings.conditions), "test")
     pooled = not plan.trains(study, cell)
     how = settings.precision, settings.batch_size, pooled
-    return embedding.embed(model, photos, settings.views, device, *how)
+    return embedding.embed(model, photos, views, device, *how)

@@ -16,7 +16,6 @@ from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of
 
 SUBJECT = ("dataset", "part")
-VERSION = 1
 OUTPUTS = {"part": "RAW/{dataset}/{part}", "fetch_record": "RAW/{dataset}/{part}.json"}
 
 

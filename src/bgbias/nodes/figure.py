@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from bgbias.engine import records
@@ -11,7 +12,6 @@ from bgbias.report import figures
 from bgbias.study.params import Study
 
 SUBJECT = ("figure",)
-VERSION = 2
 OUTPUTS = {
     "figure_pdf": "REPORT/figures/{figure}.pdf",
     "figure_png": "REPORT/figures/{figure}.png",
@@ -35,6 +35,11 @@ def reads(study: Study, figure: str) -> dict[str, Made]:
 def settings(study: Study, figure: str) -> dict[str, Any]:
     """What else it depends on."""
     return getattr(figures.load(figure), "settings", lambda study: {})(study)
+
+
+def uses(study: Study, figure: str) -> list[ModuleType]:
+    """The figure's own file."""
+    return [figures.load(figure)]
 
 
 def figure(study: Study, figure: str) -> None:

@@ -15,7 +15,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 SUBJECT = ("pool",)
-VERSION = 1
 OUTPUTS = {
     "gathered": "WORK/backgrounds/{pool}/gathered.zip",
     "gather_record": "WORK/backgrounds/{pool}/gathered.json",

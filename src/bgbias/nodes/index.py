@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 
 SUBJECT = ("dataset",)
-VERSION = 1
 OUTPUTS = {
     "table": "WORK/datasets/{dataset}/images.csv",
     "photos": "WORK/datasets/{dataset}/photos.zip",
@@ -38,6 +38,11 @@ def settings(study: Study, dataset: str) -> dict[str, Any]:
     """The dataset's kind and its options."""
     described = study.datasets[dataset]
     return {"kind": described.kind, "options": described.options}
+
+
+def uses(study: Study, dataset: str) -> list[ModuleType]:
+    """The dataset's kind."""
+    return [plugins.load("datasets", study.datasets[dataset].kind)]
 
 
 def cost(study: Study, dataset: str) -> Cost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
@@ -31,7 +32,6 @@ LISTED = 100  # photos without a mask that the record names
 Source = Callable[[str], tuple[bytes, float] | None]
 
 SUBJECT = ("dataset", "masker")
-VERSION = 1
 OUTPUTS = {
     "masks": "WORK/masks/{dataset}/{masker}/masks.zip",
     "mask_table": "WORK/masks/{dataset}/{masker}/masks.csv",
@@ -62,6 +62,11 @@ def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
         if option in before and elsewhere(str(study.maskers[masker].options[option])):
             identity["listing"][option] = before[option]
     return identity
+
+
+def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
+    """The masker's kind."""
+    return [plugins.load("maskers", study.maskers[masker].kind)]
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:

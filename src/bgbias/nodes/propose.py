@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
@@ -30,7 +31,6 @@ SHEET_COLUMNS, MOST_SHOWN, SHEET_SIDE = 10, 120, 128
 BATCH = 16
 
 SUBJECT = ("pool",)
-VERSION = 1
 OUTPUTS = {
     "proposal": "WORK/backgrounds/{pool}/proposal.csv",
     "proposal_sheet": "WORK/backgrounds/{pool}/proposal.png",
@@ -54,6 +54,11 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
         "names": {"keep": proposal.keep, "drop": proposal.drop},
         "masker": pretrained.masker_identity(study, proposal.masker),
     }
+
+
+def uses(study: Study, pool: str) -> list[ModuleType]:
+    """The masker's kind."""
+    return [plugins.load("maskers", study.maskers[_proposal(study, pool).masker].kind)]
 
 
 def propose(study: Study, pool: str, device: str = "auto") -> None:

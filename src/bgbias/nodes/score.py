@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 
 SUBJECT = ("cell",)
-VERSION = 1
 OUTPUTS = {
     "scores": f"RUNS/scores/{CELL}/scores.csv",
     "queries": f"RUNS/scores/{CELL}/queries.parquet",
@@ -34,6 +34,12 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """The metrics that there are."""
     return {"metrics": plugins.names("metrics")}
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The metrics, and how the conditions' views are ranked."""
+    metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
+    return metrics + [plugins.load("conditions", name) for name in study.evaluation.conditions]
 
 
 def score(study: Study, cell: Cell) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
+from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
@@ -17,7 +19,6 @@ from bgbias.study.params import Study
 SHOWN = 4  # episodes kept for the figure
 
 SUBJECT = ("cell",)
-VERSION = 2
 OUTPUTS = {
     "segmentation": f"RUNS/scores/{CELL}/segmentation.csv",
     "segments": f"RUNS/scores/{CELL}/segmentation.npz",
@@ -33,6 +34,14 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """How photos are segmented."""
     return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell)}
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, and how the dataset says where its objects are."""
+    return [
+        plugins.load("backbones", cell.backbone),
+        plugins.load("datasets", study.datasets[cell.dataset].kind),
+    ]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -52,7 +61,8 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
-    from bgbias.study.album import Album, of_dataset
+    from bgbias.study.album import Album
+    from bgbias.study.truth import of_dataset
 
     settings = study.segmentation
     if settings.episodes is None:

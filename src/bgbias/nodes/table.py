@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
-from bgbias.engine import records
+from bgbias.engine import accept, records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.report import tables
 from bgbias.study.params import Study
 
 SUBJECT = ("table",)
-VERSION = 5
 OUTPUTS = {
     "table_csv": "REPORT/{table}.csv",
     "table_md": "REPORT/{table}.md",
@@ -40,6 +40,11 @@ def settings(study: Study, table: str) -> dict[str, Any]:
     return tables.load(table).settings(study)
 
 
+def uses(study: Study, table: str) -> list[ModuleType]:
+    """The table's own file."""
+    return [tables.load(table)]
+
+
 def table(study: Study, table: str) -> None:
     """Write one of the grid's tables as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
     from bgbias.report import formats
@@ -47,7 +52,10 @@ def table(study: Study, table: str) -> None:
     with records.node(study, step("table", table=table)) as record:
         declared = tables.load(table)
         numbers = declared.make(study)
-        formats.write(numbers, record.outputs["table_csv"].parent, table, declared.caption(study, numbers))
+        said = filter(
+            None, [declared.caption(study, numbers), accept.told(study, step("table", table=table))]
+        )
+        formats.write(numbers, record.outputs["table_csv"].parent, table, "\n\n".join(said))
 
 
 def show(study: Study) -> None:

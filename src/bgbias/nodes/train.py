@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from types import ModuleType
 from typing import Any
 
+from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Made, step
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study, loss_options
+from bgbias.training.settings import METRICS
 
 SUBJECT = ("cell",)
-VERSION = 1
 OUTPUTS = {
     "model": f"RUNS/models/{CELL}/model.safetensors",
     "history": f"RUNS/models/{CELL}/history.csv",
@@ -49,6 +52,14 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, the loss and the method, and what scores the validation photos."""
+    shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
+    chosen = [("backbones", cell.backbone), ("losses", cell.loss), ("conditions", shown)]
+    scored = [("metrics", name) for name in METRICS]
+    return [plan.method(study, cell).module, *(plugins.load(*one) for one in chosen + scored)]
+
+
 def cost(study: Study, cell: Cell) -> Cost:
     """From the epochs that patience alone takes to all that are allowed, each with its validation."""
     named, protocol = plan.method(study, cell), study.train
@@ -74,13 +85,14 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     """Train one model; goes on where an interrupted run stopped."""
     from bgbias.models.model import save
     from bgbias.study.album import Album
+    from bgbias.study.training import resolve
     from bgbias.training import loop
     from bgbias.training.batches import Epochs
     from bgbias.training.validation import Validation
 
     with records.node(study, step("train", cell=cell)) as made:
         device = made.on(device)
-        training = plan.resolve(study, cell)
+        training = resolve(study, cell)
         settings = training.settings
         model = fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUBJECT = ("owner",)
-VERSION = 1
 OUTPUTS = {
     "weights": "RAW/weights/{owner}.safetensors",
     "weights_record": "RAW/weights/{owner}.json",
@@ -36,6 +36,11 @@ def subjects(study: Study, owner: str) -> list[dict[str, str]]:
 def settings(study: Study, owner: str) -> dict[str, Any]:
     """The weights by name and checksum, wherever they lie."""
     return pretrained.published(study, owner).identity
+
+
+def uses(study: Study, owner: str) -> list[ModuleType]:
+    """The network, whose file says how published weights become its own."""
+    return [pretrained.described(study, owner)[0]]
 
 
 def cost(study: Study, owner: str) -> Cost:

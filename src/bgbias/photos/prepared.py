@@ -28,12 +28,12 @@ import PIL
 from bgbias import progress
 from bgbias.compute.device import threads
 from bgbias.errors import UserError
+from bgbias.files import code
 from bgbias.files.atomic import replacing
 from bgbias.files.locks import locked
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
-VERSION = 1  # of the pixels: another resize is another version
 PER_CHUNK = 256  # pictures between two lines of progress
 ROOM_TO_LEAVE = 2**28  # bytes of the disk
 
@@ -94,7 +94,9 @@ def pictures(
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
-    identity = f"{VERSION}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
+    changed_by = getattr(change, "func", change).__module__ if change else __name__
+    by = code.fingerprint(__name__, changed_by if changed_by.startswith("bgbias.") else __name__)
+    identity = f"{by}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
     path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npy"
     try:
         return Pictures(path)

@@ -7,22 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins
-from bgbias.backgrounds import pools
-from bgbias.backgrounds.draws import Pool
+from bgbias.backgrounds import draws
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.files.store import ImageStore
-from bgbias.images import pixels
-from bgbias.images.boxes import in_crop
 from bgbias.masks import policy as masking
 from bgbias.photos import prepared
 from bgbias.photos import table as image_table
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
-from bgbias.segmentation.truth import TrueBoxes, TrueMasks, Truth
-from bgbias.study import plan
-from bgbias.study.params import Study, options
-from bgbias.study.sources import parts_of
+from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     from bgbias.training.batches import TrainingPhotos
@@ -55,7 +47,7 @@ class Album:
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool = None
         if "backgrounds" in needed:
-            pool = Pool(self._pool(role), pools.sizes(self._pool_path(role)))
+            pool = draws.Pool(self._pool(role), draws.sizes(self._pool_path(role)))
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool)
 
     def truth(self) -> Pictures:
@@ -83,22 +75,3 @@ class Album:
 
     def _prepared(self, store: Path, owner: str, **how: Any) -> Pictures:
         return prepared.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)
-
-
-def of_dataset(
-    study: Study, dataset: str, album: Album, photos: Collection[str], side: int, size: int
-) -> Truth:
-    """What a dataset knows of the objects of these ``photos``, at the short side and crop of a model."""
-    if plan.truth(study, dataset) == "masks":
-        return TrueMasks(album.truth(), photos, size)
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-    boxes = module.boxes(options(study, "datasets", described.kind, described.options), parts)
-    store = ImageStore(study.files.at("photos", dataset=dataset))
-    found = {
-        name: in_crop(boxes[name], pixels.size(store.read(name), name), side, size)
-        for name in photos
-        if name in boxes
-    }
-    return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, size)

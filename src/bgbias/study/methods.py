@@ -11,18 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.settings import Strict, validated
 from bgbias.training.methods import REPLACING
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from bgbias.models.model import EmbeddingModel
-    from bgbias.training.methods import BaseMethod, Task
 
 ON_REPLACED = "+bgaugment"
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
@@ -58,21 +52,11 @@ class NamedMethod:
         """Whether there is a model to train."""
         return bool(self.module.TRAINS)
 
-    def build(self, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
-        """The method for a model and a loss."""
-        made: BaseMethod = self.module.Method(model, base_loss, self.params(), task)
-        made.replaces_backgrounds |= self.replaces
-        return made
-
     @property
     def identity(self) -> dict[str, Any]:
-        """What a training depends on beside the cell's own name: nothing for a file in its first version with the options it
-        comes with.
-        """
+        """What a training depends on beside the cell's own name: nothing for a file with the options it comes with."""
         chosen = self.params().model_dump(exclude_defaults=True)
-        version = getattr(self.module, "VERSION", 1)
-        told = {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
-        return told if version == 1 else told | {"version": version}
+        return {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
 
 
 def find(entries: Entries, name: str) -> NamedMethod:

@@ -5,28 +5,18 @@ What a node reads of it stands in the node's own file (``engine/node.py``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from types import ModuleType
-from typing import TYPE_CHECKING
 
-from bgbias import plugins, seeds
+from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.settings import Strict
 from bgbias.study import methods
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
-from bgbias.training.settings import Train
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bgbias.models.model import EmbeddingModel
-    from bgbias.training.methods import BaseMethod
 
 
 def cells(study: Study) -> tuple[Cell, ...]:
@@ -81,55 +71,6 @@ def truth(study: Study, dataset: str) -> str | None:
     described = study.datasets[dataset]
     told = getattr(plugins.load("datasets", described.kind), "truth", None)
     return told(options(study, "datasets", described.kind, described.options)) if told else None
-
-
-@dataclass(frozen=True)
-class Training:
-    """All that training one cell takes, resolved once. ``needs``: what it reads beside photos, for training or for selection;
-    ``condition``: the validation photos that stop and pick, ``clean`` or ``corrupted``.
-    """
-
-    cell: Cell
-    settings: Train
-    method: NamedMethod
-    loss: ModuleType
-    loss_params: Strict
-    needs: frozenset[str]
-    condition: str
-
-    @property
-    def loss_rate(self) -> float | None:
-        """The learning rate of the loss's own class weights, where it sets one."""
-        return getattr(self.loss_params, "lr", None)
-
-    def build(self, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
-        """The method around a model, with its loss for the classes of these labels, int [N] from 0."""
-        import torch
-
-        from bgbias.training.methods import Task
-
-        weights = seeds.torch_generator("loss", self.cell.dataset, self.cell.loss, self.cell.run)
-        classes, width = int(labels.max()) + 1, self.settings.embedding_dim
-        loss = self.loss.build(self.loss_params, classes, width, weights)
-        task = Task(torch.from_numpy(labels), (self.cell.dataset, self.cell.run))
-        return self.method.build(model, loss, task)
-
-    def images_per_class(self, method: BaseMethod) -> int:
-        """How many photos of a class stand in a batch: as the method wants it, else the loss."""
-        return int(method.images_per_class or self.loss.IMAGES_PER_CLASS)
-
-
-def resolve(study: Study, cell: Cell) -> Training:
-    """What training the cell takes."""
-    return Training(
-        cell,
-        study.train,
-        method(study, cell),
-        plugins.load("losses", cell.loss),
-        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss)),
-        needs(study, cell),
-        selection_condition(study, cell),
-    )
 
 
 def check_trains(study: Study, cell: Cell) -> None:

@@ -8,6 +8,11 @@ from pydantic import Field
 
 from bgbias.settings import Strict
 
+METRICS = (
+    "map_at_r",
+    "precision_at_1",
+)  # of the validation photos, after each epoch; the first one stops and picks
+
 
 class Train(Strict):
     """The training protocol of a grid (docs/methods.md, section 1)."""

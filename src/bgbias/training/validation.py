@@ -11,8 +11,7 @@ from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
-
-METRICS = ("map_at_r", "precision_at_1")
+from bgbias.training.settings import METRICS
 
 
 class Validation:

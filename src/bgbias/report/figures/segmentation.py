@@ -39,7 +39,7 @@ def reads(study: Study) -> dict[str, Made]:
 
 def draw(study: Study) -> look.Figure:
     """What both models make of the same episodes."""
-    from bgbias.study.album import of_dataset
+    from bgbias.study.truth import of_dataset
 
     facts, album = shown.album(study)
     photos = album.evaluation(album.table("test"), set(), "test")

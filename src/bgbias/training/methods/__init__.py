@@ -2,11 +2,8 @@
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
-other classes, ``VERSION`` (1 if it does not say), and ``class Method``. Planning reads the facts of every method, so these
+other classes, and ``class Method``. Planning reads the facts of every method, so these
 files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may use.
-
-Who changes what a file computes, or a default in its ``Params``, raises its ``VERSION``. Digests leave defaults out: otherwise
-models trained before would pass for those of now.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 CLASS_WEIGHTS = True
-VERSION = 2  # before, gamma was 0.1 unless told otherwise
 
 
 class Params(_dcml.Params):

@@ -1,0 +1,114 @@
+"""Edited code that computes what it did may be accepted: nothing runs again, and everybody is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pretended
+import pytest
+from small_study import described, load
+
+from bgbias import plugins
+from bgbias.engine import freshness, graph, records
+from bgbias.engine.accept import accept, told
+from bgbias.engine.node import Node, step
+from bgbias.errors import UserError
+from bgbias.files import code
+from bgbias.study.params import Study
+
+LOSS = """
+from bgbias.training.losses.contrastive import DISTANCE, IMAGES_PER_CLASS, Params, build
+
+WIDE = 1
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Iterator[Study]:
+    """A small grid, as if it had been run, with a loss of somebody's own in `mine/losses`."""
+    raw = described(tmp_path)
+    (tmp_path / "mine" / "losses").mkdir(parents=True)
+    (tmp_path / "mine" / "losses" / "wide.py").write_text(LOSS)
+    raw["plugins"] = [*raw["plugins"], str(tmp_path / "mine")]
+    raw["losses"]["wide"] = {"default": {"pos_margin": 0.0, "neg_margin": 0.5}}
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["wide", "contrastive"], "methods": ["plain"]}
+    study = load(tmp_path, raw)
+    code.look_again()
+    pretended.run(study)
+    yield study
+    plugins.use()
+    code.look_again()
+
+
+def edit(folder: Path, before: str, after: str) -> None:
+    path = folder / "mine" / "losses" / "wide.py"
+    path.write_text(path.read_text().replace(before, after))
+    code.look_again()
+
+
+def states(study: Study) -> dict[str, str]:
+    return {f.node.label: f.state for f in freshness.examine(study)}
+
+
+def stale(study: Study) -> dict[str, str]:
+    return {f.node.label: f.why for f in freshness.examine(study) if f.state == "stale"}
+
+
+def by_name(study: Study, name: str, of: str = "") -> Node:
+    return next(n for n in graph.in_order(study) if n.name == name and of in n.of)
+
+
+def test_an_edited_loss_makes_its_own_models_stale_with_the_file_as_the_reason(
+    study: Study, tmp_path: Path
+) -> None:
+    edit(tmp_path, "WIDE = 1", "WIDE = 2")
+    assert stale(study) == {
+        "train squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed",
+        # Which says how embeddings are compared.
+        "attribute squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed",
+    } or stale(study) == {"train squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed"}
+    kept = [label for label, state in states(study).items() if state == "current"]
+    assert "train squares/pixels/contrastive/plain/seed0" in kept
+    assert not any("wide" in label for label in kept)
+
+
+def test_what_was_accepted_is_current_and_with_it_all_that_follows(study: Study, tmp_path: Path) -> None:
+    edit(tmp_path, "WIDE = 1", "WIDE = 1 + 0")
+    lines = accept(study, ["train", "attribute"])
+    assert "accepted: train squares/pixels/wide/plain/seed0 (mine/losses/wide.py changed)" in lines
+    assert set(states(study).values()) == {"current"}
+    record = records.read(by_name(study, "train", "wide").record(study))
+    (entry,) = record["accepted"]
+    assert entry["changed"] == ["mine/losses/wide.py changed"]
+    assert entry["instead_of"] != record["digest"]
+    said = told(study, step("table", table="table1"))
+    assert "train: mine/losses/wide.py changed" in said
+    assert "accepted" not in records.read(by_name(study, "train", "contrastive").record(study))
+
+
+def test_one_node_can_be_accepted_by_its_label(study: Study, tmp_path: Path) -> None:
+    edit(tmp_path, "WIDE = 1", "WIDE = 3 - 2")
+    assert accept(study, ["train squares/pixels/contrastive/plain/seed0"]) == []
+    assert states(study)["train squares/pixels/wide/plain/seed0"] == "stale"
+    assert accept(study, ["train squares/pixels/wide/plain/seed0"])
+    assert states(study)["train squares/pixels/wide/plain/seed0"] == "current"
+
+
+def test_an_edit_of_anything_else_is_not_accepted_with_it(study: Study, tmp_path: Path) -> None:
+    edit(tmp_path, "WIDE = 1", "WIDE = 2")
+    raw = described(tmp_path)
+    raw["plugins"] = [*raw["plugins"], str(tmp_path / "mine")]
+    raw["losses"]["wide"] = {"default": {"pos_margin": 0.0, "neg_margin": 0.6}}
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["wide", "contrastive"], "methods": ["plain"]}
+    other = load(tmp_path, raw)
+    assert not any(line.startswith("accepted: train") for line in accept(other, ["train", "attribute"]))
+    assert states(other)["train squares/pixels/wide/plain/seed0"] == "stale"
+
+
+def test_what_nobody_asked_for_stays_stale_and_an_unknown_name_is_told(study: Study, tmp_path: Path) -> None:
+    edit(tmp_path, "WIDE = 1", "WIDE = 2")
+    assert accept(study, ["score"]) == []
+    assert states(study)["train squares/pixels/wide/plain/seed0"] == "stale"
+    with pytest.raises(UserError, match=r"no node .trian. to accept\. Did you mean .train."):
+        accept(study, ["trian"])

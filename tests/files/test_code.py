@@ -1,0 +1,164 @@
+"""What moves a number is in the code's fingerprint; how it is written, explained and arranged is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bgbias import plugins
+from bgbias.files import code
+
+LOSS = '''
+"""A loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+
+from bgbias.settings import Strict
+
+from ._margins import margin
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+IMAGES_PER_CLASS = 4
+DISTANCE = "cosine"
+
+
+class Params(Strict):
+    """Options."""
+
+    scale: float = Field(2.0, gt=0, description="of distances")
+
+
+def build(params: Params, classes: int, dim: int, generator: object) -> object:
+    """The loss."""
+    if classes < 2:
+        raise ValueError(f"{classes} classes are too few")
+    wide: int = dim * 2
+    return lambda vectors: torch.relu(vectors * params.scale - margin(wide))
+'''
+SHARED = "def margin(dim):\n    return 0.5 * dim\n"
+SAME = (
+    ("IMAGES_PER_CLASS = 4", "# four of each\nIMAGES_PER_CLASS = (\n    4\n)"),
+    ('"""The loss."""', '"""The loss of the paper, section 3."""'),
+    ('    """Options."""\n', ""),
+    ("params: Params, classes: int", "params: object, classes"),
+    ("wide: int = dim", "wide = dim"),
+    ('f"{classes} classes are too few"', '"too few classes"'),
+    ('description="of distances"', 'description="times the distances"'),
+    ("    from torch import Tensor\n", "    from torch import Size, Tensor\n"),
+    ("from __future__ import annotations\n", ""),
+)
+OTHER = (
+    ("params.scale - margin", "params.scale + margin"),
+    ("Field(2.0", "Field(2.5"),
+    ("classes < 2", "classes < 3"),
+    ("dim * 2", "dim * 3"),
+    ("gt=0", "ge=0"),
+    ("IMAGES_PER_CLASS = 4", "IMAGES_PER_CLASS = 2"),
+    ("scale: float", "scale: int"),
+    ("import margin", "import other as margin"),
+    ("torch.relu", "torch.sigmoid"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Somebody's folder with a loss and what it shares with others."""
+    losses = tmp_path / "mine" / "losses"
+    losses.mkdir(parents=True)
+    (losses / "wide.py").write_text(LOSS)
+    (losses / "_margins.py").write_text(SHARED)
+    plugins.use(losses.parent)
+    code.look_again()
+    yield losses
+    plugins.use()
+    code.look_again()
+
+
+def fingerprint(folder: Path, name: str = "wide") -> str:
+    """Of the loss as it lies there now; the module itself stays as it was imported first."""
+    code.look_again()
+    return code.fingerprint(plugins.load("losses", name).__name__)
+
+
+@pytest.mark.parametrize(("before", "after"), SAME)
+def test_what_people_read_is_no_other_code(folder: Path, before: str, after: str) -> None:
+    first = fingerprint(folder)
+    assert LOSS.count(before) == 1
+    (folder / "wide.py").write_text(LOSS.replace(before, after))
+    assert fingerprint(folder) == first
+
+
+@pytest.mark.parametrize(("before", "after"), OTHER)
+def test_what_is_computed_is_other_code(folder: Path, before: str, after: str) -> None:
+    first = fingerprint(folder)
+    assert LOSS.count(before) == 1
+    (folder / "wide.py").write_text(LOSS.replace(before, after))
+    assert fingerprint(folder) != first
+
+
+def test_what_a_file_imports_from_its_folder_is_part_of_it(folder: Path) -> None:
+    first, names = fingerprint(folder), set(code.modules(plugins.load("losses", "wide").__name__))
+    assert {"mine/losses/wide.py", "mine/losses/_margins.py"} <= names
+    (folder / "_margins.py").write_text(SHARED.replace("0.5", "0.6"))
+    assert fingerprint(folder) != first
+
+
+def test_differences_name_the_file_and_a_move_is_none(folder: Path) -> None:
+    before = code.modules(plugins.load("losses", "wide").__name__)
+    (folder / "_margins.py").write_text(SHARED.replace("0.5", "0.6"))
+    code.look_again()
+    after = code.modules(plugins.load("losses", "wide").__name__)
+    assert code.differences(before, after) == ["mine/losses/_margins.py changed"]
+    moved = {f"elsewhere/{Path(file).name}": mark for file, mark in before.items()}
+    assert code.differences(before, moved) == []
+    assert code.differences(before, before | {"new.py": "0"}) == ["new.py is new"]
+    assert code.differences(before | {"old.py": "0"}, before) == ["old.py is gone"]
+
+
+def test_a_loss_is_in_its_own_code_alone() -> None:
+    of_one = code.modules(plugins.load("losses", "contrastive").__name__)
+    assert "training/losses/contrastive.py" in of_one
+    assert not any(f.startswith("training/losses/") and not f.startswith("training/losses/_") for f in of_one.keys()
+                   - {"training/losses/contrastive.py"})  # fmt: skip
+    of_training = code.modules("bgbias.nodes.train")
+    assert {
+        "training/loop.py",
+        "training/batches.py",
+        "photos/crops.py",
+        "images/composite.py",
+    } <= of_training.keys()
+    assert not any(f.startswith(("training/losses", "engine", "cli", "tracking")) for f in of_training)
+
+
+def test_a_method_brings_the_neck_that_it_puts_into_the_model() -> None:
+    modules = code.modules(plugins.load("methods", "dcml_code").__name__)
+    assert {
+        "training/methods/_dcml.py",
+        "models/necks/attention.py",
+        "models/necks/_attention_net.py",
+    } <= modules.keys()
+
+
+def test_libraries_are_those_that_are_imported() -> None:
+    assert "torch" in code.libraries("bgbias.training.loop")
+    assert set(code.libraries("bgbias.evaluation.metrics.map_at_r")) <= {"numpy", "faiss"}
+    assert "+" not in code.libraries("bgbias.training.loop")["torch"]
+
+
+def test_every_module_of_the_package_can_be_read() -> None:
+    """Also those that no node follows: what is remembered of them is what reading them again gives."""
+    code.look_again()
+    first = {file: module.fingerprint for file, module in code._package().items()}
+    (code.ROOT / "__pycache__" / "code.json").unlink(missing_ok=True)
+    code.look_again()
+    assert {file: module.fingerprint for file, module in code._package().items()} == first
+    assert "training/losses/contrastive.py" in first

@@ -1,0 +1,111 @@
+"""What a node executes while it makes numbers is in its digest: nobody has to remember to name it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from small_study import described, load, options
+
+from bgbias.cli.nodes import work
+from bgbias.engine import graph, records
+from bgbias.engine.node import Node
+from bgbias.files import code
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+# An import computes nothing, and what a plan is made of stands in the digest itself.
+NO_WORK = {"<module>", *code.PLANNING}
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node, set[str]]]:
+    """Every node of a small grid, and the files of which it executed a function while it made its products."""
+    folder = tmp_path_factory.mktemp("known")
+    raw = options(described(folder), photos=6)
+    block = raw["grids"]["small"]["cells"][0]
+    raw["methods"] = {"gaining": {"kind": "gained", "rate": 0.5}}
+    raw["maskers"]["ground_truth"] = {"kind": "red"}
+    raw["grids"]["small"]["cells"] = [
+        block | {"methods": ["plain", "bgaugment", "gaining"], "losses": ["contrastive"], "pretrained": True}
+    ]
+    raw["segmentation"] = {"episodes": 2}
+    raw["attribution"]["similarity"] = "magnitude"
+    study = load(folder, raw)
+    seen: dict[Node, set[str]] = {}
+    real = records.node
+
+    @contextmanager
+    def watched(study: Study, worker: Node) -> Iterator[records.Record]:
+        files = seen.setdefault(worker, set())
+
+        def note(frame: FrameType, event: str, arg: Any) -> None:
+            if event == "call" and frame.f_code.co_name not in NO_WORK:
+                files.add(frame.f_code.co_filename)
+
+        with real(study, worker) as made:
+            threading.setprofile(note)
+            sys.setprofile(note)
+            try:
+                yield made
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "node", watched)
+        work(study, graph.in_order(study))
+    return study, seen
+
+
+def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_reads(
+    executed: tuple[Study, dict[Node, set[str]]],
+) -> None:
+    study, seen = executed
+    assert {n.name for n in seen} >= {
+        *(
+            "index",
+            "masks",
+            "backgrounds",
+            "train",
+            "embed",
+            "score",
+            "attribute",
+            "segment",
+            "collect",
+            "table",
+        ),
+        "figure",
+    }
+    unknown = {}
+    for node, files in seen.items():
+        known = {file for n in graph.in_order(study, [node]) for file in code.modules(*n.code(study))}
+        ours = [Path(f) for f in files if Path(f).is_relative_to(code.ROOT)]
+        names = {f: code._name(f.relative_to(code.ROOT).as_posix()) for f in ours}
+        missed = {n for n in names.values() if code.carries_numbers(n) and code._label(n) not in known}
+        plugged = {Path(f).as_posix() for f in files if "/support/plugins/" in f}
+        missed |= {f for f in plugged if not any(f.endswith(k) for k in known)}
+        if missed:
+            unknown[node.label] = missed
+    assert unknown == {}
+
+
+def test_the_test_would_notice(executed: tuple[Study, dict[Node, set[str]]]) -> None:
+    """Functions of plugins, of threads and of what is imported late were seen at work."""
+    _, seen = executed
+    files = {Path(f).name for node, files in seen.items() if node.name == "train" for f in files}
+    assert {
+        "gained.py",
+        "gains.py",
+        "contrastive.py",
+        "loop.py",
+        "pixels.py",
+        "composite.py",
+        "map_at_r.py",
+    } <= files
