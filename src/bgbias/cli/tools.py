@@ -68,8 +68,11 @@ def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
 def status(
     grid: Grid = None,
     params: Params = DEFAULT,
-    verify: Annotated[
-        bool, typer.Option(help="Read every file, not only those that changed after their record.")
+    deep: Annotated[
+        bool,
+        typer.Option(
+            help="Read every file and every source, not only those whose size or times have changed."
+        ),
     ] = False,
     check: Annotated[
         bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
@@ -93,7 +96,7 @@ def status(
             "\n".join(accepting.accept(study, accept))
             or "Nothing to accept: no code of these nodes has changed alone."
         )
-    print(freshness.told(study, verify))
+    print(freshness.told(study, deep))
     if check and not freshness.complete(study):
         raise typer.Exit(1)
 
@@ -125,7 +128,7 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     from bgbias.engine import freshness
 
     study = load(params, grid)
-    freshness.settle(study, thorough=True)
+    freshness.settle(study, deep=True)
     print(freshness.told(study))
 
 

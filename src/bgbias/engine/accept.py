@@ -16,7 +16,7 @@ from bgbias import plugins
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
-from bgbias.files import code
+from bgbias.files import code, sealed
 from bgbias.study.params import Study
 
 BY = ("code", "libraries")  # of a node's spec: what may be accepted
@@ -54,7 +54,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
             old[node] = record["digest"]
             accepted = [*record.get("accepted", []), told]
             new = {"spec": planned, "digest": now, "code": modules, "accepted": accepted}
-            records.write(node.record(study), record | new)
+            sealed.write(node.record(study), record | new)
             lines += [f"accepted: {node.label} ({', '.join(edited)})"] if own else []
     return lines
 

@@ -231,7 +231,7 @@ class _Reader(ast.NodeTransformer):
     def visit_Call(self, call: ast.Call) -> ast.AST:
         call.keywords = [k for k in call.keywords if k.arg != "description"]
         if _called(call.func) == "add_neck" and call.args and isinstance(call.args[0], ast.Constant):
-            self.imports.add(f"{NECK}{call.args[0].value}")
+            self.imports.add(NECK + str(call.args[0].value))
         return self.generic_visit(call)
 
     def visit_Import(self, statement: ast.Import) -> ast.AST:
