@@ -58,10 +58,6 @@ def embed(of: str = "") -> set[str]:
     return {f"embed {m}" for m in FEATURES if of in m}
 
 
-def attribute_features(of: str = "") -> set[str]:
-    return {f"attribute {m}" for m in FEATURES if of in m}
-
-
 def source(file: str, *stale: set[str]) -> Edit:
     """Code added to a file of the package."""
     return Edit(f"src/bgbias/{file}", set().union(*stale), f"{file} changed")
@@ -71,14 +67,12 @@ SCORES = {f"score {m}" for m in MODELS | FEATURES}
 EMBEDS = {f"embed {m}" for m in MODELS | FEATURES}
 ATTRIBUTES = {f"attribute {m}" for m in MODELS}
 TABLES = {"table table1", "table table2"}  # table3 follows them
-INDEX, MASKS = {"index toys", "index mine"}, {"masks toys/ground_truth", "masks mine/drawn"}
-POOLS = {"backgrounds scenes", "backgrounds walls"}
-PHOTO_FIGURES = {"figure photos", "figure retrieval", "figure masks", "figure attribution"}
+SHOWN = {"figure photos", "figure masks"}  # made of photos alone, as models see them
 
 CODE_OF_PLUGINS = (
     source(f"{LOSS}/contrastive.py", train("contrastive"), train("own")),
     source(f"{LOSS}/_parts.py", train("contrastive"), train("own"), train("triplet")),
-    source(f"{METHOD}/plain.py", train()),
+    source(f"{METHOD}/plain.py", train("/plain/"), train("bgaugment")),
     source(f"{METHOD}/bgaugment.py", train("bgaugment")),
     source(f"{METHOD}/sam_quad.py"),
     source("models/backbones/mobilenet_v2.py", train(MINE), embed(MINE)),
@@ -97,13 +91,13 @@ CODE_OF_PLUGINS = (
 )
 CODE_OF_THE_ENGINE = (
     source("training/loop.py", train()),
-    source("photos/crops.py", train(), embed()),
+    source("photos/crops.py", train(), embed(), SHOWN),
     source("attribution/smoothgrad.py", ATTRIBUTES),
     source("evaluation/retrieval.py", train(), {f"score {m}" for m in FEATURES}),
     source("evaluation/embedding.py", EMBEDS),
     source("toy/render.py", {"index toys"}),
     source("study/training.py", train()),
-    source("models/preprocess.py", train(), embed()),
+    source("models/preprocess.py", train(), embed(), SHOWN),
 )
 WITHOUT_NUMBERS = (
     Edit(f"src/bgbias/{LOSS}/contrastive.py", set(), after="\n# Why it is so.\n"),
@@ -257,7 +251,7 @@ def _weights(path: Path) -> None:
 
     path.parent.mkdir(parents=True)
     with torch.random.fork_rng():
-        save_file(mobilenet_v2.build(mobilenet_v2.Params()).state_dict(), path)
+        save_file(mobilenet_v2.build(mobilenet_v2.Params(weights=None)).state_dict(), path)
 
 
 def _described() -> dict[str, Any]:
