@@ -70,20 +70,20 @@ def test_unknown_key_is_refused_at_every_level(
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("train.patience", 0, "greater than or equal to 1"),
-        ("train.lr", "fast", "valid number"),
-        ("train.optimizer", "sgd", "'rmsprop' or 'adamw'"),
-        ("train.crop_scale", [0.1], "Field required"),
-        ("evaluation.draws", 2.5, "valid integer"),
-        ("mask_policy.max_area", 1.5, "less than or equal to 1"),
-        ("datasets.squares.options.photos", "many", "valid integer"),
-        ("losses.arcface.default.margin", 200, "less than 180"),
-        ("losses.arcface.default.lr", None, "valid number"),
+        ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
+        ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
+        ("train.optimizer", "sgd", 'must be one of rmsprop, adamw (found: "sgd")'),
+        ("train.crop_scale", [0.1], "must be a list of 2 values, each a number (found: [0.1])"),
+        ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
+        ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),
+        ("datasets.squares.options.photos", "many", 'must be a whole number (found: "many")'),
+        ("losses.arcface.default.margin", 200, "must be a number of 0 or more and below 180 (found: 200)"),
+        ("losses.arcface.default.lr", None, "must be a number above 0 (found: null)"),
         ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
-        ("grids.small.train.batch_size", 1, "greater than or equal to 2"),
-        ("grids.small.cells", [], "at least 1 item"),
-        ("train", 5, "valid dictionary"),
-        ("grids", ["small"], "valid dictionary"),
+        ("grids.small.train.batch_size", 1, "must be a whole number of 2 or more (found: 1)"),
+        ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
+        ("train", 5, "must be a mapping of keys (found: 5)"),
+        ("grids", ["small"], 'must be a mapping of keys (found: ["small"])'),
     ],
 )
 def test_wrong_value_is_refused_with_its_whole_key(
@@ -100,7 +100,9 @@ def test_wrong_value_is_refused_with_its_whole_key(
 
 def test_missing_option_of_a_loss_names_its_column(tmp_path: Path, raw: dict[str, Any]) -> None:
     del raw["losses"]["arcface"]["default"]["scale"]
-    with pytest.raises(UserError, match=r"'losses\.arcface\.default\.scale': Field required"):
+    with pytest.raises(
+        UserError, match=r"'losses\.arcface\.default\.scale' is missing; it must be a number above 0"
+    ):
         load(tmp_path, raw)
 
 

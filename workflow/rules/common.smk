@@ -135,6 +135,8 @@ def growing(base):
     return lambda wildcards, attempt: attempt * base
 
 
+# Names are checked where they are read (study/names.py). A path that somebody names as a target may hold anything: commands
+# quote what they take from it (`:q`).
 wildcard_constraints:
     dataset="[^/]+",
     part="[a-z_]+",
@@ -179,11 +181,11 @@ def reads(name):
 
 
 def options(name):
-    """Parameter function of a node's rule: how its command ends. An edit of params.yaml after this is an error."""
+    """Parameter function of a node's rule: how its command ends, quoted. An edit of params.yaml after this is an error."""
 
     def text(wildcards):
         digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
-        return f"--grid {STUDY.grid} --params {PARAMS} --expect {digest}"
+        return shlex.join(["--grid", STUDY.grid, "--params", PARAMS, "--expect", digest])
 
     return text
 

@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -203,7 +204,7 @@ def lock(path: Path, what: str) -> Iterator[None]:
 
 def command() -> str:
     """The line that repeats this process."""
-    return " ".join(["python -m bgbias", *sys.argv[1:]])
+    return shlex.join(["python", "-m", "bgbias", *sys.argv[1:]])
 
 
 def _now() -> str:
