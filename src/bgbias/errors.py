@@ -29,7 +29,7 @@ def for_this_study(text: str) -> str:
         ),
         text,
     )
-    text = re.sub(r"python -m bgbias [\w-]+(?! --params)", lambda m: f"{m[0]} --params {file}", text)
+    text = re.sub(r"python -m bgbias [\w-]+(?![\w-]| --params)", lambda m: f"{m[0]} --params {file}", text)
     # Not what is a part of another path, nor what was named before.
     named = rf"{re.escape(_study_file)}|(?<![\w./-]){re.escape(USUAL)}"
     return re.sub(named, lambda _: _study_file, text)

@@ -70,6 +70,7 @@ REQUIRED = {
     ),
 }
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
+NEEDED = frozenset({"masks", "backgrounds"})  # what a method or a condition may read beside photos
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
 _folders: tuple[Path, ...] = ()
 
@@ -226,6 +227,11 @@ def _checked(family: str, place: _Place) -> ModuleType:
         raise UserError(
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
+        )
+    needs = getattr(module, "NEEDS", frozenset())
+    if isinstance(needs, str) or not set(needs) <= NEEDED:
+        raise UserError(
+            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED))}, or empty."
         )
     # Else a misspelt option would be dropped.
     options = getattr(module, "Params", None)

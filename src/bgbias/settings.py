@@ -190,9 +190,9 @@ def _words(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
 def _bounds(schema: dict[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
+        return f" from {low:.12g} to {high:.12g}"
     told = [
-        f"{word} {schema[key]:g}{more}"
+        f"{word} {schema[key]:.12g}{more}"
         for key, word, more in (
             ("minimum", "of", " or more"),
             ("exclusiveMinimum", "above", ""),

@@ -237,9 +237,29 @@ def _check_options(study: Study, path: Path) -> None:
     for family, kind, key, values in found:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
+    _check_columns(study, path)
     for name in study.methods:
         if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
             described.params()
+
+
+def _check_columns(study: Study, path: Path) -> None:
+    """Refuse a column of ``losses`` that is nearly a dataset's, and would never be read, and one that a dataset asks for in vain."""
+    written = {column for columns in study.losses.values() for column in columns}
+    read = {"default", *study.datasets}
+    for name, dataset in study.datasets.items():
+        read |= {dataset.kind, *((dataset.losses,) if dataset.losses else ())}
+        if dataset.losses and dataset.losses not in written:
+            raise UserError(
+                f"{path}: 'datasets.{name}.losses': no loss has a column '{dataset.losses}'; there are:"
+                f" {', '.join(sorted(written))}."
+            )
+    for loss, columns in study.losses.items():
+        for column in columns.keys() - read:
+            if near := difflib.get_close_matches(column, read, 1, cutoff=0.8):
+                raise UserError(
+                    f"{path}: 'losses.{loss}.{column}' is the column of no dataset. Did you mean '{near[0]}'?"
+                )
 
 
 def _check_names(study: Study, path: Path) -> None:
