@@ -244,7 +244,7 @@ def _check_options(study: Study, path: Path) -> None:
 
 
 def _check_columns(study: Study, path: Path) -> None:
-    """Refuse a column of ``losses`` that is nearly a dataset's, and would never be read, and one that a dataset asks for in vain."""
+    """Refuse a column of ``losses`` that is nearly a dataset's (it is never read), and one asked for in vain."""
     written = {column for columns in study.losses.values() for column in columns}
     read = {"default", *study.datasets}
     for name, dataset in study.datasets.items():
