@@ -19,7 +19,7 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -228,7 +228,7 @@ def _checked(family: str, place: _Place) -> ModuleType:
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
         )
-    needs = getattr(module, "NEEDS", frozenset())
+    needs: Collection[str] = getattr(module, "NEEDS", ())
     if isinstance(needs, str) or not set(needs) <= NEEDED:
         raise UserError(
             f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED))}, or empty."

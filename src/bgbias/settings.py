@@ -144,7 +144,8 @@ def _allowed(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[tupl
     """The place without what only pydantic calls so (a member of a union), and what may stand there, in words."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
-    current, way = schema, []
+    current = schema
+    way: list[int | str] = []
     for step in place:
         inside = _inside(current, step, definitions)
         if inside is not None:

@@ -63,8 +63,8 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
 def test_weights_are_fetched_once_for_all_models_of_a_backbone(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
     made.edit(
-        "[toy_smoke]\n      backbones: [tiny]",
-        "[toy_smoke]\n      backbones: [timm:vit_tiny_patch16_224, resnet18]",
+        "- toy_smoke\n      backbones:\n      - tiny\n",
+        "- toy_smoke\n      backbones: [timm:vit_tiny_patch16_224, resnet18]\n",
     )
     planned = made.planned(*RUN_SMOKE)
     fetched = ["weights backbones/resnet18", "weights backbones/timm:vit_tiny_patch16_224"]
@@ -141,8 +141,10 @@ def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
 
 
 def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
-    arcface = "losses: [arcface]\n      methods: [plain, bgaugment]\n      seeds: [0"
-    demo.edit(f"{arcface}]", f"{arcface}, 1]")
+    arcface = (
+        "- arcface\n      methods:\n      - plain\n      - bgaugment\n      seeds:\n      - 0\n    train"
+    )
+    demo.edit(arcface, arcface.replace("- 0\n", "- 0\n      - 1\n"))
     planned = demo.planned(*DEMO)
     assert [job for job in planned if job.startswith("train")] == [
         f"train toy_090/tiny/arcface/{method}/1" for method in ("bgaugment", "plain")

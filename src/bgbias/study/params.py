@@ -1,4 +1,4 @@
-"""params.yaml as frozen types: the whole study on one screen, with unknown keys refused and the nearest right one suggested."""
+"""params.yaml as frozen types: the whole study, with unknown keys refused and the nearest right one suggested."""
 
 from __future__ import annotations
 
