@@ -11,7 +11,7 @@ import project
 import pytest
 from project import Project
 
-from bgbias import plugins
+from bgbias import errors, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,6 +23,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the shared photos are absent: {folder} (set BGBIAS_SHARED_DATA)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _the_usual_file() -> None:
+    """Messages name the file of the study that was read last: not of another test's."""
+    errors.speak_of(errors.USUAL)
 
 
 @pytest.fixture

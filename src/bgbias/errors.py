@@ -1,5 +1,42 @@
 """What a person is told when the input, not the code, is at fault."""
 
+from __future__ import annotations
+
+import re
+import shlex
+
+USUAL = "params.yaml"
+_study_file = USUAL
+
+
+def speak_of(study_file: str) -> None:
+    """Let messages name the file that the study is read from; what knows no study says ``params.yaml``."""
+    global _study_file
+    _study_file = study_file
+
+
+def for_this_study(text: str) -> str:
+    """A text with the study's file in the place of ``params.yaml``, and commands that name it."""
+    if _study_file == USUAL:
+        return text
+    file = shlex.quote(_study_file)
+    text = re.sub(
+        r"snakemake --cores all(?! --config params=)( --config)?",
+        lambda m: (
+            f"snakemake --cores all --config params={file}"
+            if m[1]
+            else f"snakemake --config params={file} --cores all"
+        ),
+        text,
+    )
+    text = re.sub(r"python -m bgbias [\w-]+(?![\w-]| --params)", lambda m: f"{m[0]} --params {file}", text)
+    # Not what is a part of another path, nor what was named before.
+    named = rf"{re.escape(_study_file)}|(?<![\w./-]){re.escape(USUAL)}"
+    return re.sub(named, lambda _: _study_file, text)
+
 
 class UserError(Exception):
     """Something the user can put right: the text names the file, image or key, and the next command to type."""
+
+    def __str__(self) -> str:
+        return for_this_study(super().__str__())

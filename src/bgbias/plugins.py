@@ -19,7 +19,7 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -69,7 +69,8 @@ REQUIRED = {
         ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")
     ),
 }
-VARIANT = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
+NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
+NEEDED = frozenset({"masks", "backgrounds"})  # what a method or a condition may read beside photos
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
 _folders: tuple[Path, ...] = ()
 
@@ -126,7 +127,7 @@ def load(family: str, name: str) -> ModuleType:
         )
     module = _imported(family, file)
     variants = getattr(module, "VARIANTS", "")
-    if variants and not VARIANT.fullmatch(rest):
+    if variants and not NAME.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
     if colon and not variants:
         raise UserError(f"'{name}' in {family}: '{file}' takes nothing behind a colon.")
@@ -145,6 +146,11 @@ def _places(family: str) -> dict[str, _Place]:
     """Option to place; a name that is given twice is an error."""
     found = dict(_listed(FAMILIES[family], importlib.import_module(FAMILIES[family]).__path__))
     for name, place in (*_in_folders(family), *_installed(family)):
+        if not NAME.fullmatch(name):
+            raise UserError(
+                f"{place.label!a} cannot be a plugin's file: its name becomes part of paths and commands, so only"
+                " unaccented letters, digits and _ - . can be in it. Give it another name."
+            )
         if name in found:
             raise UserError(
                 f"{place.label} hides {found[name].label}: two files of {family} are called '{name}'."
@@ -221,6 +227,11 @@ def _checked(family: str, place: _Place) -> ModuleType:
         raise UserError(
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
+        )
+    needs: Collection[str] = getattr(module, "NEEDS", ())
+    if isinstance(needs, str) or not set(needs) <= NEEDED:
+        raise UserError(
+            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED))}, or empty."
         )
     # Else a misspelt option would be dropped.
     options = getattr(module, "Params", None)

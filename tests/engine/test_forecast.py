@@ -80,7 +80,7 @@ def test_the_table_adds_up(own: Path) -> None:
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
     own.write_text(
         own.read_text().replace(
-            "toy_scenes: {train: {toy_scenes: 1500}", "toy_scenes: {train: {source: walls.zip}"
+            "toy_scenes:\n    train: {toy_scenes: 1500}", "toy_scenes:\n    train: {source: walls.zip}"
         )
     )
     prepared = costs(params.load(own, "demo"))["prepared"]

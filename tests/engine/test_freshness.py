@@ -146,6 +146,28 @@ def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: 
     assert out_of_date(study) == []
 
 
+def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> None:
+    pretended.run(study)
+    assert freshness.told(study).endswith("\nTables and figures are current.")
+    trained = [n for n in graph.in_order(study) if n.name == "train"]
+    for node in trained:
+        delete(study, node)
+    said = freshness.told(study)
+    assert (
+        f"Tables and figures are current.\nThey were made from what is not here now: train ({len(trained)})."
+        in said
+    )
+    assert f"missing: {trained[0].label} ({trained[0].record(study).parent})" in said
+    assert f"and {len(trained) - 5} more" in said
+    assert "`dvc pull` brings what a remote keeps" in said
+    assert said.endswith("snakemake --cores all --config grid=demo -- models")
+    assert not freshness.complete(study)
+
+    embed = next(n for n in graph.in_order(study) if n.name == "embed")
+    delete(study, embed)
+    assert freshness.told(study).endswith(f"-- models {embed.record(study)}")
+
+
 def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
     pretended.run(study)
     masks = study.files.at("mask_table", dataset="toy_000", masker="u2netp_toy")

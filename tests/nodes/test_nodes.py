@@ -120,7 +120,8 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
     (tmp_path / "mine" / "4" / "2.png").write_bytes(pixel)
     fingerprint.cache_clear()
     with pytest.raises(
-        UserError, match="has changed since it was fetched; run: python -m bgbias fetch mine photos"
+        UserError,
+        match=r"has changed since it was fetched; run: python -m bgbias fetch --params \S+ mine photos",
     ):
         index.index(study, "mine")
     work(study, meant(study, "fetch", dataset="mine"))

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_study import data_nodes, described, load, record, run
+from small_study import data_nodes, described, load, options, record, run
 
+from bgbias.cli import nodes
+from bgbias.engine import freshness, graph
 from bgbias.errors import UserError
 from bgbias.nodes import collect, table
 from bgbias.report import tables
@@ -69,3 +71,22 @@ def test_a_table_that_was_not_made_is_named(study: Study) -> None:
         table.show(study)
     with pytest.raises(UserError, match="no table 'table4'; it has: table1, table2, table3"):
         table.table(study, "table4")
+
+
+def test_backbones_as_they_come_end_in_tables_and_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = described(tmp_path)
+    raw["datasets"]["toy"] = options(raw, photos=6)["datasets"]["squares"]
+    block = {"datasets": ["squares", "toy"], "backbones": ["pixels"], "pretrained": True}
+    raw["grids"]["small"] = {"cells": [block], "segmentation": {"episodes": 2}}
+    study = load(tmp_path, raw)
+    for node in graph.in_order(study):
+        nodes.work(study, [node], **({"device": "cpu"} if node.name in ("embed", "segment", "masks") else {}))
+    assert tables.wanted(study) == ("table1", "table4")
+    assert freshness.complete(study)
+    table.show(study)
+    assert "Table 1 (" in capsys.readouterr().out
+    first = pd.read_csv(study.files.at("table_csv", table="table1"))
+    assert first["method"].tolist() == ["pretrained", "pretrained"]
+    assert first["clean"].gt(0).all()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from small_study import described, load
 
 from bgbias import plugins
@@ -70,20 +72,20 @@ def test_unknown_key_is_refused_at_every_level(
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("train.patience", 0, "greater than or equal to 1"),
-        ("train.lr", "fast", "valid number"),
-        ("train.optimizer", "sgd", "'rmsprop' or 'adamw'"),
-        ("train.crop_scale", [0.1], "Field required"),
-        ("evaluation.draws", 2.5, "valid integer"),
-        ("mask_policy.max_area", 1.5, "less than or equal to 1"),
-        ("datasets.squares.options.photos", "many", "valid integer"),
-        ("losses.arcface.default.margin", 200, "less than 180"),
-        ("losses.arcface.default.lr", None, "valid number"),
+        ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
+        ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
+        ("train.optimizer", "sgd", 'must be one of rmsprop, adamw (found: "sgd")'),
+        ("train.crop_scale", [0.1], "must be a list of 2 values, each a number above 0 (found: [0.1])"),
+        ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
+        ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),
+        ("datasets.squares.options.photos", "many", 'must be a whole number (found: "many")'),
+        ("losses.arcface.default.margin", 200, "must be a number of 0 or more and below 180 (found: 200)"),
+        ("losses.arcface.default.lr", None, "must be a number above 0 (found: null)"),
         ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
-        ("grids.small.train.batch_size", 1, "greater than or equal to 2"),
-        ("grids.small.cells", [], "at least 1 item"),
-        ("train", 5, "valid dictionary"),
-        ("grids", ["small"], "valid dictionary"),
+        ("grids.small.train.batch_size", 1, "must be a whole number of 2 or more (found: 1)"),
+        ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
+        ("train", 5, "must be a mapping of keys (found: 5)"),
+        ("grids", ["small"], 'must be a mapping of keys (found: ["small"])'),
     ],
 )
 def test_wrong_value_is_refused_with_its_whole_key(
@@ -98,9 +100,117 @@ def test_wrong_value_is_refused_with_its_whole_key(
     assert named.startswith(key) or key.startswith(named)
 
 
+BLOCK = "grids.small.cells.0"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (f"{BLOCK}.seeds", [-1], "must be a whole number from 0 to 4294967295 (found: -1)"),
+        (f"{BLOCK}.seeds", [0, 1, 0], "0 is named twice"),
+        (f"{BLOCK}.seeds", [0, "0"], "0 is named twice"),
+        (f"{BLOCK}.seeds", [True], "true and false are no numbers (found: [true])"),
+        (f"{BLOCK}.seeds", [], "no seeds: nothing would be trained"),
+        (f"{BLOCK}.seeds", 3, "must be a list, each a whole number from 0 to 4294967295 (found: 3)"),
+        (f"{BLOCK}.losses", [], "no losses: nothing would be trained"),
+        (f"{BLOCK}.methods", [], "no methods: nothing would be trained"),
+        (f"{BLOCK}.methods", ["plain", "plain"], "plain is named twice"),
+        (f"{BLOCK}.methods", ["pretrained"], "write `pretrained: true` instead"),
+        (f"{BLOCK}.datasets", [], "must be a list of one or more values, each text (found: [])"),
+        (f"{BLOCK}.datasets", ["squares", "squares"], "squares is named twice"),
+        (
+            f"{BLOCK}.datasets",
+            "squares",
+            'must be a list of one or more values, each text (found: "squares")',
+        ),
+        (f"{BLOCK}.backbones", [], "one or more"),
+        (f"{BLOCK}.folds", [], "one or more"),
+        (f"{BLOCK}.folds", [0, 0], "0 is named twice"),
+        (f"{BLOCK}.folds", [4], "must be a whole number of 0 or more and below 4 (found: 4)"),
+        (f"{BLOCK}.pretrained", 5, "must be true or false (found: 5)"),
+        ("train.lr", float("nan"), "must be a number above 0 (found: NaN)"),
+        ("train.lr", float("inf"), "must be a number above 0 (found: Infinity)"),
+        ("train.lr", True, "true and false are no numbers (found: true)"),
+        ("train.max_epochs", True, "true and false are no numbers"),
+        ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
+        ("train.crop_scale", [0.5, 2], "a share of the photo, 1 at most"),
+        ("train.crop_scale", [-1, 1], "must be a number above 0 (found: -1)"),
+        ("train.crop_scale", 0.5, "must be a list of 2 values, each a number above 0 (found: 0.5)"),
+        ("train.precision", "fp16", 'must be one of fp32, bf16 (found: "fp16")'),
+        ("train.embedder_lr", "x", 'must be a number above 0, or null (found: "x")'),
+        ("mask_policy.max_area", float("nan"), "must be a number from 0 to 1 (found: NaN)"),
+        ("losses.triplet.default.margin", float("inf"), "must be a number from 0 to 2 (found: Infinity)"),
+        ("evaluation.conditions", ["clean"], "drops are measured from clean to random_background"),
+        ("datasets.squares.losses", "nobody", "no loss has a column 'nobody'; there are: default."),
+        ("datasets.squares.kind", "", "it must not be empty"),
+        ("losses.triplet.square", {"margin": 0.1}, "column of no dataset. Did you mean 'squares'?"),
+        ("backgrounds.noise.train.source", "", "it must not be empty"),
+        ("backgrounds.noise.train.size", 32, "`size` is that of drawn pictures"),
+        ("datasets", {7: {}}, "a name must be text; write it in quotes"),
+        ("datasets.squares", None, "must be a mapping of keys (found: null)"),
+    ],
+)
+@pytest.mark.parametrize("file", ["params.yaml", "other study.yaml"])
+def test_nonsense_is_refused_in_plain_words_with_its_key_and_its_file(
+    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str, file: str
+) -> None:
+    path = tmp_path / file
+    path.write_text(yaml.safe_dump({**raw, key: value} if "." not in key else put(raw, key, value)))
+    with pytest.raises(UserError) as told:
+        params.load(path)
+    text = str(told.value)
+    assert text.startswith(f"{path}: '")
+    assert words in text
+    assert text.endswith(("?", ".", ")"))
+    named = text.split("'")[1]
+    assert named.startswith(key) or key.startswith(named)
+    assert not re.search("Value error|valid|Input|Field required|should|pydantic", text), text
+
+
+def test_a_block_of_backbones_as_they_come_names_nothing_else(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["small"]["cells"] = [{"datasets": ["squares"], "backbones": ["pixels"], "pretrained": True}]
+    (cell,) = plan.cells(load(tmp_path, raw))
+    assert (cell.method, cell.loss) == ("pretrained", "none")
+    del raw["grids"]["small"]["cells"][0]["pretrained"]
+    with pytest.raises(UserError, match="no losses and no methods and no seeds: nothing would be trained"):
+        load(tmp_path, raw)
+
+
+def test_messages_and_commands_name_the_file_of_the_study(tmp_path: Path, raw: dict[str, Any]) -> None:
+    path = tmp_path / "my study.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    study = params.load(path)
+    with pytest.raises(UserError) as told:
+        plan.pools(study, "nothing")
+    assert str(told.value).startswith(f"{path} has no backgrounds 'nothing'")
+    text = (
+        "params.yaml, data/params.yaml: `snakemake --cores all`, `snakemake --cores all all_masks`,"
+        " `snakemake --cores all --config grid=small`, `python -m bgbias fetch squares`"
+    )
+    named = (
+        f"{path}, data/params.yaml: `snakemake --config params='{path}' --cores all`,"
+        f" `snakemake --config params='{path}' --cores all all_masks`,"
+        f" `snakemake --cores all --config params='{path}' grid=small`,"
+        f" `python -m bgbias fetch --params '{path}' squares`"
+    )
+    # A message that is told again, within another one, stays what it is.
+    assert str(UserError(text)) == str(UserError(str(UserError(text)))) == named
+
+
+@pytest.mark.parametrize("needs", ['frozenset({"mask"})', '"masks"', '["masks", "background"]'])
+def test_a_plugin_needs_what_there_is(tmp_path: Path, needs: str) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "mine.py").write_text(f"NEEDS = {needs}\nTRAINS = False\n")
+    plugins.use(tmp_path)
+    with pytest.raises(UserError, match=r"mine\.py: NEEDS is .*must be a set of backgrounds and masks"):
+        plugins.load("methods", "mine")
+
+
 def test_missing_option_of_a_loss_names_its_column(tmp_path: Path, raw: dict[str, Any]) -> None:
     del raw["losses"]["arcface"]["default"]["scale"]
-    with pytest.raises(UserError, match=r"'losses\.arcface\.default\.scale': Field required"):
+    with pytest.raises(
+        UserError, match=r"'losses\.arcface\.default\.scale' is missing; it must be a number above 0"
+    ):
         load(tmp_path, raw)
 
 
@@ -191,6 +301,7 @@ def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[st
     assert margin() == 0.1
     raw["datasets"]["squares"] |= {"losses": "mine"}
     columns["mine"] = {"margin": 0.3}
+    raw["losses"]["contrastive"]["mine"] = raw["losses"]["contrastive"]["default"]
     assert margin() == 0.3
     del raw["losses"]["triplet"]["default"], columns["mine"]
     with pytest.raises(

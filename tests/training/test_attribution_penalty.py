@@ -283,7 +283,9 @@ def test_weight_of_0_trains_the_same_model_bit_for_bit(
 def test_attr_loss_has_no_weight_that_suits_all(tmp_path: Path) -> None:
     raw = described(tmp_path)
     raw["grids"]["small"]["cells"][0]["methods"] = ["attr_loss"]
-    with pytest.raises(UserError, match=r"'methods\.attr_loss\.weight': Field required"):
+    with pytest.raises(
+        UserError, match=r"'methods\.attr_loss\.weight' is missing; it must be a number of 0 or more"
+    ):
         plan.checked_cells(load(tmp_path, raw))
 
 

@@ -17,8 +17,8 @@ from repository import Repository, jobs, ran
 
 pytestmark = pytest.mark.workflow
 TABLE = "data/report/smoke/table1.csv"
-ONE_CELL = ("methods: [plain, bgaugment], seeds: [0]}\n    train: {max_epochs: 2,",
-            "methods: [plain], seeds: [0]}\n    train: {max_epochs: 2,")  # fmt: skip
+TWO_EPOCHS = "      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
+ONE_CELL = (f"      - plain\n      - bgaugment\n{TWO_EPOCHS}", f"      - plain\n{TWO_EPOCHS}")
 TABLES = ("table1", "table2", "table3")
 STAGES = ("data", "masks", "models", "scores", *TABLES)
 EVALUATION = {"embed", "score", "collect", "table"}
@@ -159,10 +159,10 @@ def test_an_experiment_varies_a_setting_and_shows_what_it_did(
 ) -> None:
     _share_cache(clone, repository, "copy")
     key = "grids.smoke.evaluation.draws"
-    comments = _comments(clone)
     said = clone.dvc("exp", "run", "-S", f"{key}=2", "table1")
     assert jobs(said) == EVALUATION
-    assert _comments(clone) == comments
+    # Of params.yaml one line is another: its comments, quotes and lists are what DVC writes too.
+    assert clone.git("diff", "--numstat", "params.yaml").split() == ["1", "1", "params.yaml"]
     params = json.loads(clone.dvc("params", "diff", "--json"))
     assert params["params.yaml"][key] == {"old": 1, "new": 2, "diff": 1}
     (changed,) = json.loads(clone.dvc("metrics", "diff", "--json", "HEAD")).values()
@@ -174,9 +174,28 @@ def test_an_experiment_varies_a_setting_and_shows_what_it_did(
     assert points == {"HEAD": versions["old"], "workspace": versions["new"]}
 
 
-def _comments(clone: Repository) -> list[str]:
-    text = (clone.folder / "params.yaml").read_text(encoding="utf-8")
-    return sorted(line.split(" #", 1)[1] for line in text.splitlines() if " #" in line)
+WRITTEN = {
+    "grid=smoke": ["-grid: demo        #", "+grid: smoke       #"],
+    "train.lr=0.5": ["-  lr: 1.0e-6", "+  lr: 0.5"],
+    "train.embedder_lr=0.5": ["-  embedder_lr:     ", "+  embedder_lr: 0.5 "],
+    "evaluation.draws=3": ["-evaluation: {draws: 5,", "+evaluation: {draws: 3,"],
+    "segmentation.episodes=9": ["-segmentation: {episodes: null,", "+segmentation: {episodes: 9,"],
+    "losses.arcface.cub50.margin=21": ["-    cub50: {margin: 20,", "+    cub50: {margin: 21,"],
+    "+grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
+}
+
+
+def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path) -> None:
+    made = Repository(fresh(tmp_path / "project").folder)
+    made.git("init", "--quiet")
+    made.git("add", "--all")
+    made.git("commit", "--quiet", "-m", "before")
+    for setting, lines in WRITTEN.items():
+        made.dvc("exp", "run", "--queue", "-S", setting, "table1")
+        changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml")
+        found = [line for line in changed.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+        assert len(found) == len(lines), changed
+        assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), changed
 
 
 def _share_cache(clone: Repository, repository: Repository, link: str) -> Path:

@@ -21,8 +21,8 @@ HISTORY = f"data/work/partial/smoke/{SMOKE}/plain/seed0/history.csv"
 PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
-    "train: {max_epochs: 2, iterations_per_epoch: 4,",
-    "train: {max_epochs: 48, patience: 48, iterations_per_epoch: 12,",
+    "max_epochs: 2\n      iterations_per_epoch: 4\n",
+    "max_epochs: 48\n      patience: 48\n      iterations_per_epoch: 12\n",
 )
 
 

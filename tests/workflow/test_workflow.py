@@ -63,7 +63,8 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
 def test_weights_are_fetched_once_for_all_models_of_a_backbone(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
     made.edit(
-        "[toy_smoke], backbones: [tiny]", "[toy_smoke], backbones: [timm:vit_tiny_patch16_224, resnet18]"
+        "- toy_smoke\n      backbones:\n      - tiny\n",
+        "- toy_smoke\n      backbones: [timm:vit_tiny_patch16_224, resnet18]\n",
     )
     planned = made.planned(*RUN_SMOKE)
     fetched = ["weights backbones/resnet18", "weights backbones/timm:vit_tiny_patch16_224"]
@@ -91,7 +92,7 @@ def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_a
     described = (
         f"  mine: {{kind: folder, masker: ground_truth, backgrounds: smoke_scenes, options: {options}}}"
     )
-    made.edit("  toy_000: {", f"{described}\n  toy_000: {{")
+    made.edit("  toy_000:\n", f"{described}\n  toy_000:\n")
     cells = "{datasets: [mine], backbones: [tiny], losses: [contrastive], methods: [plain], seeds: [0]}"
     made.edit("grids:\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
     record = "data/work/datasets/mine/index.json"
@@ -140,8 +141,10 @@ def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
 
 
 def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
-    demo.edit("losses: [arcface], methods: [plain, bgaugment], seeds: [0]}",
-              "losses: [arcface], methods: [plain, bgaugment], seeds: [0, 1]}")  # fmt: skip
+    arcface = (
+        "- arcface\n      methods:\n      - plain\n      - bgaugment\n      seeds:\n      - 0\n    train"
+    )
+    demo.edit(arcface, arcface.replace("- 0\n", "- 0\n      - 1\n"))
     planned = demo.planned(*DEMO)
     assert [job for job in planned if job.startswith("train")] == [
         f"train toy_090/tiny/arcface/{method}/1" for method in ("bgaugment", "plain")
@@ -210,7 +213,7 @@ def test_planning_another_grid_leaves_this_one_as_it_is(smoke: Project) -> None:
 def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
     models, data = smoke.folder / "data/runs/smoke/models", smoke.folder / "data/work/datasets"
     kept = _files(data)
-    smoke.edit("iterations_per_epoch: 4, batch_size: 16,", "iterations_per_epoch: 4, batch_size: 64,")
+    smoke.edit("batch_size: 16\n      embedding_dim", "batch_size: 64\n      embedding_dim")
     said = smoke.snakemake(*RUN_SMOKE, check=False)
     print(said)
     assert "Error in rule train" in said

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
+from snakemake.exceptions import LockException, WorkflowError
+from snakemake.persistence import PersistenceBase as Persistence
 
 # Whether this workflow was started itself. Else it is a module of another one, whose config, report and defaults are not ours.
 MAIN = workflow.modifier.is_main_snakefile()
@@ -53,7 +55,7 @@ if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
 try:
-    from bgbias.engine import digests, forecast, freshness, graph
+    from bgbias.engine import digests, forecast, freshness, graph, resume
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -75,6 +77,29 @@ def planned(make, *args, **kwargs):
         return make(*args, **kwargs)
     except UserError as error:
         raise WorkflowError(str(error))
+
+
+def one_at_a_time(lock):
+    """Snakemake's way to lock its files, for one process in this folder at a time, and in words that say what to do."""
+
+    @contextmanager
+    def ours(persistence):
+        with ExitStack() as held:
+            planned(held.enter_context, resume.alone())
+            try:
+                held.enter_context(lock(persistence))
+            except LockException:
+                raise WorkflowError(
+                    "Directory cannot be locked: a Snakemake was killed here. `make resume` (or: python -m bgbias resume) ends"
+                    " what it left behind, unlocks, and goes on."
+                )
+            yield
+
+    return ours
+
+
+if MAIN and Persistence.lock.__name__ != "ours":
+    Persistence.lock = one_at_a_time(Persistence.lock)
 
 
 # What a checkout's config/config.yaml says is for Snakemake alone; whoever takes this workflow as a module hands over a config.
@@ -135,6 +160,8 @@ def growing(base):
     return lambda wildcards, attempt: attempt * base
 
 
+# Names are checked where they are read (study/names.py). A path that somebody names as a target may hold anything: commands
+# quote what they take from it (`:q`).
 wildcard_constraints:
     dataset="[^/]+",
     part="[a-z_]+",
@@ -182,12 +209,12 @@ DIGESTS = {}  # of the nodes, each computed once
 
 
 def options(name):
-    """Parameter function of a node's rule: how its command ends. An edit of params.yaml or of code after this is an error."""
+    """Parameter function of a node's rule: how its command ends, quoted. An edit of params.yaml or of code after this is an error."""
 
     def text(wildcards):
         with digests.remembered(DIGESTS):
             digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
-        return f"--grid {STUDY.grid} --params {PARAMS} --expect {digest}"
+        return shlex.join(["--grid", STUDY.grid, "--params", PARAMS, "--expect", digest])
 
     return text
 

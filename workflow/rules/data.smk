@@ -17,7 +17,7 @@ rule fetch:
     params:
         options=options("fetch"),
     shell:
-        "python -m bgbias fetch {wildcards.dataset} {wildcards.part} {params.options} > {log} 2>&1"
+        "python -m bgbias fetch {wildcards.dataset:q} {wildcards.part:q} {params.options} > {log:q} 2>&1"
 
 
 rule index:
@@ -39,7 +39,7 @@ rule index:
     params:
         options=options("index"),
     shell:
-        "python -m bgbias index {wildcards.dataset} {params.options} > {log} 2>&1"
+        "python -m bgbias index {wildcards.dataset:q} {params.options} > {log:q} 2>&1"
 
 
 rule gather:
@@ -58,7 +58,7 @@ rule gather:
     params:
         options=options("gather"),
     shell:
-        "python -m bgbias gather {wildcards.pool} {params.options} > {log} 2>&1"
+        "python -m bgbias gather {wildcards.pool:q} {params.options} > {log:q} 2>&1"
 
 
 rule propose:
@@ -80,7 +80,7 @@ rule propose:
     params:
         options=options("propose"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias propose {wildcards.pool} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias propose {wildcards.pool:q} {params.options} > {log:q} 2>&1"
 
 
 rule backgrounds:
@@ -102,7 +102,7 @@ rule backgrounds:
     params:
         options=options("backgrounds"),
     shell:
-        "python -m bgbias backgrounds {wildcards.pool} {params.options} > {log} 2>&1"
+        "python -m bgbias backgrounds {wildcards.pool:q} {params.options} > {log:q} 2>&1"
 
 
 rule data:

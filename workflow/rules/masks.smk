@@ -20,7 +20,7 @@ rule masks:
     params:
         options=options("masks"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias masks {wildcards.dataset} {wildcards.masker} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias masks {wildcards.dataset:q} {wildcards.masker:q} {params.options} > {log:q} 2>&1"
 
 
 rule all_masks:

@@ -18,7 +18,7 @@ rule weights:
     params:
         options=options("weights"),
     shell:
-        "python -m bgbias weights {wildcards.owner} {params.options} > {log} 2>&1"
+        "python -m bgbias weights {wildcards.owner:q} {params.options} > {log:q} 2>&1"
 
 
 rule train:
@@ -41,8 +41,8 @@ rule train:
     params:
         options=options("train"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias train {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
-        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias train {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
 rule models:

@@ -20,7 +20,7 @@ rule collect:
     params:
         options=options("collect"),
     shell:
-        "python -m bgbias collect {params.options} > {log} 2>&1"
+        "python -m bgbias collect {params.options} > {log:q} 2>&1"
 
 
 rule table:
@@ -50,7 +50,7 @@ rule table:
     params:
         options=options("table"),
     shell:
-        "python -m bgbias table {wildcards.table} {params.options} > {log} 2>&1"
+        "python -m bgbias table {wildcards.table:q} {params.options} > {log:q} 2>&1"
 
 
 rule figure:
@@ -75,7 +75,7 @@ rule figure:
     params:
         options=options("figure"),
     shell:
-        "python -m bgbias figure {wildcards.figure} {params.options} > {log} 2>&1"
+        "python -m bgbias figure {wildcards.figure:q} {params.options} > {log:q} 2>&1"
 
 
 for target in tables.wanted(STUDY):

@@ -19,8 +19,8 @@ rule embed:
     params:
         options=options("embed"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias embed {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
-        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias embed {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
 rule score:
@@ -40,8 +40,8 @@ rule score:
     params:
         options=options("score"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias score {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
-        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias score {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
 rule attribute:
@@ -63,8 +63,8 @@ rule attribute:
     params:
         options=options("attribute"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias attribute {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
-        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias attribute {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
 rule segment:
@@ -86,8 +86,8 @@ rule segment:
     params:
         options=options("segment"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias segment {wildcards.dataset} {wildcards.backbone} {wildcards.loss}"
-        " {wildcards.method} --seed {wildcards.seed} {params.options} > {log} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias segment {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
 rule scores:

@@ -36,6 +36,8 @@ class PoolSource(Strict):
             raise ValueError("part is [from, to) with 0 <= from < to")
         if not self.listed and (self.copies or self.group is not None):
             raise ValueError("`copies` and `group` go with a `source` that is a CSV")
+        if self.source is not None and "size" in self.model_fields_set:
+            raise ValueError("`size` is that of drawn pictures; photos keep their own")
         return self
 
     @property
@@ -55,7 +57,7 @@ class Proposal(Strict):
     source: str = Field(description="folder, zip or list of photos")
     masker: str = Field(description="whose saliency tells a foreground")
     shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
-    seed: int = Field(0, description="of the random shares")
+    seed: int = Field(0, ge=0, description="of the random shares")
     keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
     drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
     licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")

@@ -38,7 +38,7 @@ class Params(Strict):
     test_classes: int = Field(16, ge=1)
     photos_per_class: int = Field(30, ge=1)
     common_scenes: int = Field(200, ge=1, description="scenes of each split that belong to no class")
-    seed: int = 0
+    seed: int = Field(0, ge=0)
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.node import step
+from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source, partial_download
 from bgbias.study import plan
@@ -64,11 +65,11 @@ def show(study: Study, only_grid: bool = False) -> None:
     for a in arrivals(study, only_grid):
         size = f"{a.size / 1e6:,.1f} MB" if a.size is not None else ""
         shown = a.dataset if a.dataset != previous else ""
-        table.add_row(*map(Text, (shown, a.part, a.state, size, a.step)))
+        table.add_row(*map(Text, (shown, a.part, a.state, size, for_this_study(a.step))))
         previous = a.dataset
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED)
     console.print(table)
-    console.print(Text("All that can be fetched: snakemake --cores all data"))
+    console.print(Text(for_this_study("All that can be fetched: snakemake --cores all data")))
 
 
 def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...], last: str) -> Arrival:

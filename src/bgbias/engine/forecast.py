@@ -12,6 +12,7 @@ from bgbias import plugins
 from bgbias.backgrounds import pools
 from bgbias.engine import graph, records
 from bgbias.engine.node import step
+from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
@@ -90,7 +91,7 @@ def told(study: Study) -> str:
         lines.append(
             "  +?: and those of datasets and backgrounds that are not counted yet; `snakemake --cores all data` counts them"
         )
-    return "\n".join(lines)
+    return for_this_study("\n".join(lines))
 
 
 def _prepared(study: Study) -> Cost:

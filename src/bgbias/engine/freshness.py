@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections import Counter
@@ -28,6 +29,7 @@ from typing import Any
 
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import Node
+from bgbias.errors import for_this_study
 from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import forget
@@ -41,7 +43,15 @@ STEP = 1_000_000  # between one record and the next, where they had to be put in
 DIGEST = re.compile("[0-9a-f]{16}")
 MOST_SETTINGS, MOST_NODES = 3, 20  # changed settings told of one node, nodes told as stale
 STATES = ("current", "stale", "behind", "missing")
+MOST_GONE = 5  # nodes told as missing
 ARCHIVES = ("fetch", "weights")
+# Targets of the workflow by what they make; of other nodes, their record.
+MAKES = {
+    **dict.fromkeys(("index", "backgrounds"), "data"),
+    "masks": "all_masks",
+    "train": "models",
+    **dict.fromkeys(("score", "attribute", "segment"), "scores"),
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ def told(study: Study, deep: bool = False) -> str:
     lines += [f"stale: {f.node.label} ({f.why})" for f in stale[:MOST_NODES]]
     if len(stale) > MOST_NODES:
         lines.append(f"and {len(stale) - MOST_NODES} more")
-    return "\n".join([*lines, _next(study, findings)])
+    return for_this_study("\n".join([*lines, _next(study, findings)]))
 
 
 def complete(study: Study) -> bool:
@@ -161,8 +171,24 @@ def _next(study: Study, findings: list[Finding]) -> str:
     states = {f.state for f in findings}
     wanted = [f for f in findings if f.node.name in ("table", "figure")]
     if all(f.state == "current" for f in wanted) and not states & {"stale", "behind"}:
-        return "Tables and figures are current."
+        gone = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]
+        return "\n".join(["Tables and figures are current.", *(_gone(study, gone) if gone else [])])
     return f"Next: snakemake --cores all --config grid={study.grid} (with -n: what it would run)"
+
+
+def _gone(study: Study, nodes: list[Node]) -> Iterator[str]:
+    """What is told of products that are not there though all that was made of them is."""
+    kinds = Counter(n.name for n in nodes)
+    yield f"They were made from what is not here now: {', '.join(f'{k} ({number})' for k, number in kinds.items())}."
+    for node in nodes[:MOST_GONE]:
+        yield f"missing: {node.label} ({node.record(study).parent})"
+    if len(nodes) > MOST_GONE:
+        yield f"and {len(nodes) - MOST_GONE} more"
+    targets = dict.fromkeys(MAKES.get(n.name) or shlex.quote(str(n.record(study))) for n in nodes)
+    yield (
+        "No table needs it again, so nothing makes it of itself. `dvc pull` brings what a remote keeps; to make it anew:"
+        f" snakemake --cores all --config grid={study.grid} -- {' '.join(list(targets)[:MOST_GONE])}"
+    )
 
 
 def _looks_old(study: Study, node: Node) -> bool:

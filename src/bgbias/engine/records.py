@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -173,7 +174,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
 def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
     cell = next((c for c in subject.values() if isinstance(c, Cell) and c.name in str(path)), None)
     if cell is None or cell in plan.cells(study):
-        return "`snakemake --cores all` makes it."
+        return f"`snakemake --cores all --config grid={study.grid}` makes it."
     return (
         f"{cell.name} is no cell of the grid {study.grid}, so that Snakemake does not make it: add it to"
         f" grids.{study.grid}.cells in params.yaml, or run the nodes before this one by hand, as this one."
@@ -214,7 +215,7 @@ def lock(path: Path, what: str) -> Iterator[None]:
 
 def command() -> str:
     """The line that repeats this process."""
-    return " ".join(["python -m bgbias", *sys.argv[1:]])
+    return shlex.join(["python", "-m", "bgbias", *sys.argv[1:]])
 
 
 def _now() -> str:

@@ -11,12 +11,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 
 from bgbias.errors import UserError
+from bgbias.files.locks import Taken, locked
 from bgbias.progress import say
 from bgbias.study.params import Study
 
@@ -52,6 +54,21 @@ def _refuse(process: int | str | None) -> None:
         raise UserError(
             f"Snakemake is at work in this folder (process {process}); wait for it, or stop it: kill {process}"
         )
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Be the only Snakemake that makes anything in this folder, for as long as this lasts; another one is an error that names it.
+
+    Snakemake's own locks are lists of files beside each other: of two that begin at once, neither sees the other's, and the first
+    that ends deletes both.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(LOCKS.parent / "bgbias.lock", seconds=0))
+        except Taken as error:
+            _refuse(error.holder)
+        yield
 
 
 def _claim(study: Study) -> None:

@@ -61,8 +61,7 @@ def collect(study: Study) -> None:
             pd.read_csv(
                 files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
             ).assign(**c.wildcards)
-            for c in cells
-            if plan.trains(study, c)
+            for c in plan.trained(study)
         ]
         write_text(outputs["results"], together(scores).to_csv(index=False))
         with replacing(outputs["all_queries"]) as temporary:

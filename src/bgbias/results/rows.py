@@ -47,7 +47,9 @@ def without_single_folds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def together(of_cells: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The values of several cells below each other."""
+    """The values of several cells below each other; no row if there are none."""
+    if not of_cells:
+        return pd.DataFrame(columns=[*MODEL, "seed"])
     values = pd.concat(of_cells, ignore_index=True)
     # Seeds are numbers; with a fold they are words, and a column has one type.
     if not pd.api.types.is_integer_dtype(values["seed"]):

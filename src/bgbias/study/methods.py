@@ -6,7 +6,6 @@ set, a file in methods/. ``<name>+bgaugment`` is the same method on photos whose
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from bgbias.settings import Strict, validated
 from bgbias.training.methods import REPLACING
 
 ON_REPLACED = "+bgaugment"
-NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 Entries = Mapping[str, Mapping[str, Any]]
 
 
@@ -75,15 +73,6 @@ def find(entries: Entries, name: str) -> NamedMethod:
             f" Name it without '{ON_REPLACED}'."
         )
     return found
-
-
-def check_name(name: str) -> None:
-    """Refuse what cannot be the name of an entry in ``methods``."""
-    if not NAME.fullmatch(name):
-        raise UserError(
-            f"params.yaml: 'methods.{name}' cannot be a method's name: only letters, digits and _ - . can be in it."
-            f" '{ON_REPLACED}' is added where a grid names a method."
-        )
 
 
 def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:

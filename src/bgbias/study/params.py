@@ -1,4 +1,4 @@
-"""params.yaml as frozen types: the whole study on one screen, with unknown keys refused and the nearest right one suggested."""
+"""params.yaml as frozen types: the whole study, with unknown keys refused and the nearest right one suggested."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from bgbias import plugins
 from bgbias.attribution.settings import Attribution
 from bgbias.backgrounds.settings import Backgrounds
-from bgbias.errors import UserError
+from bgbias.errors import UserError, speak_of
 from bgbias.evaluation.settings import Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
+from bgbias.study import names
+from bgbias.study.cell import PRETRAINED
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -34,6 +36,11 @@ class Roots(Strict):
     work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
     runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
     report: str = Field("data/report", description="results, tables and figures of each grid")
+
+    @field_validator("*")
+    @classmethod
+    def _spelt_alike(cls, written: str) -> str:
+        return names.folder(written)
 
 
 class Dataset(Strict):
@@ -55,24 +62,53 @@ class Masker(Strict):
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
+Names = tuple[str, ...]
+
+
 class Block(Strict):
     """A product of choices; a grid is a list of blocks."""
 
-    datasets: tuple[str, ...] = Field(description="names under `datasets`")
-    backbones: tuple[str, ...] = Field(description="names under `backbones`")
-    losses: tuple[str, ...] = Field(description="names under `losses`")
-    methods: tuple[str, ...] = Field(
+    datasets: Names = Field(min_length=1, description="names under `datasets`")
+    backbones: Names = Field(min_length=1, description="names under `backbones`")
+    losses: Names = Field((), description="names under `losses`")
+    methods: Names = Field(
+        (),
         description="files in src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
-        " the backgrounds of its photos as well"
+        " the backgrounds of its photos as well",
     )
-    seeds: tuple[int, ...] = Field(description="one training for each")
+    seeds: tuple[Annotated[int, Field(ge=0, le=2**32 - 1)], ...] = Field(
+        (), description="one training for each"
+    )
     folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
         (0,),
+        min_length=1,
         description="which of four folds to train on; all four add a row for their embeddings side by side",
     )
     pretrained: bool = Field(
-        False, description="add the backbone's own features, without any training, as a row"
+        False,
+        description="add the backbone's own features, without any training, as a row; alone, without losses, methods and seeds",
     )
+
+    @field_validator("datasets", "backbones", "losses", "methods", "seeds", "folds")
+    @classmethod
+    def _each_once(cls, named: tuple[Any, ...]) -> tuple[Any, ...]:
+        twice = next((n for n in named if named.count(n) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice} is named twice")
+        return named
+
+    @model_validator(mode="after")
+    def _has_models(self) -> Block:
+        trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
+        absent = [name for name, given in trained.items() if not given]
+        if absent and (len(absent) < len(trained) or not self.pretrained):
+            raise ValueError(
+                f"no {' and no '.join(absent)}: nothing would be trained. Name some; or leave losses, methods and seeds out"
+                " and set `pretrained: true`, for the backbone's own features alone"
+            )
+        if PRETRAINED in self.methods:
+            raise ValueError(f"{PRETRAINED} is no method to train; write `pretrained: true` instead")
+        return self
 
 
 def _changed(section: str) -> Any:
@@ -141,9 +177,15 @@ class Study(Shared):
 SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation")
 
 
+# What names things by its keys.
+NAMED = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
+
+
 def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
     """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
+    speak_of(str(path))
     file: File = validated(File, read_yaml(path), path)
+    names.check(path, {section: getattr(file, section) for section in NAMED})
     plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
     if chosen not in file.grids:
@@ -195,10 +237,29 @@ def _check_options(study: Study, path: Path) -> None:
     for family, kind, key, values in found:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
+    _check_columns(study, path)
     for name in study.methods:
-        named_methods.check_name(name)
         if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
             described.params()
+
+
+def _check_columns(study: Study, path: Path) -> None:
+    """Refuse a column of ``losses`` that is nearly a dataset's (it is never read), and one asked for in vain."""
+    written = {column for columns in study.losses.values() for column in columns}
+    read = {"default", *study.datasets}
+    for name, dataset in study.datasets.items():
+        read |= {dataset.kind, *((dataset.losses,) if dataset.losses else ())}
+        if dataset.losses and dataset.losses not in written:
+            raise UserError(
+                f"{path}: 'datasets.{name}.losses': no loss has a column '{dataset.losses}'; there are:"
+                f" {', '.join(sorted(written))}."
+            )
+    for loss, columns in study.losses.items():
+        for column in columns.keys() - read:
+            if near := difflib.get_close_matches(column, read, 1, cutoff=0.8):
+                raise UserError(
+                    f"{path}: 'losses.{loss}.{column}' is the column of no dataset. Did you mean '{near[0]}'?"
+                )
 
 
 def _check_names(study: Study, path: Path) -> None:

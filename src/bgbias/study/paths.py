@@ -6,12 +6,15 @@ root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in param
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from bgbias import plugins
 from bgbias.study.cell import CELL
+
+LONGEST = 180  # characters of a file's name that is made of others; file systems take 255 bytes
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Paths:
 
     def at(self, pattern: str, /, **wildcards: object) -> Path:
         """One artefact: the pattern with its wildcards filled in."""
+        # Locks are called after a whole path, which may be longer than a file's name.
+        if len(name := str(wildcards.get("name", ""))) > LONGEST:
+            wildcards["name"] = f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         return Path(getattr(self, pattern).format(**wildcards))
 
 

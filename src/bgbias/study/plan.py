@@ -120,6 +120,11 @@ def trains(study: Study, cell: Cell) -> bool:
     return not folds_of(study, cell) and method(study, cell).trains
 
 
+def trained(study: Study) -> tuple[Cell, ...]:
+    """The grid's models that have a training of their own; none where it compares backbones as they come."""
+    return tuple(cell for cell in cells(study) if trains(study, cell))
+
+
 def selection_condition(study: Study, cell: Cell) -> str:
     """Which validation score stops and picks: ``clean`` or ``corrupted``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import fingerprint
 from bgbias.study.params import Study, options
 
+PART = re.compile("[a-z_]+")
+
 
 def parts_of(study: Study, dataset: str) -> dict[str, tuple[Source, ...]]:
     """The files a dataset is made of, each with the places it can come from, best first; none for one that is rendered."""
@@ -18,7 +21,13 @@ def parts_of(study: Study, dataset: str) -> dict[str, tuple[Source, ...]]:
         raise UserError(f"params.yaml has no dataset '{dataset}'; there are: {', '.join(study.datasets)}.")
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
-    return dict(module.parts(options(study, "datasets", described.kind, described.options)))
+    parts = dict(module.parts(options(study, "datasets", described.kind, described.options)))
+    if wrong := [part for part in parts if not PART.fullmatch(part)]:
+        raise UserError(
+            f"{module.__file__} calls a file of its datasets {wrong[0]!a}; the name becomes part of paths and commands: small"
+            " letters and _ only."
+        )
+    return parts
 
 
 def sources_of(study: Study, dataset: str, part: str) -> tuple[Source, ...]:

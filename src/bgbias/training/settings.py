@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from bgbias.settings import Strict
 
 METRICS = (
     "map_at_r",
     "precision_at_1",
-)  # of the validation photos, after each epoch; the first one stops and picks
+)  # of validation photos, after each epoch; the first one stops and picks
+Positive = Annotated[float, Field(gt=0)]
 
 
 class Train(Strict):
@@ -38,7 +39,18 @@ class Train(Strict):
         description="validation photos whose score stops and picks; published: corrupted for methods that replace backgrounds",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
-    crop_scale: tuple[float, float] = Field(
+    crop_scale: tuple[Positive, Positive] = Field(
         (0.16, 1.0), description="share of a photo that a random crop has"
     )
-    crop_ratio: tuple[float, float] = Field((0.75, 4 / 3), description="width of a random crop by its height")
+    crop_ratio: tuple[Positive, Positive] = Field(
+        (0.75, 4 / 3), description="width of a random crop by its height"
+    )
+
+    @field_validator("crop_scale", "crop_ratio")
+    @classmethod
+    def _from_to(cls, range_: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+        if range_[0] > range_[1]:
+            raise ValueError("the smaller number comes first")
+        if info.field_name == "crop_scale" and range_[1] > 1:
+            raise ValueError("a crop is a share of the photo, 1 at most")
+        return range_

@@ -57,6 +57,11 @@ HEADLINE = {"ref": "attribution score"}
 settings = protocol
 
 
+def wanted(study: Study) -> bool:
+    """Whether there are trained models, which alone have a score."""
+    return bool(plan.trained(study))
+
+
 def reads(study: Study) -> dict[str, Made]:
     """What was collected: scores photo by photo, and which photos were left out."""
     return files_of(step("collect"), "all_attribution", "mask_report")
@@ -65,7 +70,7 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     attribution = pd.read_parquet(reads(study)["all_attribution"].path(study))
-    return table(attribution, published.read(), [c for c in plan.cells(study) if plan.trains(study, c)])
+    return table(attribution, published.read(), plan.trained(study))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:

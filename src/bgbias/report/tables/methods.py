@@ -25,7 +25,7 @@ from bgbias.results import costs, tests, uncertainty
 from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, interval, named, resampling
 from bgbias.seeds import generator
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED, Cell, side_by_side
+from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 3
@@ -70,13 +70,18 @@ FROM_TABLE_1 = [
 FROM_TABLE_2 = ["ref", "ref_gain", "ref_gain_low", "ref_gain_high"]
 
 
+def wanted(study: Study) -> bool:
+    """Whether there are trained models to compare."""
+    return bool(plan.trained(study))
+
+
 def reads(study: Study) -> dict[str, Made]:
     """The paper's two tables, the values that they were made of, and what every training recorded."""
     values = files_of(step("collect"), "all_queries", "all_attribution")
     printed = {t: Made(step("table", table=t), "table_csv") for t in ("table1", "table2")}
     trained = {
         f"{what} {cell.name}": Made(step("train", cell=cell), output)
-        for cell in _trained(study)
+        for cell in plan.trained(study)
         for what, output in (("history", "history"), ("record", "train_record"))
     }
     return values | printed | trained
@@ -89,7 +94,7 @@ def make(study: Study) -> pd.DataFrame:
     retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
     # Folds' models side by side have no training of their own, nor an attribution, to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    trainings = {c: (read[f"record {c.name}"], read[f"history {c.name}"]) for c in _trained(study)}
+    trainings = {c: (read[f"record {c.name}"], read[f"history {c.name}"]) for c in plan.trained(study)}
     spent = costs.by_model(trainings, study.train.iterations_per_epoch)
     return table(retrieval, scores, queries, attribution, spent)
 
@@ -148,10 +153,6 @@ def told(table: pd.DataFrame, selection: str, batch_size: int) -> str:
         f" all epochs by their steps of {batch_size} photos, what a method does between steps included (median over trainings);"
         f" all epochs without validation; largest memory of the process.{sentences.paper(table)}"
     )
-
-
-def _trained(study: Study) -> list[Cell]:
-    return [cell for cell in plan.cells(study) if plan.trains(study, cell)]
 
 
 def _tested(rows: pd.DataFrame, queries: pd.DataFrame, attribution: pd.DataFrame) -> Iterator[dict[str, Any]]:

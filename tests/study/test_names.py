@@ -1,0 +1,180 @@
+"""What params.yaml calls things becomes parts of paths and commands: names that could be anything else are refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import ROOT
+from small_study import described, load
+
+from bgbias import plugins
+from bgbias.datasets import folder
+from bgbias.engine import graph
+from bgbias.errors import UserError
+from bgbias.files.fetch import Source
+from bgbias.study.sources import parts_of
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+INJECTIONS = (
+    *("x$(touch INJECTED)", "x`touch INJECTED`", "x;touch INJECTED", "x|sh", "x&&sh", "x>INJECTED", "$HOME"),
+    *(
+        "x\ntouch INJECTED",
+        "x\n",
+        "x\ttouch",
+        'x"y',
+        "x'y",
+        "x y",
+        " x",
+        "x ",
+        "x\\y",
+        "x!y",
+        "x*",
+        "x?",
+        "~",
+    ),
+    *(
+        "..",
+        ".",
+        "../x",
+        "a/b",
+        "/x",
+        "x/",
+        "-x",
+        "--params",
+        ".x",
+        "",
+        "{dataset}",
+        "x{y}",
+        "x}",
+        "x:",
+        ":x",
+    ),
+    *("сub200", "cub２００", "café", "x\u200by", "x\u202ey", "ﬁsh", "x\0y", "x" * 65, "x" * 5000),
+)
+SOME = INJECTIONS[::6]
+KINDS = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+def entry(raw: dict[str, Any], kind: str) -> Any:
+    """What stands behind some name of this kind already."""
+    return next(iter(raw[kind].values())) if kind in raw else {"kind": "plain"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_could_be_anything_else_are_refused_in_every_section(
+    tmp_path: Path, raw: dict[str, Any], kind: str
+) -> None:
+    for name in INJECTIONS:
+        changed = raw | {kind: {**raw.get(kind, {}), name: entry(raw, kind)}}
+        with pytest.raises(UserError, match=r"params\.yaml") as told:
+            load(tmp_path, changed)
+        text = str(told.value)
+        assert re.search(rf"'{kind}\..*' cannot be a name: it becomes part of paths and commands", text), text
+        assert text.isprintable()
+        assert len(text) < 500
+    assert not list(tmp_path.rglob("INJECTED"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_names_are_taken(tmp_path: Path, raw: dict[str, Any], kind: str) -> None:
+    fine = dict.fromkeys(("CUB-200.v2_a", "2fold", "_x", "x..y", "x" * 64), entry(raw, kind))
+    if kind == "backbones":
+        fine["timm:vit_tiny.in1k"] = {"weights": None}
+    load(tmp_path, raw | {kind: {**raw.get(kind, {}), **fine}})
+
+
+@pytest.mark.parametrize("variant", ["timm:", "timm:a/b", "timm:..", "timm:x$(sh)", "timm:a:b", "ti mm:a"])
+def test_variants_of_a_backbone_are_names_too(tmp_path: Path, raw: dict[str, Any], variant: str) -> None:
+    raw["backbones"][variant] = {}
+    with pytest.raises(UserError, match=r"'backbones\..* cannot be a name"):
+        load(tmp_path, raw)
+
+
+def test_a_dataset_does_not_take_the_folder_of_prepared_backgrounds(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["datasets"]["backgrounds"] = raw["datasets"]["squares"]
+    with pytest.raises(UserError, match=r"'datasets\.backgrounds' cannot be a name: a folder of ours"):
+        load(tmp_path, raw)
+
+
+@pytest.mark.parametrize("field", ["datasets", "backbones", "losses", "methods"])
+def test_cells_name_only_what_was_checked(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
+    for name in SOME:
+        raw["grids"]["small"]["cells"][0][field] = [name]
+        with pytest.raises(UserError, match=r"params\.yaml"):
+            load(tmp_path, raw)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_what_else_names_things_takes_none_of_these(tmp_path: Path, raw: dict[str, Any], name: str) -> None:
+    for section, key in (("squares", "masker"), ("squares", "backgrounds"), ("squares", "kind")):
+        changed = described(tmp_path)
+        changed["datasets"][section][key] = name
+        with pytest.raises(UserError):
+            graph.in_order(load(tmp_path, changed))
+    with pytest.raises(UserError):
+        load(tmp_path, raw | {"evaluation": {"conditions": ["clean", "random_background", name]}})
+    with pytest.raises(UserError, match=r"params\.yaml"):
+        load(tmp_path, raw, grid=name) if name else load(tmp_path, raw | {"grid": name})
+    with pytest.raises(UserError, match=r"seeds"):
+        load(tmp_path, put_seeds(raw, name))
+
+
+def put_seeds(raw: dict[str, Any], seed: Any) -> dict[str, Any]:
+    (block,) = raw["grids"]["small"]["cells"]
+    return raw | {"grids": {"small": {"cells": [block | {"seeds": [seed]}]}}}
+
+
+@pytest.mark.parametrize("family", ["losses", "methods", "metrics", "conditions", "tables", "figures"])
+def test_files_of_plugins_are_names_too(tmp_path: Path, family: str) -> None:
+    (tmp_path / family).mkdir()
+    (tmp_path / family / "x$(touch INJECTED).py").touch()
+    with pytest.raises(UserError, match=r"cannot be a plugin's file: its name becomes part of paths"):
+        plugins.use(tmp_path)
+
+
+@pytest.mark.parametrize("part", [n for n in INJECTIONS if n != "x" * 5000 and n != "x" * 65])
+def test_parts_of_a_dataset_are_names_too(
+    tmp_path: Path, raw: dict[str, Any], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw["datasets"]["squares"] |= {"kind": "folder", "options": {"source": "x.zip"}}
+    monkeypatch.setattr(folder, "parts", lambda params: {part: (Source(place="x.zip"),)})
+    with pytest.raises(UserError, match=r"folder\.py calls a file of its datasets"):
+        parts_of(load(tmp_path, raw), "squares")
+
+
+@pytest.mark.parametrize("root", ["raw", "downloads", "checksums", "work", "runs", "report"])
+def test_paths_are_what_patterns_and_shells_can_spell(tmp_path: Path, raw: dict[str, Any], root: str) -> None:
+    for wrong in ("", "x{y}", "x\ny", "~/data", "$HOME/data", "-x"):
+        raw["paths"][root] = wrong
+        with pytest.raises(UserError, match=rf"params\.yaml: 'paths\.{root}': .*\."):
+            load(tmp_path, raw)
+    for odd, spelt in (("./a//b/", "a/b"), ('it\'s a "disk"', 'it\'s a "disk"'), ("ä&b;c", "ä&b;c")):
+        raw["paths"][root] = odd
+        assert getattr(load(tmp_path, raw).paths, root) == spelt
+
+
+def test_the_longest_names_have_locks_that_a_disk_takes(tmp_path: Path, raw: dict[str, Any]) -> None:
+    files = load(tmp_path, raw).files
+    longest = "train__" + "x" * 64 * 5
+    lock, other = (files.at("locks", name=longest + end) for end in "ab")
+    assert lock != other
+    assert len(lock.name) < 255
+
+
+def test_every_rule_quotes_what_it_takes_from_paths() -> None:
+    rules = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workflow/rules").glob("*.smk"))
+    commands = re.findall(r'^ +".*(?:python -m bgbias|wildcards|log).*"$', rules, re.MULTILINE)
+    taken = [place for line in commands for place in re.findall(r"\{(?:wildcards\.\w+|log)[^}]*\}", line)]
+    assert len(taken) > 40
+    assert [place for place in taken if not place.endswith(":q}")] == []
