@@ -224,6 +224,38 @@ def test_photo_without_mask_and_empty_mask_are_counted(tmp_path: Path, raw: dict
     assert table.loc[table["image_id"] == "13/2.png", "area"].item() == 0
 
 
+def test_masks_that_leave_no_query_are_an_error_before_anything_is_trained(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    every = [f"{c:02d}/{n}.png" for c in range(16) for n in range(5)]
+    study = load(tmp_path, options(raw, empty_mask=every) | {"mask_policy": {"keep_all": True}})
+    index.index(study, "squares")
+    with pytest.raises(
+        UserError, match=r"of 20 photos of 4 classes \(0 of one photo\) 20 have an empty mask, 0 a full one"
+    ):
+        masks.masks(study, "squares")
+    test = [i for i in every if i >= "12"]
+    study = load(
+        tmp_path, options(raw, lonely=[12], empty_mask=test[6:], without_mask=["12/0.png", "13/0.png"])
+    )
+    index.index(study, "squares")
+    with pytest.raises(
+        UserError, match=r"of 16 photos of 4 classes \(1 of one photo\) 14 have .* and 2 none"
+    ) as told:
+        masks.masks(study, "squares")
+    assert "`mask_policy`" in str(told.value)
+
+
+def test_iou_of_two_empty_masks_is_no_iou_and_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, options(raw, empty_mask=["13/2.png", "00/1.png"]))
+    index.index(study, "squares")
+    masks.masks(study, "squares")
+    where = {"dataset": "squares", "masker": "ground_truth"}
+    assert record(study, "masks_record", **where)["metrics"]["iou_of_two_empty"] == 2
+    table = pd.read_csv(study.files.at("mask_table", **where)).set_index("image_id")
+    assert table.index[table["iou"].isna()].tolist() == ["00/1.png", "13/2.png"]
+
+
 def test_true_masks_are_not_kept_by_photo(tmp_path: Path, raw: dict[str, Any]) -> None:
     # They belong to the dataset: equal photos may well have different true masks.
     study = load(tmp_path, raw)

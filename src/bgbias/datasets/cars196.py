@@ -29,7 +29,8 @@ from pydantic import Field
 from bgbias.datasets._official import places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
-from bgbias.files.fetch import Source, is_picture
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
 from bgbias.progress import say
 from bgbias.settings import Strict

@@ -18,7 +18,8 @@ from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup, members
-from bgbias.files.fetch import Source, is_picture
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_picture
 from bgbias.images.drawn_masks import white
 from bgbias.photos.table import SPLITS, Item
 

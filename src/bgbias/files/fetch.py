@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -15,16 +16,11 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing
 from bgbias.files.checksums import Checksums, checksum, sha256
+from bgbias.files.pictures import PICTURES, has_suffix, is_picture, walk, why_not
 from bgbias.files.store import writing
 from bgbias.settings import Strict
 
 WHOLE_SHA256 = 64
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
-
-
-def is_picture(name: str) -> bool:
-    """Whether a file of this name (a path with ``/``) is a picture, and not one of the hidden files that systems add."""
-    return _has_suffix(name, PICTURES)
 
 
 class Source(Strict):
@@ -174,20 +170,21 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
 
 def _pack(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
     """A folder's pictures, and other files that a dataset's layout needs, as one archive in sorted order."""
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    if not any(map(is_picture, names)):
+    files, left_out = walk(folder)
+    if not any(map(is_picture, files)):
+        others = [why_not(name) for name in files] + list(left_out.values())
+        there = (
+            f" What is there: {Counter(others).most_common(1)[0][0]} ({len(others)} files in all)."
+            if others
+            else ""
+        )
         raise UserError(
-            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it."
+            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.{there}"
         )
     with writing(target) as store:
-        for name in names:
-            if _has_suffix(name, PICTURES + keep):
-                store.add(name, (folder / name).read_bytes())
-
-
-def _has_suffix(name: str, endings: tuple[str, ...]) -> bool:
-    path = PurePosixPath(name)
-    return path.suffix.lower() in endings and not any(p.startswith((".", "__MACOSX")) for p in path.parts)
+        for name, path in files.items():
+            if has_suffix(name, PICTURES + keep):
+                store.add(name, path.read_bytes())
 
 
 def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:

@@ -10,6 +10,7 @@ from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import step
 from bgbias.files import fetch as fetching
+from bgbias.files import pictures, places
 from bgbias.files.checksums import Checksums
 from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.study.params import Study
@@ -57,6 +58,9 @@ def fetch(study: Study, dataset: str, part: str) -> None:
         desk = fetching.Desk(Path(study.paths.downloads), sums)
         used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
+        origin = places.source(used.place or "")
+        if not used.remote and origin.is_dir() and (left_out := pictures.left_out(origin, used.keep)):
+            made.notes["left_out"] = left_out
         made.metrics["megabytes"] = target.stat().st_size / 1e6
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bgbias.engine.mask_cache import MaskCache
     from bgbias.files.store import ImageStore
+    from bgbias.photos.table import ImageTable
 
 
 PHOTOS_PER_CHUNK = 128
@@ -113,6 +114,10 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             progress.say(f"{dataset}: {len(without)} photos have no mask, the first of them {without[0]}")
         found = {"photos": len(table), **summary(quality, len(table), study)}
         made.metrics |= {name: value for name, value in found.items() if not math.isnan(value)}
+        both_empty = quality["image_id"].isin(truth.ids) & quality["iou"].isna()
+        if both_empty.any():
+            made.metrics["iou_of_two_empty"] = int(both_empty.sum())
+        _check_queries(study, quality, table, f"{dataset}: behind the masks of '{masker}'")
 
 
 def _predict(
@@ -195,6 +200,32 @@ def _write(
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     write_text(outputs["mask_table"], frame.to_csv(index=False))
     return frame
+
+
+def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, told: str) -> None:
+    """Masks that leave a split without a query are told before anything is trained: of the test split they are an error."""
+    from bgbias.masks import policy
+
+    usable = policy.usable(quality, study.mask_policy)
+    flags = quality.set_index("image_id")[["empty", "full"]]
+    for split, part in table.frame.groupby("split"):
+        queries = part["image_id"].isin(usable)
+        if split == "test":  # who is alone has nobody to find
+            queries &= part["label"].duplicated(keep=False)
+        nothing = split == "test" and bool(quality["empty"].all())
+        if split == "unused" or (queries.any() and not nothing):
+            continue
+        empty, full = (int(n) for n in flags.reindex(part["image_id"]).fillna(False).astype(bool).sum())
+        sizes = part["label"].value_counts()
+        text = (
+            f"{told} no {split} photo can have its background replaced and be a query: of {len(part)} photos of {len(sizes)}"
+            f" classes ({int((sizes == 1).sum())} of one photo) {empty} have an empty mask, {full} a full one and"
+            f" {len(part) - int(part['image_id'].isin(flags.index).sum())} none. Look at the masks, then name another masker or"
+            " correct its files, or loosen `mask_policy` in params.yaml (docs/masks.md)."
+        )
+        if split == "test":
+            raise UserError(text)
+        progress.say(text)
 
 
 def summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:
