@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from small_study import described, load
 
 from bgbias.engine import digests, graph
-from bgbias.engine.node import step
+from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
+from bgbias.files import sealed
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import fingerprint
 from bgbias.study import params, plan
@@ -59,6 +61,10 @@ def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
 def changed(before: Study, after: Study) -> set[tuple[str, str]]:
     old, new = fingerprints(before), fingerprints(after)
     assert old.keys() == new.keys()
+    return changed_between(old, new)
+
+
+def changed_between(old: Digests, new: Digests) -> set[tuple[str, str]]:
     return {key for key in old if old[key] != new[key]}
 
 
@@ -197,13 +203,82 @@ def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[s
     assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}
 
 
-def test_another_mirror_of_a_known_file_changes_nothing() -> None:
+OWN = {
+    "net.pth": ("train", "embed"),
+    "shared/net.pth": ("train", "embed"),
+    "mine/a/1.png": ("fetch",),
+    "mine.zip": ("fetch",),
+    "drawn/a/1.png": ("masks mine/drawn",),
+    "drawn.zip": ("masks mine/drawn",),
+    "u2.pth": ("masks other/u2",),
+    "test/test1.png": ("backgrounds",),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_file_overwritten_at_equal_size_reruns_what_reads_it_and_nothing_else(
+    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for file in OWN:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes((b"1" * 99).center(3_000_000 if file.endswith("zip") else 99))
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "shared"))
+    weights = "shared:net.pth" if name.startswith("shared") else f"{tmp_path}/net.pth"
+    raw["backbones"]["mobilenet_v2"] = {"weights": weights}
+    drawn = {"zip": f"{tmp_path}/drawn.zip"} if name == "drawn.zip" else {"folder": f"{tmp_path}/drawn"}
+    raw["maskers"]["drawn"] = {"kind": "files", "options": drawn}
+    raw["maskers"]["u2"] = {"kind": "u2netp", "options": {"weights": f"{tmp_path}/u2.pth"}}
+    source = {"source": f"{tmp_path}/mine{'.zip' if name == 'mine.zip' else ''}"}
+    for dataset, masker in (("mine", "drawn"), ("other", "u2")):
+        own = {"kind": "folder", "options": source, "masker": masker}
+        raw["datasets"][dataset] = raw["datasets"]["squares"] | own
+    few = {"datasets": ["mine", "other"], "backbones": ["mobilenet_v2"], "losses": ["contrastive"]}
+    raw["grids"]["small"]["cells"][0] |= few | {"pretrained": True}
+    study = load(tmp_path, raw)
+    nodes = graph.in_order(study)
+
+    def planned() -> dict[Node, str]:
+        fingerprint.cache_clear()
+        return {node: digests.digest(study, node.name, **node.keywords) for node in nodes}
+
+    before = planned()
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes().replace(b"111", b"121", 1))
+    after = planned()
+    expected: set[Node] = set()
+    for node in nodes:
+        if node.label.startswith(OWN[name]) or not expected.isdisjoint(graph.reads_from(study, node)):
+            expected.add(node)
+    assert expected
+    assert {node for node in nodes if before[node] != after[node]} == expected
+
+
+def test_weights_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict[str, Any]) -> None:
+    weights = tmp_path / "net.pth"
+    weights.write_bytes(b"1")
+    raw["backbones"]["mobilenet_v2"] = {"weights": str(weights)}
+    raw["maskers"]["u2"] = {"kind": "u2netp", "options": {"weights": str(weights)}}
+    raw["datasets"]["squares"]["masker"] = "u2"
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "pretrained": True}
+    study = load(tmp_path, raw)
+    nodes = [n for n in graph.in_order(study) if n.name in ("masks", "train", "embed")]
+    for node in nodes:
+        node.record(study).parent.mkdir(parents=True, exist_ok=True)
+        sealed.write(node.record(study), {"spec": digests.spec(study, node.name, **node.keywords)})
+    before = fingerprints(study)
+    weights.rename(tmp_path / "elsewhere.pth")
+    assert fingerprints(study) == before
+    weights.write_bytes(b"2")  # they are back, and others
+    assert {n for n, _ in changed_between(before, fingerprints(study))} >= {"masks", "train", "embed"}
+
+
+def test_another_mirror_of_a_known_file_changes_nothing(tmp_path: Path) -> None:
+    seen = partial(identity, database=tmp_path / "known.sqlite")
     official = Source(place="https://a.example/x.tgz", md5="1" * 32)
     mirror = Source(place="https://b.example/x.tgz", md5="1" * 32, sha256="2" * 64, file="x.tgz", size=9)
-    assert identity((official,)) == identity((mirror, official))
-    assert identity((official,)) != identity((official.model_copy(update={"md5": "3" * 32}),))
+    assert seen((official,)) == seen((mirror, official))
+    assert seen((official,)) != seen((official.model_copy(update={"md5": "3" * 32}),))
     unknown = [Source(place=f"https://{host}.example/x.tgz") for host in "ab"]
-    assert identity((unknown[0],)) != identity((unknown[1],))
+    assert seen((unknown[0],)) != seen((unknown[1],))
 
 
 @pytest.mark.parametrize(

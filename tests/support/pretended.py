@@ -7,8 +7,7 @@ from pathlib import Path
 
 from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
-from bgbias.files import checksums
-from bgbias.files.atomic import write_json
+from bgbias.files import checksums, sealed
 from bgbias.study.params import Study
 
 
@@ -36,7 +35,7 @@ def certify(study: Study, node: Node) -> None:
         "inputs": {str(p): checksums.sha256(p) for p in read if p.exists()},
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},
     }
-    write_json(node.record(study), record)
+    sealed.write(node.record(study), record)
 
 
 def run(study: Study) -> list[Node]:

@@ -121,5 +121,7 @@ def outputs(study: Study) -> dict[str, bytes]:
     root = Path(study.paths.work)
     found = {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
     return {
-        n: b for n, b in found.items() if not n.endswith(".json") and not n.startswith(("locks", "running"))
+        n: b
+        for n, b in found.items()
+        if not n.endswith(".json") and not n.startswith(("locks", "running", "known_files"))
     }

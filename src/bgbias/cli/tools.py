@@ -83,8 +83,11 @@ def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
 def status(
     grid: Grid = None,
     params: Params = DEFAULT,
-    verify: Annotated[
-        bool, typer.Option(help="Read every file, not only those that changed after their record.")
+    deep: Annotated[
+        bool,
+        typer.Option(
+            help="Read every file and every source, not only those whose size or times have changed."
+        ),
     ] = False,
     check: Annotated[
         bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
@@ -94,7 +97,7 @@ def status(
     from bgbias.engine import freshness
 
     study = load(params, grid)
-    print(freshness.told(study, verify))
+    print(freshness.told(study, deep))
     if check and not freshness.complete(study):
         raise typer.Exit(1)
 
@@ -105,7 +108,7 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     from bgbias.engine import freshness
 
     study = load(params, grid)
-    freshness.settle(study, thorough=True)
+    freshness.settle(study, deep=True)
     print(freshness.told(study))
 
 

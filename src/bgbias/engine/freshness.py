@@ -29,8 +29,9 @@ from typing import Any
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
-from bgbias.files import checksums
+from bgbias.files import checksums, sealed
 from bgbias.files.atomic import replacing
+from bgbias.files.fingerprint import forget
 from bgbias.study.params import Study
 
 # Nanoseconds since 1970: nothing else is as old. (Snakemake takes 0 for no time at all.)
@@ -72,12 +73,14 @@ class Report:
         return "\n".join(lines + ([f"and {self.followers} that read from them"] if self.followers else []))
 
 
-def examine(study: Study, thorough: bool = False) -> list[Finding]:
+def examine(study: Study, deep: bool = False) -> list[Finding]:
     """Every node of the study's grid, each after those it reads from; nothing is changed.
 
     A product is read again where its inode changed after its record was written: it was edited, or a checkout, a cache or a copy
-    put it there, whatever modification time it bears. With ``thorough``, all are read.
+    put it there, whatever modification time it bears. With ``deep``, all are, and all files outside that digests know by content.
     """
+    if deep:
+        forget(study.files.at("known_files"))
     found: list[Finding] = []
     old: set[Node] = set()
     missing: set[Node] = set()
@@ -94,7 +97,7 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
             old.add(node)
             found.append(Finding(node, "behind"))
             continue
-        doubtful = _doubtful(path, thorough)
+        doubtful = _doubtful(path, deep)
         read = [certified[n] for n in upstream if n in certified]
         why = _mismatch(study, node, record, doubtful) or _replaced(record, read)
         if why:
@@ -103,10 +106,10 @@ def examine(study: Study, thorough: bool = False) -> list[Finding]:
     return found
 
 
-def settle(study: Study, thorough: bool = False) -> Report:
+def settle(study: Study, deep: bool = False) -> Report:
     """Make the ages of records say what is up to date in the study's grid."""
     _marker(study)
-    findings = examine(study, thorough)
+    findings = examine(study, deep)
     current = [f for f in findings if f.state == "current"]
     report = Report(current=frozenset(f.node for f in current))
     for finding in findings:
@@ -131,9 +134,9 @@ def settle(study: Study, thorough: bool = False) -> Report:
     return report
 
 
-def told(study: Study, thorough: bool = False) -> str:
+def told(study: Study, deep: bool = False) -> str:
     """A line for each kind of node, then the reason of everything that is stale, then the next command."""
-    findings = examine(study, thorough)
+    findings = examine(study, deep)
     counts = Counter((f.node.name, f.state) for f in findings)
     names = list(dict.fromkeys(f.node.name for f in findings))
     lines = [f"grid {study.grid}", f"  {'':<12}" + "".join(f"{state:>9}" for state in STATES)]
@@ -172,7 +175,7 @@ def _make_old(study: Study, node: Node, time: int) -> None:
     keep = getattr(node.declared, "keep", None)
     if keep:  # what Snakemake deletes before the node runs
         keep(study, _read(path), **node.keywords)
-    for product in _products(path):
+    for product in filter(Path.exists, node.outputs(study).values()):  # a damaged record names none
         # Snakemake refuses to replace what DVC's cache protects.
         if not product.stat().st_mode & stat.S_IWUSR:
             _own(product)
@@ -191,12 +194,12 @@ def _products(path: Path) -> list[Path]:
     return [p for p in map(Path, _read(path).get("outputs", {})) if p.exists()]
 
 
-def _doubtful(path: Path, thorough: bool) -> list[Path]:
+def _doubtful(path: Path, deep: bool) -> list[Path]:
     """The products that may not be those that the record at ``path`` certifies."""
     # A record is written last; one that was made to look old, later still. Modification times of products tell nothing: caches
     # keep them, a checkout sets them.
     written = path.lstat().st_ctime_ns
-    every = thorough or _time(path) in (STALE, BEHIND)
+    every = deep or _time(path) in (STALE, BEHIND)
     return [
         p for p in _products(path) if every or max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written
     ]
@@ -206,6 +209,8 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
     """Why a record does not belong to the plan or to its products; empty if it does."""
     if not record:
         return "its record is damaged"
+    if not sealed.is_sealed(record):
+        return "its record has no checksum of itself"
     if record["digest"] != digests.digest(study, node.name, **node.keywords):
         planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
         return ", ".join(list(_differences(record["spec"], planned))[:MOST_SETTINGS])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bgbias.engine.node import Made, files_of, step
+from bgbias.files.fingerprint import recorded
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.cell import Cell
@@ -58,18 +59,22 @@ def model(study: Study, cell: Cell) -> dict[str, Made]:
     return backbone_weights(study, cell)
 
 
-def backbone(study: Study, cell: Cell) -> dict[str, Any]:
-    """Settings: the cell's backbone. Fetched weights are known by the node that brings them, whatever mirror they are from."""
-    chosen = study.backbones[cell.backbone]
-    if pretrained.fetched(study, pretrained.owner("backbones", cell.backbone)):
-        chosen = {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}
-    return {"backbone": chosen}
+def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
+    """Settings of the node ``reader``: the cell's backbone, whose own weights are known by content. Fetched ones are known by
+    the node that brings them, whatever mirror they are from.
+    """
+    chosen, owner = study.backbones[cell.backbone], pretrained.owner("backbones", cell.backbone)
+    if pretrained.fetched(study, owner):
+        return {"backbone": {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}}
+    before = recorded(step(reader, cell=cell).record(study)).get("backbone", {}).get("weights_sha256", "")
+    own = pretrained.own_weights(study, owner, before)
+    return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
 
 
-def untrained(study: Study, cell: Cell) -> dict[str, Any]:
+def untrained(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     """Settings: what a cell's network is, where no training's digest says it. A cell that is several networks is an error."""
     plan.check_is_network(study, cell)
-    return {} if plan.trains(study, cell) else backbone(study, cell)
+    return {} if plan.trains(study, cell) else backbone(study, cell, reader)
 
 
 def mask_policy(study: Study) -> dict[str, Any]:

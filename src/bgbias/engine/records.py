@@ -1,13 +1,13 @@
 """A birth certificate beside every artefact: what was read, what was made, by which code, on what, in how long.
 
 The record is written last, so that a node with a record is a finished node. While it works, a record with status ``running``
-lies among the running ones, and a lock keeps a second process from writing the same artefact.
+lies among the running ones, and a lock keeps a second process from writing the same artefact. It bears a checksum of itself: a
+damaged one is never read, and its node is made again.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from bgbias.compute import vitals
+from bgbias.compute.device import threads
 from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
+from bgbias.files import sealed
 from bgbias.files.atomic import remove_leftovers, write_json
 from bgbias.files.checksums import sha256
 from bgbias.files.locks import Taken, locked
@@ -47,6 +49,7 @@ class Record:
     device: str = "cpu"
     metrics: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    epoch_seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def on(self, device: str) -> str:
         """The device that was asked for, or an error; what it is goes into the certificate."""
@@ -60,7 +63,7 @@ class Record:
 def read(path: Path) -> dict[str, Any]:
     """A record; a damaged one is an error that names it."""
     try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        found = dict(sealed.read(path))
         _ = found["digest"], found["spec"], found["outputs"], found["inputs"]
         return found
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -70,13 +73,15 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def of_now(study: Study, maker: Node) -> dict[str, Any]:
-    """A node's record if it was made with the settings of now; empty if there is none, or one of others, or a damaged one."""
+    """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
     path = maker.record(study)
     if not path.exists():
         return {}
     try:
         record = read(path)
     except UserError:  # its node is made again
+        return {}
+    if not sealed.is_sealed(record):
         return {}
     return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
 
@@ -147,8 +152,12 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 "finished": _now(),
                 "packages": _packages(),
                 "python": platform.python_version(),
+                # Last bits depend on both.
+                "machine": _machine(),
+                "threads": threads(),
+                **({"epoch_seconds": made.epoch_seconds} if made.epoch_seconds else {}),
             }
-            write_json(record, certified | ({"history": str(outputs[curve])} if curve else {}))
+            sealed.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
             running.unlink(missing_ok=True)
         except BaseException as error:
             failed = {"status": "failed", "error": f"{type(error).__name__}: {error}", "finished": _now()}
@@ -217,6 +226,16 @@ def _git_commit() -> str | None:
         return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+@cache
+def _machine() -> str:
+    """The processor, as far as the system tells its name."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return f"{platform.machine()}, {line.partition(':')[2].strip()}"
+    return platform.machine()
 
 
 def _packages() -> dict[str, str]:

@@ -56,4 +56,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Readable JSON with sorted keys, atomically."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+    write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """The text of ``write_json``."""
+    return json.dumps(value, indent=2, sort_keys=True, default=str) + "\n"

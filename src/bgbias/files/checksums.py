@@ -76,3 +76,8 @@ def checksum(path: Path, algorithm: str) -> str:
 def _checksum(path: Path, algorithm: str, identity: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def forget() -> None:
+    """Have every file read again."""
+    _checksum.cache_clear()

@@ -1,54 +1,51 @@
-"""What lies at a local place outside the project's own folders, as a digest sees it: so that an added photo is noticed."""
+"""What lies at a local place outside the project's own folders, as a digest sees it: by content, wherever it was edited."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bgbias.files import places
+from bgbias.files import checksums, contents, places, sealed
 
-# Pictures that hardly ever keep their size when they are edited: reading them all would take minutes.
-COMPRESSED = (".jpg", ".jpeg", ".png", ".webp")
-END = 2**20
+DIGITS = 16
 
 
 @cache
-def fingerprint(place: str) -> str:
-    """A fingerprint of what lies at a local place, so that an added photo or an edited table is noticed; empty for a URL.
+def fingerprint(place: str, database: Path) -> str:
+    """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
-    Names and sizes of all files, and the content of those whose edits may leave the size as it is. A list of paths stands for
-    its files too.
+    A list of paths stands for its files too. ``database`` remembers what was read (``contents``).
     """
     if "://" in place or not place:
         return ""
     root = places.source(place)
-    files = sorted(p for p in (root, *root.rglob("*")) if p.is_file())
+    top = _absolute(root)
+    found = dict(contents.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
+    names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
     if root.is_file() and root.suffix in (".txt", ".lst"):
-        listed = [root.parent / line.strip() for line in root.read_text("utf-8").splitlines() if line.strip()]
-        files += [p for p in listed if p.is_file()]
-    names = [p.relative_to(root).as_posix() if root in p.parents else p.name for p in files]
-    text = "\n".join(f"{n} {p.stat().st_size}{_content(p)}" for n, p in zip(names, files, strict=True))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        for line in filter(None, map(str.strip, root.read_text("utf-8").splitlines())):
+            if (listed := root.parent / line).is_file():
+                found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
+    sha256 = contents.sha256_of(found, database)
+    text = b"\n".join(sorted(b"%s %s" % (names[path], sha256[path].encode()) for path in found))
+    return hashlib.sha256(text).hexdigest()[:DIGITS]
 
 
-def _content(path: Path) -> str:
-    """The content's fingerprint; of a large file that of its ends, where archives keep their checksums."""
-    size = path.stat().st_size
-    if path.suffix.lower() in COMPRESSED:
-        return ""
-    with path.open("rb") as file:
-        start = file.read(END)
-        if size > 2 * END:
-            file.seek(-END, 2)
-        return " " + hashlib.sha256(start + file.read()).hexdigest()[:16]
-
-
-def known_by(path: Path) -> str:
+def known_by(path: Path, database: Path) -> str:
     """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
+    if not path.is_file():
+        return ""
+    return contents.sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
+
+
+def forget(database: Path) -> None:
+    """Have all that digests know by content read again, whatever its size and times say."""
+    contents.forget(database)
+    fingerprint.cache_clear()
+    checksums.forget()
 
 
 def elsewhere(place: str | None) -> bool:
@@ -64,6 +61,10 @@ def recorded(record: Path) -> dict[str, Any]:
 @cache
 def _spec(record: Path, mtime: int) -> dict[str, Any]:
     try:
-        return dict(json.loads(record.read_text(encoding="utf-8")).get("spec", {}))
+        return dict(sealed.read(record).get("spec", {}))
     except (OSError, ValueError):  # damaged: made again
         return {}
+
+
+def _absolute(path: Path) -> bytes:
+    return os.fsencode(path.absolute())

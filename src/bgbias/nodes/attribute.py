@@ -37,7 +37,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     # Scores that were made before there was a choice stay what they are.
     left_out = None if study.attribution.similarity else {"similarity"}
     chosen = study.attribution.model_dump(exclude=left_out)
-    return {"attribution": chosen, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
+    return {"attribution": chosen, **inputs.untrained(study, cell, "attribute"), **inputs.mask_policy(study)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

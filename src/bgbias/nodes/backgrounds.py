@@ -41,6 +41,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
     if described.propose:
         return {"proposal": described.propose.model_dump()}
     before = recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
+    known = study.files.at("known_files")
     sources = {role: source for role, source in described.pools.items() if source}
     return {
         "pools": {
@@ -48,7 +49,9 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
             for role, source in sources.items()
         },
         "listing": {
-            role: before[role] if role in before and elsewhere(source.source) else fingerprint(source.source)
+            role: before[role]
+            if role in before and elsewhere(source.source)
+            else fingerprint(source.source, known)
             for role, source in sources.items()
             if source.source and not source.listed
         },

@@ -41,7 +41,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
-    return {"evaluation": evaluation, **inputs.untrained(study, cell), **inputs.mask_policy(study)}
+    return {"evaluation": evaluation, **inputs.untrained(study, cell, "embed"), **inputs.mask_policy(study)}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -30,7 +30,7 @@ def subjects(study: Study, dataset: str, part: str | None = None) -> list[dict[s
 def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
     """Where the file may come from, and, for files of the user's, what lies there."""
     sources = sources_of(study, dataset, part)
-    planned = identity(sources)
+    planned = identity(sources, study.files.at("known_files"))
     if all(elsewhere(s.place) for s in sources):
         before = recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
         if _without_listing(before) == _without_listing(planned):

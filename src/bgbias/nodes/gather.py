@@ -27,7 +27,10 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
     lists = plan.listed_pools(study, pool)
     return {
         "lists": {
-            role: {"group": source.group, "sha256": known_by(Path(str(source.source)))}
+            role: {
+                "group": source.group,
+                "sha256": known_by(Path(str(source.source)), study.files.at("known_files")),
+            }
             for role, source in lists.items()
         }
     }

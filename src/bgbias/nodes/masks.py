@@ -13,7 +13,7 @@ from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
-from bgbias.files.fingerprint import elsewhere, recorded
+from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study, options
 
@@ -57,12 +57,8 @@ def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
 
 def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
     """The masker. Its own files, where they are elsewhere, are what they were when the masks were made."""
-    identity = pretrained.masker_identity(study, masker)
-    before = recorded(study.files.at("masks_record", dataset=dataset, masker=masker)).get("listing", {})
-    for option in identity.get("listing", {}):
-        if option in before and elsewhere(str(study.maskers[masker].options[option])):
-            identity["listing"][option] = before[option]
-    return identity
+    before = recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
+    return pretrained.masker_identity(study, masker, before)
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:

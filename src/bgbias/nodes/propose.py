@@ -50,9 +50,9 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
     return {
         "source": proposal.source,
-        "listing": before["listing"] if gone else fingerprint(proposal.source),
+        "listing": before["listing"] if gone else fingerprint(proposal.source, study.files.at("known_files")),
         "names": {"keep": proposal.keep, "drop": proposal.drop},
-        "masker": pretrained.masker_identity(study, proposal.masker),
+        "masker": pretrained.masker_identity(study, proposal.masker, before.get("masker")),
     }
 
 

@@ -32,7 +32,7 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """How photos are segmented."""
-    return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell)}
+    return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell, "segment")}
 
 
 def cost(study: Study, cell: Cell) -> Cost:

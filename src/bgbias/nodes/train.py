@@ -43,7 +43,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         "train": study.train.model_dump(exclude={"selection"}),
         "selection": plan.selection_condition(study, cell),
         "loss": loss_options(study, cell.dataset, cell.loss),
-        **inputs.backbone(study, cell),
+        **inputs.backbone(study, cell, "train"),
         **({"method": method} if method else {}),
         **(inputs.mask_policy(study) if "masks" in plan.needs(study, cell) else {}),
     }

@@ -51,6 +51,8 @@ UNFINISHED = {
     "vitals": "WORK/running/{name}.csv",
     "locks": "WORK/locks/{name}.lock",
     "gpu_slots": "WORK/gpu-slots",
+    # what files outside the project hold, each read once (see files/contents.py)
+    "known_files": "WORK/known_files.sqlite",
     "logs": "WORK/logs/{name}.log",
     # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
     "changed_plan": "WORK/changed_plan",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
@@ -30,14 +31,18 @@ def sources_of(study: Study, dataset: str, part: str) -> tuple[Source, ...]:
     return parts[part]
 
 
-def identity(sources: tuple[Source, ...]) -> list[dict[str, Any]]:
+def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]]:
     """What the digest sees of a file's sources: its checksum, so that a new mirror changes nothing; where none is known, the
-    place, and for a local file or folder what lies there.
+    place, and for a local file or folder what lies there (``database`` remembers what was read).
     """
     found = []
     for source in sources:
         checksum = source.md5 or source.sha256
         place = {"place": source.place, "file": source.file, "keep": source.keep}
-        seen = {"checksum": checksum} if checksum else place | {"listing": fingerprint(source.place or "")}
+        seen = (
+            {"checksum": checksum}
+            if checksum
+            else place | {"listing": fingerprint(source.place or "", database)}
+        )
         found += [seen] if seen not in found else []
     return found

@@ -6,6 +6,7 @@ Its file in the family's folder may offer ``PUBLISHED``, the sources of its weig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +16,11 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import fingerprint, known_by
+from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
 from bgbias.study.params import Study, options
 
 WORD = "published"
-OWN_WEIGHTS = Path("data/weights")  # kept with the project
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,29 @@ def _wanted(study: Study, owner: str) -> str:
     return str(getattr(described(study, owner)[1], "weights", None) or "")
 
 
-def masker_identity(study: Study, masker: str) -> dict[str, Any]:
-    """What a masker's masks depend on beside photos and fetched weights: its kind, its options, its own files' fingerprints."""
-    chosen = study.maskers[masker]
+def own_weights(study: Study, owner: str, before: str = "") -> str:
+    """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
+
+    ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
+    """
+    own = None if fetched(study, owner) else file(study, owner)
+    return (known_by(own, study.files.at("known_files")) or before) if own else ""
+
+
+def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a masker's masks depend on beside photos and fetched weights: its kind, its options, its own files' fingerprints.
+
+    ``before``: what a record has in its place; of files that are elsewhere, it is what they are known by.
+    """
+    chosen, known = study.maskers[masker], before or {}
     module = plugins.load("maskers", chosen.kind)
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
-    own = Path(str(chosen.options.get("weights", "")))
-    # Published weights are known by their name: whether their file is here must not change what is planned.
-    weights = known_by(own) if own.parent == OWN_WEIGHTS else ""
-    given = {k: fingerprint(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
-    own_files = {"weights": weights, "listing": given}
+    weights = own_weights(study, owner("maskers", masker), known.get("weights", ""))
+    listing = dict(known.get("listing", {}))
+    given = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
+    seen = {
+        k: listing[k] if k in listing and elsewhere(v) else fingerprint(v, study.files.at("known_files"))
+        for k, v in given.items()
+    }
+    own_files = {"weights": weights, "listing": seen}
     return {"kind": chosen.kind, "options": options} | {k: v for k, v in own_files.items() if v}

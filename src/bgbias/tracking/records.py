@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bgbias.files import sealed
 from bgbias.tracking import dvc
 from bgbias.tracking.entries import (
     CELL_PARAMS,
@@ -173,7 +174,7 @@ def _joined(chain: list[Entry]) -> Entry | None:
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], Entry | None]:
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = sealed.read(path)
     if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
         return {}, None
     return record, entry_of(record)

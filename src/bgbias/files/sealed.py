@@ -1,0 +1,41 @@
+"""JSON that carries a checksum of itself: not one bit of it can change unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from bgbias.files.atomic import as_json, write_text
+
+SEAL, SEALED = "record_sha256", "record_sealed"
+BLANK = "0" * 64
+
+
+def write(path: Path, value: dict[str, Any]) -> None:
+    """The mapping with its seal: the SHA-256 of the file's bytes, with zeros where the seal stands."""
+    # Two keys, since a damaged name must not make a sealed file look like one that never was.
+    text = as_json(value | {SEAL: BLANK, SEALED: True})
+    write_text(path, text.replace(_line(BLANK), _line(hashlib.sha256(text.encode()).hexdigest())))
+
+
+def read(path: Path) -> Any:
+    """What a file holds, sealed or not (``is_sealed``); ``ValueError`` if it is no JSON, or not what was sealed."""
+    data = path.read_bytes()
+    found = json.loads(data)
+    if isinstance(found, dict) and found.keys() & {SEAL, SEALED}:
+        seal = str(found.get(SEAL))
+        blank = data.replace(_line(seal).encode(), _line(BLANK).encode())
+        if found.get(SEALED) is not True or hashlib.sha256(blank).hexdigest() != seal:
+            raise ValueError("damaged: it is not what was written, by its own checksum")
+    return found
+
+
+def is_sealed(found: dict[str, Any]) -> bool:
+    """Whether what was read vouches for itself."""
+    return SEAL in found
+
+
+def _line(seal: str) -> str:
+    return f'"{SEAL}": "{seal}"'
