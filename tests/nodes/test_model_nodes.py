@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from small_study import data_nodes, described, load, options, record, run
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
+from bgbias.files import sealed
 from bgbias.files.checksums import sha256
 from bgbias.nodes import attribute, index, train
 from bgbias.photos.table import read_table
@@ -101,7 +101,7 @@ def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str,
     replace(found, usable=np.zeros(len(found.ids), bool)).write(path)
     certified = study.files.at("embed_record", **cell.wildcards)
     known = record(study, "embed_record", **cell.wildcards)
-    certified.write_text(json.dumps(known | {"outputs": {str(path): sha256(path)}}))
+    sealed.write(certified, known | {"outputs": {str(path): sha256(path)}})
     with pytest.raises(
         UserError, match="none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
     ):

@@ -242,6 +242,29 @@ def test_test_split_in_which_everybody_is_alone_is_refused(tmp_path: Path, raw: 
     assert outputs(study) == {}
 
 
+def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    files = {f"{c}/{n}.png": grey(10 * c + n) for c in range(3) for n in range(2)}
+    miniatures.as_folder(tmp_path / "mine", files)
+    rows = pd.DataFrame({"image": n, "label": n[0], "split": "test"} for n in files)
+    rows.to_csv(tmp_path / "mine" / "list.csv", index=False)
+    options = {"source": f"{tmp_path}/mine/list.csv"}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "table", "options": options}
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+    alone = {"datasets": ["mine"], "backbones": ["pixels"], "pretrained": True}
+    raw["grids"]["audit"] = {"cells": [alone | {"losses": [], "methods": [], "seeds": []}]}
+    study = load(tmp_path, raw)
+    work(study, meant(study, "fetch", dataset="mine"))
+    with pytest.raises(
+        UserError, match=r"mine has no train photos, and the grid small trains on it \(mine/pixels"
+    ):
+        index.index(study, "mine")
+    study = load(tmp_path, raw, "audit")
+    index.index(study, "mine")
+    assert record(study, "index_record", dataset="mine")["metrics"]["photos_test"] == 6
+
+
 def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["datasets"]["cars"] = raw["datasets"]["squares"] | {
         "kind": "cars196",

@@ -149,7 +149,7 @@ def _nested(folders: list[tuple[str, ...]], name: str) -> str:
         classes = sorted({"/".join(f[:level]) for f in folders})
         told.append(f"{level} ({len(classes)} classes, e.g. '{classes[0]}')")
     return (
-        f"{name}: folders lie in folders, e.g. '{'/'.join(folders[0])}' and '{'/'.join(max(folders, key=len))}', so that nobody"
-        f" knows which are the classes. Set datasets.{name}.options.class_level in params.yaml: {', or '.join(told)}. If the first"
-        " ones are splits (train, test), use a table (kind: table) with the column split."
+        f"{name}: folders lie in folders, as '{'/'.join(folders[0])}' and '{'/'.join(max(folders, key=len))}', so that nobody"
+        f" knows which are classes. Set datasets.{name}.options.class_level in params.yaml: {', or '.join(told)}. If the first"
+        " ones are splits, use a table (kind: table) with the column split."
     )

@@ -99,6 +99,6 @@ def _mask_report(study: Study) -> pd.DataFrame:
                 "test_photos": len(test),
                 "test_photos_without_trusted_mask": len(test - usable),
             }
-            | summary(quality, len(table), study)
+            | summary(quality, len(table.used), study)
         )
     return pd.DataFrame(rows)

@@ -10,6 +10,7 @@ from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
+from bgbias.study import plan
 from bgbias.study.params import Study, options
 from bgbias.study.sources import parts_of
 
@@ -87,7 +88,7 @@ def index(study: Study, dataset: str) -> None:
             frame = pd.DataFrame(rows, columns=list(COLUMNS))
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
-            _check_nobody_is_alone(frame, dataset)
+            _check_splits(study, frame, dataset)
         table.write(outputs["table"])
         excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
         write_text(outputs["excluded"], excluded.to_csv(index=False))
@@ -121,8 +122,17 @@ def _not_read(
     return packed | module.left_out(params, parts)
 
 
-def _check_nobody_is_alone(frame: pd.DataFrame, dataset: str) -> None:
-    """A split in which nobody has another one of its class is told before anything follows from it: of test it is an error."""
+def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:
+    """What the grid wants of the splits is told before anything follows from them: photos to train and select, where it trains,
+    and test photos that somebody else of their class can find.
+    """
+    trained = next((c for c in plan.cells(study) if c.dataset == dataset and plan.trains(study, c)), None)
+    for split in ("train", "val"):
+        if trained and not (frame["split"] == split).any():
+            raise UserError(
+                f"{dataset} has no {split} photos, and the grid {study.grid} trains on it ({trained.name}): give it some, or have"
+                f" the grid evaluate alone (`pretrained: true`, no losses; docs/study.md)."
+            )
     for split in ("val", "test"):
         part = frame[frame["split"] == split]
         if part.empty or part["label"].duplicated().any():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
     from bgbias.engine.mask_cache import MaskCache
     from bgbias.files.store import ImageStore
+    from bgbias.masks.policy import Mask
     from bgbias.photos.table import ImageTable
 
 
 PHOTOS_PER_CHUNK = 128
+SECONDS_PER_CHUNK = 20.0  # what a kill costs at most, on slow machines
 LISTED = 100  # photos without a mask that the record names
 
 # An image id to its encoded mask and the maker's confidence; None where there is no mask.
@@ -75,7 +78,7 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
+    """Make the mask of every photo that a split uses, and a table of their quality. Goes on where an interrupted run stopped."""
     from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
     from bgbias.files.store import ImageStore
     from bgbias.photos.table import read_table
@@ -84,7 +87,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
     masker = subject["masker"]
     with records.node(study, step("masks", **subject)) as made:
         outputs = made.outputs
-        table = read_table(study.files.at("table", dataset=dataset))
+        table = read_table(study.files.at("table", dataset=dataset)).used
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
@@ -131,12 +134,29 @@ def _predict(
     from bgbias.compute.device import describe
 
     make = predictor(study, masker, device)
-    wanted = sorted(new.items(), key=lambda item: item[1])
-    chunks = [dict(wanted[i : i + PHOTOS_PER_CHUNK]) for i in range(0, len(wanted), PHOTOS_PER_CHUNK)]
-    for chunk in progress.track(chunks, len(chunks), f"{label} ({PHOTOS_PER_CHUNK} photos each)"):
-        alphas = make([photos.array(i) for i in chunk.values()])
-        cache.add({key: (i, mask) for (key, i), mask in zip(chunk.items(), alphas, strict=True)})
+    progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
+    made: dict[str, tuple[str, Mask]] = {}
+    kept = time.monotonic()
+    try:
+        for key, image_id, mask in progress.track(_one_by_one(make, photos, new), len(new), label):
+            made[key] = image_id, mask
+            if len(made) == PHOTOS_PER_CHUNK or time.monotonic() - kept > SECONDS_PER_CHUNK:
+                cache.add(made)
+                made, kept = {}, time.monotonic()
+    finally:  # also where it is interrupted
+        if made:
+            cache.add(made)
     return describe(str(make.device))
+
+
+def _one_by_one(make: Any, photos: ImageStore, new: dict[str, str]) -> Iterator[tuple[str, str, Mask]]:
+    """Key, image id and mask of each new photo, in the order of the ids."""
+    wanted = sorted(new.items(), key=lambda item: item[1])
+    for start in range(0, len(wanted), PHOTOS_PER_CHUNK):
+        chunk = wanted[start : start + PHOTOS_PER_CHUNK]
+        masks = getattr(make, "one_by_one", make)([photos.array(i) for _, i in chunk])
+        for (key, image_id), mask in zip(chunk, masks, strict=True):
+            yield key, image_id, mask
 
 
 def predictor(study: Study, masker: str, device: str) -> Any:
