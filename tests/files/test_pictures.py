@@ -19,12 +19,14 @@ def test_linked_folders_are_entered_and_loops_are_not(tmp_path: Path) -> None:
     mine = as_folder(tmp_path / "mine", {"a/2.jpg": b"2"})
     (mine / "b").symlink_to(other)
     (mine / "a" / "back").symlink_to(mine)
+    (mine / "out").symlink_to(tmp_path)  # which holds all of this again
     (mine / "a" / "lost.jpg").symlink_to(tmp_path / "nowhere")
     files, left_out = pictures.walk(mine)
     assert list(files) == ["a/2.jpg", "b/deep/1.jpg"]
     assert {n: r.split(":")[0] for n, r in left_out.items()} == {
         "a/back": "a link back to a folder that it lies in",
         "a/lost.jpg": "a link that leads nowhere, or no file",
+        "out": "a link back to a folder that it lies in",
     }
     fetch((Source(place=str(mine)),), tmp_path / "archive", "mine")
     packed = dict(members(tmp_path / "archive", lambda name: True))

@@ -51,9 +51,9 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
 
-    def enter(place: str, name: str, above: frozenset[str]) -> None:
+    def enter(folder: str, name: str, above: frozenset[str]) -> None:
         try:
-            entries = list(os.scandir(place))
+            entries = list(os.scandir(folder))
         except OSError as error:
             left_out[name or "."] = (
                 f"a folder that cannot be opened ({error.strerror}): give yourself the right to"
@@ -67,7 +67,7 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             elif Path(entry.path).is_dir():
                 if _hidden(entry.name):
                     left_out[own] = why_not(own)
-                elif real in above:
+                elif any(f"{place}/".startswith(f"{real}/") for place in above):
                     left_out[own] = "a link back to a folder that it lies in: nothing to do"
                 else:
                     enter(entry.path, own, above | {real})

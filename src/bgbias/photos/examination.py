@@ -53,7 +53,8 @@ class Examination:
                 turned = pixels.turned(image)
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
-            truth = item.truth and drawn_masks.decode_mask(item.truth, f"mask of {item.image_id}")
+            mask = item.truth
+            truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
