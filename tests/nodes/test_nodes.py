@@ -233,13 +233,15 @@ def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(
     assert "rotated_by_exif" not in record(study, "index_record", dataset="mine")["metrics"]
 
 
-def test_test_split_in_which_everybody_is_alone_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_test_split_in_which_everybody_is_alone_is_told_and_refused_before_anything_trains(
+    tmp_path: Path, raw: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     study = load(tmp_path, options(raw, lonely=[12, 13, 14, 15]))
-    with pytest.raises(
-        UserError, match=r"no test photo has another one of its class \(4 photos of as many classes\)"
-    ):
-        index.index(study, "squares")
-    assert outputs(study) == {}
+    index.index(study, "squares")
+    said = "squares: no test photo has another one of its class (4 photos of as many classes)"
+    assert said in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"be a query: of 4 photos of 4 classes \(4 of one photo\)"):
+        masks.masks(study, "squares")
 
 
 def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(

@@ -145,11 +145,12 @@ def _classes(names: list[str], level: int | None, name: str) -> dict[str, str]:
 
 def _nested(folders: list[tuple[str, ...]], name: str) -> str:
     told = []
+    shown = ["/".join(folders[0]), "/".join(sorted(folders, key=lambda parts: len(parts))[-1])]
     for level in range(1, min(map(len, folders)) + 1):
         classes = sorted({"/".join(f[:level]) for f in folders})
         told.append(f"{level} ({len(classes)} classes, e.g. '{classes[0]}')")
     return (
-        f"{name}: folders lie in folders, as '{'/'.join(folders[0])}' and '{'/'.join(max(folders, key=len))}', so that nobody"
+        f"{name}: folders lie in folders, as '{shown[0]}' and '{shown[1]}', so that nobody"
         f" knows which are classes. Set datasets.{name}.options.class_level in params.yaml: {', or '.join(told)}. If the first"
         " ones are splits, use a table (kind: table) with the column split."
     )

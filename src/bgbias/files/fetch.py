@@ -105,7 +105,8 @@ def fetch(
     """
     from bgbias.files import download  # every node knows sources, few speak HTTP
 
-    tried, wrong = [], []
+    tried: list[str] = []
+    wrong: list[str] = []
     left = [source for source in (*_among_downloads(sources, desk), *sources) if source.place is not None]
     while left:
         source = left.pop(0)
