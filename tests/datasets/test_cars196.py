@@ -175,6 +175,24 @@ def test_official_split_without_test_labels_is_refused(tmp_path: Path) -> None:
         items({"photos": as_zip(tmp_path / "cars.zip", files)})
 
 
+def test_annotations_of_ones_own_are_known_by_the_name_of_the_file_that_was_given(
+    tmp_path: Path, found: dict[str, list[Item]]
+) -> None:
+    made = miniatures.cars_split()
+    photos = as_zip(tmp_path / "cars.zip", made["cars_train"] | made["cars_test"] | made["devkit"])
+    (labels,) = made["labels"].values()
+    (tmp_path / "fetched annotations").write_bytes(labels)
+    parts = {"photos": photos, "annotations": tmp_path / "fetched annotations"}
+    own = cars196.Params(source=str(photos), annotations="/data/cars_test_annos_withlabels (1).mat")
+    assert {i.image_id for i in cars196.items(own, parts, "cars")} == {i.image_id for i in found["joint"]}
+    bare = as_zip(tmp_path / "bare.zip", made["cars_train"])
+    with pytest.raises(
+        UserError,
+        match=r"photos in cars_train, annotations: cars_test_annos_withlabels\.mat\. Cars196 is read",
+    ):
+        list(cars196.items(own, parts | {"photos": bare}, "cars"))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

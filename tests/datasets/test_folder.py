@@ -103,6 +103,43 @@ def test_folder_with_too_few_classes_is_refused(classes: Path, options: dict[str
     assert "datasets.mine.options.train_classes" in str(told.value)
 
 
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    """Six kinds of two products each, as shops have them."""
+    for name in (f"kind{k}/product{p}/{n}.jpg" for k in range(6) for p in range(2) for n in range(2)):
+        (tmp_path / "nested" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "nested" / name).write_bytes(name.encode())
+    return tmp_path / "nested"
+
+
+def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classes(nested: Path) -> None:
+    with pytest.raises(UserError) as told:
+        folder_items(nested)
+    assert "datasets.mine.options.class_level" in str(told.value)
+    assert "1 (6 classes, e.g. 'kind0'), or 2 (12 classes, e.g. 'kind0/product0')" in str(told.value)
+    for level, names in ((1, {"kind0", "kind5"}), (2, {"kind0/product0", "kind5/product1"})):
+        found = folder_items(nested, class_level=level)
+        assert names < {i.class_name for i in found}
+        assert len({i.class_name for i in found}) == 6 * level
+        # Nobody lies in two splits.
+        assert len({(i.class_name, i.split) for i in found}) == 6 * level
+    with pytest.raises(UserError, match=r"lies in no folder of level 3"):
+        folder_items(nested, class_level=3)
+
+
+def test_class_folders_of_two_depths_are_refused_and_a_folder_around_all_is_none(classes: Path) -> None:
+    around = classes.parent / "around"
+    around.mkdir()
+    classes.rename(around / "shop")
+    found = folder_items(around)
+    assert sorted({i.class_name for i in found}) == [f"shop/class {c:02d}" for c in range(12)]
+    (around / "shop" / "class 03" / "details").mkdir()
+    (around / "shop" / "class 03" / "details" / "a.jpg").touch()
+    with pytest.raises(UserError, match=r"2 \(12 classes, e\.g\. 'shop/class 00'\)"):
+        folder_items(around)
+    assert sum(i.class_name == "shop/class 03" for i in folder_items(around, class_level=2)) == 4
+
+
 def test_folder_with_pictures_beside_the_classes_is_refused(classes: Path) -> None:
     (classes / "loose.jpg").touch()
     with pytest.raises(UserError, match=r"mine: 'loose\.jpg' lies in no folder"):

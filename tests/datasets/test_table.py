@@ -13,9 +13,12 @@ from miniatures import as_zip
 from bgbias.datasets import table
 from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
+from bgbias.files.archives import members
 from bgbias.files.fetch import fetch
+from bgbias.files.fingerprint import fingerprint
 from bgbias.images import pixels
 from bgbias.photos.table import Item
+from bgbias.study.sources import identity
 
 LABELS = [f"shoe {c:02d}" for c in range(10)]
 SPLITS = ["train"] * 5 + ["val"] * 2 + ["test"] * 3
@@ -186,6 +189,38 @@ def test_unused_photos_may_be_of_any_label_and_group(tmp_path: Path, rows: pd.Da
 def test_split_that_no_row_has_is_an_error(tmp_path: Path, rows: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="no row has the split 'val'"):
         items(tmp_path, rows[rows["split"] != "val"])
+
+
+def test_table_of_test_photos_alone_is_enough_where_nothing_trains(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    found = items(tmp_path, rows[rows["split"] == "test"])
+    assert {i.split for i in found} == {"test"}
+    assert len(found) == 9
+    with pytest.raises(UserError, match="no row has the split 'test'"):
+        items(tmp_path, rows[rows["split"] == "unused"].assign(split="unused"))
+
+
+def test_only_what_rows_name_is_packed_and_an_edit_of_a_label_packs_nothing_again(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    (tmp_path / "photos" / "other.jpg").write_bytes(b"not named")
+    params = table.Params(source=str(tmp_path / "table.csv"))
+
+    def seen(frame: pd.DataFrame) -> str:
+        frame.to_csv(tmp_path / "table.csv", index=False)
+        fingerprint.cache_clear()
+        (source,) = table.parts(params)["photos"]
+        return str(identity((source,), tmp_path / "contents.sqlite")[0]["listing"])
+
+    before = seen(rows)
+    assert seen(rows.assign(label=rows["label"] + "x")) == before
+    assert seen(rows[:-1]) != before
+    (tmp_path / "photos" / "9_2.jpg").write_bytes(b"another photo")
+    assert seen(rows) != before
+    items(tmp_path, rows)
+    packed = [n for n, _ in members(tmp_path / "fetched photos", lambda name: True)]
+    assert sorted(packed) == sorted({*rows["image"], *rows["mask"]} - {""})
 
 
 @pytest.mark.parametrize(

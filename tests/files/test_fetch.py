@@ -101,6 +101,26 @@ def test_wrong_checksum_deletes_the_download_and_keeps_the_old_archive(
     assert names(tmp_path) == ["archive"]
 
 
+def test_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(CONTENT[:-1] + b"?") as wrong:
+        sources = tuple(Source(place=s.url, md5=MD5) for s in (wrong, server))
+        assert fetch(sources, tmp_path / "archive", "birds") == sources[1]
+        assert (tmp_path / "archive").read_bytes() == CONTENT
+        said = capsys.readouterr().err
+        assert f"taken from {server.url}" in said
+        assert f"{wrong.url}: wrong checksum (md5 " in said
+        assert names(tmp_path) == ["archive"]
+        # Two wrong ones are both told, and what no check can tell is never taken in their place.
+        server.content = CONTENT[:-2] + b"??"
+        with pytest.raises(UserError) as told:
+            fetch((*sources, Source(place=server.url + "?unchecked")), tmp_path / "other", "birds")
+        assert f"{wrong.url}: wrong checksum" in str(told.value)
+        assert f"{server.url}: wrong checksum" in str(told.value)
+        assert names(tmp_path) == ["archive"]
+
+
 def test_first_place_that_works_is_used(server: Server, tmp_path: Path) -> None:
     places = (f"{server.url}/none", str(tmp_path / "absent.tgz"), server.url)
     used = fetch(tuple(Source(place=p) for p in places), tmp_path / "archive", "birds")
@@ -274,6 +294,17 @@ def test_cure_of_what_is_no_dataset_is_told_as_it_is(tmp_path: Path) -> None:
 def test_ftp_is_told_to_be_unknown(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="only http and https"):
         fetch((Source(place="ftp://example.org/a.zip"),), tmp_path / "archive", "birds")
+
+
+def test_of_a_folder_only_the_files_that_are_named_are_packed(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/2.jpg", "b/3.jpg"):
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(b"x")
+    source = Source(place=str(tmp_path / "mine"), names=frozenset({"a/2.jpg", "b/3.jpg", "gone.jpg"}))
+    fetch((source,), tmp_path / "archive", "mine")
+    assert [name for name, _ in members(tmp_path / "archive", lambda name: True)] == ["a/2.jpg", "b/3.jpg"]
+    with pytest.raises(UserError, match=r"holds none of the 1 files that the table names, e\.g\. '3\.jpg'"):
+        fetch((source.model_copy(update={"names": frozenset({"3.jpg"})}),), tmp_path / "archive", "mine")
 
 
 def test_folder_keeps_the_files_that_a_layout_needs(tmp_path: Path) -> None:

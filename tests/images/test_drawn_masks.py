@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bgbias.errors import UserError
 from bgbias.images import drawn_masks, pixels
 from bgbias.masks import files
 
@@ -55,6 +56,17 @@ def test_object_is_white_however_it_was_written(tmp_path: Path, kind: str) -> No
     given = files.from_pictures(tmp_path, ["7.jpg"])("7.jpg")
     assert given is not None
     assert np.array_equal(given, OBJECT * 255)
+
+
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_raw_trimaps_are_no_masks(mode: str) -> None:
+    trimap = Image.fromarray(np.array([[1, 2, 2], [3, 1, 2]], np.uint8), mode)
+    if mode == "P":
+        trimap.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
+    with pytest.raises(
+        UserError, match=r"'cat\.png' is no mask: its grey levels are 1, 2, 3, .*Write all masks anew"
+    ):
+        drawn_masks.decode_mask(_png(trimap), "cat.png")
 
 
 def test_soft_levels_stay() -> None:

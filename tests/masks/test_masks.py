@@ -15,7 +15,7 @@ from small_study import described, load, options, record
 
 from bgbias import plugins
 from bgbias.engine import digests, freshness
-from bgbias.engine.mask_cache import photo_key
+from bgbias.engine.mask_cache import MaskCache, photo_key
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
@@ -198,6 +198,58 @@ def test_interrupted_masks_go_on_where_they_stopped(
     assert list((Path(study.paths.work) / "mask_cache").rglob("part-*")) == []
 
 
+def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_chunk(
+    tmp_path: Path,
+    raw: dict[str, Any],
+    red: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    photos(tmp_path / "mine", FIRST)
+    whole = red.Red.__call__
+
+    def one_by_one(masker: Any, some: Any) -> Iterator[masking.Mask]:
+        for n, photo in enumerate(some):
+            if n == 7:
+                raise KeyboardInterrupt
+            yield from whole(masker, [photo])
+
+    monkeypatch.setattr(red.Red, "one_by_one", one_by_one, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        make(folder_study(tmp_path, raw))
+    assert "masks mine: 18 photos to mask; what is done stays done" in capsys.readouterr().err
+    monkeypatch.delattr(red.Red, "one_by_one")
+    found = make(folder_study(tmp_path, raw))["metrics"]
+    assert (found["reused"], found["computed"]) == (7, 11)
+    # A kill costs no more than some seconds' work.
+    monkeypatch.setattr(masks, "SECONDS_PER_CHUNK", -1)
+    kept: list[int] = []
+    monkeypatch.setattr(MaskCache, "add", lambda cache, some: kept.append(len(some)) or add(cache, some))
+    make(folder_study(tmp_path, raw, inverted=True))
+    assert kept == [1] * 18
+
+
+add = MaskCache.add
+
+
+def test_photos_that_no_split_uses_are_not_masked(
+    tmp_path: Path, raw: dict[str, Any], red: ModuleType
+) -> None:
+    photos(tmp_path / "mine", FIRST)
+    splits = ["train", "train", "val", "test", "test", "unused"]
+    rows = pd.DataFrame({"image": n, "label": n[:6], "split": splits[int(n[5])]} for n in FIRST)
+    rows.to_csv(tmp_path / "mine.csv", index=False)
+    own = {
+        "kind": "table",
+        "masker": "red",
+        "options": {"source": f"{tmp_path}/mine.csv", "root": f"{tmp_path}/mine"},
+    }
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
+    raw["maskers"]["red"] = {"kind": "red"}
+    found = make(load(tmp_path, raw))["metrics"]
+    assert (found["photos"], found["computed"], found["without_mask"], red.masked) == (15, 15, 0, [15])
+
+
 def test_damaged_cache_is_made_again(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> None:
     photos(tmp_path / "mine", FIRST)
     study = folder_study(tmp_path, raw)
@@ -222,6 +274,38 @@ def test_photo_without_mask_and_empty_mask_are_counted(tmp_path: Path, raw: dict
     table = pd.read_csv(study.files.at("mask_table", dataset="squares", masker="ground_truth"))
     assert len(table) == 78
     assert table.loc[table["image_id"] == "13/2.png", "area"].item() == 0
+
+
+def test_masks_that_leave_no_query_are_an_error_before_anything_is_trained(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    every = [f"{c:02d}/{n}.png" for c in range(16) for n in range(5)]
+    study = load(tmp_path, options(raw, empty_mask=every) | {"mask_policy": {"keep_all": True}})
+    index.index(study, "squares")
+    with pytest.raises(
+        UserError, match=r"of 20 photos of 4 classes \(0 of one photo\) 20 have an empty mask, 0 a full one"
+    ):
+        masks.masks(study, "squares")
+    test = [i for i in every if i >= "12"]
+    study = load(
+        tmp_path, options(raw, lonely=[12], empty_mask=test[6:], without_mask=["12/0.png", "13/0.png"])
+    )
+    index.index(study, "squares")
+    with pytest.raises(
+        UserError, match=r"of 16 photos of 4 classes \(1 of one photo\) 14 have .* and 2 none"
+    ) as told:
+        masks.masks(study, "squares")
+    assert "`mask_policy`" in str(told.value)
+
+
+def test_iou_of_two_empty_masks_is_no_iou_and_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, options(raw, empty_mask=["13/2.png", "00/1.png"]))
+    index.index(study, "squares")
+    masks.masks(study, "squares")
+    where = {"dataset": "squares", "masker": "ground_truth"}
+    assert record(study, "masks_record", **where)["metrics"]["iou_of_two_empty"] == 2
+    table = pd.read_csv(study.files.at("mask_table", **where)).set_index("image_id")
+    assert table.index[table["iou"].isna()].tolist() == ["00/1.png", "13/2.png"]
 
 
 def test_true_masks_are_not_kept_by_photo(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -34,10 +34,12 @@ def test_threshold_is_128_and_belongs_to_the_object() -> None:
     assert mask_quality.overlap(np.array([[127, 128]], np.uint8), truth) == 1 / 2
 
 
-def test_without_true_object_overlap_is_undefined_and_iou_is_not() -> None:
+def test_without_true_object_overlap_is_undefined_and_without_any_iou_too() -> None:
     nothing = mask("....")
     assert mask_quality.overlap(nothing, nothing) is None
-    assert mask_quality.iou(nothing, nothing) == 1
+    assert np.isnan(
+        mask_quality.iou(nothing, nothing)
+    )  # nothing was found where nothing is: no merit, and no fault
     assert mask_quality.iou(mask("#..."), nothing) == 0
 
 

@@ -14,6 +14,8 @@ from small_study import data_nodes, described, load, options, record, run
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
+from bgbias.files import sealed
+from bgbias.files.checksums import sha256
 from bgbias.nodes import attribute, index, train
 from bgbias.photos.table import read_table
 from bgbias.study import plan
@@ -79,6 +81,31 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
     }
     mean = scores.query("condition == 'clean' and metric == 'map_at_r'")["value"].item()
     assert mean == pytest.approx(clean.loc[~alone, "map_at_r"].mean(), abs=1e-12)
+
+
+def test_queries_are_those_who_can_be_told_right_or_wrong(spoilt: Study) -> None:
+    cell = Cell("squares", "pixels", "none", "pretrained", 0)
+    run(spoilt, cell, "embed", "score")
+    metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
+    # 15 photos: two without a trusted mask, and one that has nobody to find.
+    assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
+
+
+def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    cell = Cell("squares", "pixels", "none", "pretrained", 0)
+    run(study, cell, "embed")
+    path = study.files.at("embeddings", **cell.wildcards)
+    found = embeddings.read(path)
+    replace(found, usable=np.zeros(len(found.ids), bool)).write(path)
+    certified = study.files.at("embed_record", **cell.wildcards)
+    known = record(study, "embed_record", **cell.wildcards)
+    sealed.write(certified, known | {"outputs": {str(path): sha256(path)}})
+    with pytest.raises(
+        UserError, match="none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
+    ):
+        run(study, cell, "score")
 
 
 def test_attribution_counts_what_it_skips(spoilt: Study) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import miniatures
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import ExifTags, Image
 from small_study import data_nodes, described, load, options, outputs, record
 
 from bgbias.cli.nodes import meant, work
@@ -19,6 +21,7 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.nodes import fetch, index, masks
 from bgbias.photos.table import read_table
+from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -141,11 +144,128 @@ def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: 
     work(study, meant(study, "fetch", dataset="mine"))
     index.index(study, "mine")
     excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
-    assert excluded.to_numpy().tolist() == [["2/1.png", "'2/1.png': photo and true mask differ in size"]]
+    said = "'2/1.png': photo and true mask differ in size: the photo is 8x8 pixels, the mask 7x7; save the mask at the photo's"
+    assert excluded.to_numpy().tolist() == [["2/1.png", f"{said} size."]]
     masks.masks(study, "mine")  # ground_truth takes the others
     assert (
         record(study, "masks_record", dataset="mine", masker="ground_truth")["metrics"]["without_mask"] == 0
     )
+
+
+def own_photos(tmp_path: Path, raw: dict[str, Any], files: dict[str, bytes], **more: Any) -> Study:
+    """A study of somebody's folder, fetched."""
+    miniatures.as_folder(tmp_path / "mine", files)
+    sources = {"source": f"{tmp_path}/mine", **more}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
+    study = load(tmp_path, raw)
+    work(study, meant(study, "fetch", dataset="mine"))
+    return study
+
+
+def grey(level: int, height: int = 8, width: int = 8) -> bytes:
+    return pixels.encode_png(np.full((height, width, 3), level, np.uint8))
+
+
+def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
+    tmp_path: Path, raw: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
+    files |= {
+        "5/a.HEIC": b"x",
+        "0/.DS_Store": b"x",
+        "1/read me.txt": b"x",
+        "2/bad.jpg": b"x",
+        "3/twin.png": files["4/0.png"],
+    }
+    elsewhere = miniatures.as_folder(tmp_path / "elsewhere", {f"{n}.gif": grey(200 + n) for n in range(2)})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "linked").symlink_to(elsewhere)
+    study = own_photos(tmp_path, raw, files)
+    index.index(study, "mine")
+    excluded = pd.read_csv(study.files.at("excluded", dataset="mine")).set_index("image_id")["reason"]
+    assert set(excluded.index) == {"5/a.HEIC", "0/.DS_Store", "1/read me.txt", "2/bad.jpg"}
+    assert "convert it to JPEG or PNG" in excluded["5/a.HEIC"]
+    found = record(study, "index_record", dataset="mine")
+    assert (found["metrics"]["photos"], found["metrics"]["classes"], found["metrics"]["excluded"]) == (
+        13,
+        6,
+        4,
+    )
+    assert found["notes"]["identical_under_two_labels"] == ["4/0.png (as 3/twin.png)"]
+    assert found["notes"]["folders_without_a_photo"] == ["5"]
+    said = capsys.readouterr().err
+    assert "mine: left out: 1 (5/a.HEIC): a photo in a format that is not read here (.HEIC)" in said
+    assert "mine: folders whose photos were all left out: 1 (5)" in said
+
+
+def test_raw_trimaps_are_refused_with_their_levels(tmp_path: Path, raw: dict[str, Any]) -> None:
+    trimap = pixels.encode_png(np.array([[1, 2], [3, 3]], np.uint8))
+    names = [f"{c}/{n}.png" for c in range(5) for n in range(2)]
+    masks_at = miniatures.as_folder(tmp_path / "masks", dict.fromkeys(names, trimap))
+    study = own_photos(tmp_path, raw, {n: grey(i, 2, 2) for i, n in enumerate(names)}, masks=str(masks_at))
+    with pytest.raises(
+        UserError, match=r"'mask of 0/0\.png' is no mask: its grey levels are 1, 2, 3, as of a trimap"
+    ):
+        index.index(study, "mine")
+
+
+def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    files = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
+    lying = Image.fromarray(np.repeat(np.arange(12, dtype=np.uint8), 8).reshape(12, 8) * 20)
+    exif = lying.getexif()
+    exif[ExifTags.Base.Orientation] = 6
+    stream = io.BytesIO()
+    lying.save(stream, "PNG", exif=exif)
+    mask = miniatures.as_folder(
+        tmp_path / "masks", {"0/0.png": pixels.encode_png(np.full((8, 12), 255, np.uint8))}
+    )
+    study = own_photos(tmp_path, raw, files | {"0/0.png": stream.getvalue()}, masks=str(mask))
+    index.index(study, "mine")
+    (reason,) = pd.read_csv(study.files.at("excluded", dataset="mine"))["reason"]
+    assert "the photo is 8x12 pixels, the mask 12x8" in reason
+    assert "`upright: true` turns it" in reason
+    study = own_photos(tmp_path, raw, {}, masks=str(mask), upright=True)
+    index.index(study, "mine")
+    photos = ImageStore(study.files.at("photos", dataset="mine"))
+    np.testing.assert_array_equal(photos.array("0/0.png", "L"), np.rot90(np.asarray(lying), -1))
+    assert photos.read("1/0.png") == files["1/0.png"]
+    assert "rotated_by_exif" not in record(study, "index_record", dataset="mine")["metrics"]
+
+
+def test_test_split_in_which_everybody_is_alone_is_told_and_refused_before_anything_trains(
+    tmp_path: Path, raw: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = load(tmp_path, options(raw, lonely=[12, 13, 14, 15]))
+    index.index(study, "squares")
+    said = "squares: no test photo has another one of its class (4 photos of as many classes)"
+    assert said in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"be a query: of 4 photos of 4 classes \(4 of one photo\)"):
+        masks.masks(study, "squares")
+
+
+def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    files = {f"{c}/{n}.png": grey(10 * c + n) for c in range(3) for n in range(2)}
+    miniatures.as_folder(tmp_path / "mine", files)
+    rows = pd.DataFrame({"image": n, "label": n[0], "split": "test"} for n in files)
+    rows.to_csv(tmp_path / "mine" / "list.csv", index=False)
+    options = {"source": f"{tmp_path}/mine/list.csv"}
+    raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "table", "options": options}
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+    alone = {"datasets": ["mine"], "backbones": ["pixels"], "pretrained": True}
+    raw["grids"]["audit"] = {"cells": [alone | {"losses": [], "methods": [], "seeds": []}]}
+    study = load(tmp_path, raw)
+    work(study, meant(study, "fetch", dataset="mine"))
+    with pytest.raises(
+        UserError, match=r"mine has no train photos, and the grid small trains on it \(mine/pixels"
+    ):
+        index.index(study, "mine")
+    study = load(tmp_path, raw, "audit")
+    index.index(study, "mine")
+    assert record(study, "index_record", dataset="mine")["metrics"]["photos_test"] == 6
 
 
 def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:

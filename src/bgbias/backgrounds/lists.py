@@ -17,7 +17,8 @@ from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files import fetch
 from bgbias.files.archives import members
-from bgbias.files.fetch import Source, is_picture
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_picture
 from bgbias.files.places import source
 
 COLUMNS = ("name", "url", "licence", "sha256")

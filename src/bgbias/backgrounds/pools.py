@@ -11,7 +11,7 @@ from bgbias.backgrounds.settings import PoolSource, Proposal
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
-from bgbias.files.fetch import is_picture
+from bgbias.files.pictures import is_picture
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 

@@ -29,7 +29,8 @@ from pydantic import Field
 from bgbias.datasets._official import places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
-from bgbias.files.fetch import Source, is_picture
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
 from bgbias.progress import say
 from bgbias.settings import Strict
@@ -98,7 +99,9 @@ class Params(Strict):
         description="instead of those: a file, folder or URL that holds photos and annotations, or class folders",
     )
     sha256: str | None = Field(None, description="of `source`")
-    annotations: str | None = Field(None, description="cars_annos.mat, where `source` lacks it")
+    annotations: str | None = Field(
+        None, description="cars_annos.mat, or the one of cars_train and cars_test that `source` lacks"
+    )
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -125,7 +128,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
     No known layout, annotations without their photos, and counts other than the dataset's are errors.
     """
-    digests, mats = _contents(parts)
+    given = _plain_file(params.annotations) if params.annotations else ""
+    digests, mats = _contents(parts, given if given in (TRAIN, TEST) else JOINT)
     layout, label = _labels(digests, mats, name)
     counts = len(label), len(set(label.values())), sum(n >= SPLIT["test"][0] for n in label.values())
     if counts != (PHOTOS, CLASSES, TEST_PHOTOS):
@@ -153,18 +157,17 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             )
 
 
-def _contents(parts: dict[str, Path]) -> tuple[dict[Photo, str], dict[str, bytes]]:
-    """The SHA-256 of every picture, and the annotation files by their official names."""
+def _contents(parts: dict[str, Path], own: str) -> tuple[dict[Photo, str], dict[str, bytes]]:
+    """The SHA-256 of every picture, and the annotation files by their official names; ``own`` is that of the user's."""
     digests: dict[Photo, str] = {}
     mats: dict[str, bytes] = {}
     for part, path in parts.items():
         if _is_mat(path):
-            mats[TEST if part == "test_labels" else JOINT] = path.read_bytes()
+            mats[TEST if part == "test_labels" else own] = path.read_bytes()
             continue
         for member, data in members(path, lambda n: is_picture(n) or n.endswith(".mat")):
             if member.endswith(".mat"):
-                # Browsers and re-uploads add numbers: "cars_test_annos_withlabels (1).mat".
-                mats[re.sub(r" ?\(\d+\)", "", PurePosixPath(member).name)] = data
+                mats[_plain_file(member)] = data
             else:
                 digests[part, member] = hashlib.sha256(data).hexdigest()
     return digests, mats
@@ -247,6 +250,11 @@ def _ids(label: dict[Photo, int], digests: dict[Photo, str]) -> dict[Photo, str]
 def _plain(name: str) -> str:
     """A class name without what folders cannot hold or people change: ``Ram C/V Cargo Van`` is ``ram c v cargo van``."""
     return " ".join(re.sub(r"[/_:-]", " ", name.casefold()).split())
+
+
+def _plain_file(place: str) -> str:
+    """A file's name without the numbers that browsers and re-uploads add: ``cars_test_annos_withlabels (1).mat``."""
+    return re.sub(r" ?\(\d+\)", "", PurePosixPath(place).name)
 
 
 def _is_mat(path: Path) -> bool:

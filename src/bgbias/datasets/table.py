@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -18,8 +19,10 @@ from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup, members
-from bgbias.files.fetch import Source, is_picture
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_picture
 from bgbias.images.drawn_masks import white
+from bgbias.images.pixels import upright
 from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group")
@@ -38,6 +41,9 @@ class Params(ClassSplit):
         False, description="photos of one label may stand in several splits (the table must say in which)"
     )
 
+    upright: bool = Field(
+        False, description="turn photos as their EXIF says; they are as they were stored if false"
+    )
     masks: bool = Field(
         False, description="segmentation is judged by the table's masks (it must have the column)"
     )
@@ -69,7 +75,25 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     root = params.root or str(PurePosixPath(params.source).parent)
     if params.source.startswith("shared:") and params.root is None:
         root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
-    return {"table": (Source(place=params.source),), "photos": (Source(place=root),)}
+    photos = Source(place=root, names=_named(places.source(params.source)))
+    return {"table": (Source(place=params.source),), "photos": (photos,)}
+
+
+def _named(table: Path) -> frozenset[str] | None:
+    """The files that a table names; None where it is not here, or is told to be wrong when it is read."""
+    if not table.is_file():
+        return None
+    stat = table.stat()
+    return _named_by(table, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+
+
+@cache
+def _named_by(table: Path, identity: tuple[int, ...]) -> frozenset[str] | None:
+    try:
+        rows, _ = read_rows(table, str(table))
+    except UserError:
+        return None
+    return frozenset(file for row in rows for file in (row.image, row.mask) if file) or None
 
 
 def truth(params: Params) -> str | None:
@@ -107,7 +131,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             split=split,
             key_set=f"{name}|{split}",
             key_item=member,
-            data=data,
+            data=upright(data, member) if params.upright else data,
             truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
         )
 
@@ -189,9 +213,13 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
                 yield (
                     f"row {row.number}, {column}: '{value}' is {row.split} here and {other.split} in row {other.number}{hint}"
                 )
-    for split in ("train", "val", "test"):
-        if not any(row.split == split for row in rows):
-            yield f"no row has the split '{split}'"
+    given = {row.split for row in rows}
+    if (
+        given & {"train", "val"} or "test" not in given
+    ):  # photos to test alone are all that a finished model needs
+        for split in ("train", "val", "test"):
+            if split not in given:
+                yield f"no row has the split '{split}'"
 
 
 def _splits(rows: list[Row], columns: set[str], params: Params, name: str) -> dict[str, str]:

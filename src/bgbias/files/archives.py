@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
+from bgbias.files.pictures import walk
 
 # What the standard library raises for broken, encrypted or strangely packed members.
 DAMAGED = (
@@ -26,13 +27,17 @@ DAMAGED = (
 
 
 def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of the files whose name is ``wanted``, in the archive's order.
+    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it.
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with _readable(path):
-        if zipfile.is_zipfile(path):
+        if path.is_dir():
+            for name, file in walk(path)[0].items():
+                if wanted(name):
+                    yield name, file.read_bytes()
+        elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 for info in archive.infolist():
                     _check(info.filename, path)
@@ -43,9 +48,9 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                 for member in archive:
                     _check(member.name, path)
                     if member.isfile() and wanted(member.name):
-                        file = archive.extractfile(member)
-                        assert file is not None  # isfile() members have content
-                        yield member.name, file.read()
+                        opened = archive.extractfile(member)
+                        assert opened is not None  # isfile() members have content
+                        yield member.name, opened.read()
         else:
             raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
 
@@ -59,7 +64,11 @@ class Lookup:
     def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
         self.path = path
         self._held: dict[str, bytes] | None = None
-        if zipfile.is_zipfile(path):
+        self._files: dict[str, Path] = {}
+        if path.is_dir():
+            self._files = {name: file for name, file in walk(path)[0].items() if wanted(name)}
+            self.names = list(self._files)
+        elif zipfile.is_zipfile(path):
             # Names are checked as they are when all is read.
             self._zip = zipfile.ZipFile(path)
             for info in self._zip.infolist():
@@ -73,6 +82,8 @@ class Lookup:
         """A file's bytes; a damaged one is an error that names the archive."""
         if self._held is not None:
             return self._held[name]
+        if self._files:
+            return self._files[name].read_bytes()
         with _readable(self.path):
             return self._zip.read(name)
 

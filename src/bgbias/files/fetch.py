@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -15,16 +16,16 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing
 from bgbias.files.checksums import Checksums, checksum, sha256
+from bgbias.files.pictures import PICTURES, has_suffix, is_picture, walk, why_not
 from bgbias.files.store import writing
+from bgbias.progress import say
 from bgbias.settings import Strict
 
 WHOLE_SHA256 = 64
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
-def is_picture(name: str) -> bool:
-    """Whether a file of this name (a path with ``/``) is a picture, and not one of the hidden files that systems add."""
-    return _has_suffix(name, PICTURES)
+class WrongFileError(UserError):
+    """A place has another file than the one that is meant."""
 
 
 class Source(Strict):
@@ -42,6 +43,11 @@ class Source(Strict):
     keep: tuple[str, ...] = Field(
         (), description="endings of the files that are packed beside pictures, if the place is a folder"
     )
+    names: frozenset[str] | None = Field(
+        None,
+        exclude=True,
+        description="the only files that are packed, if the place is a folder; all pictures if null",
+    )
     hint: str = Field("", description="what else a person can do who cannot get the file")
 
     @property
@@ -54,6 +60,15 @@ class Source(Strict):
         """The file's official name, or the last piece of its place."""
         place = self.place or ""
         return self.file or PurePosixPath(unquote(urlsplit(place).path if self.remote else place)).name
+
+    def is_same_file(self, other: Source) -> bool:
+        """Whether both are places of one file, which the same checks tell from any other."""
+        return (self.file, self.size, self.sha256, self.md5) == (
+            other.file,
+            other.size,
+            other.sha256,
+            other.md5,
+        )
 
     @property
     def facts(self) -> str:
@@ -83,25 +98,37 @@ def fetch(
     """Put the first source that can be had at ``target``; the one that was used comes back.
 
     A file that lies among the desk's downloads under a source's official name comes before all places. A checksum that does not
-    match is an error, never a fallback to an unverified file; where no sha256 is known, that of the first copy is pinned. If
-    no source works, the error lists what was tried, which file to get by hand, where to put it, and the next command
-    (``cure``, where it is no dataset's file).
+    match is an error, never a fallback to an unverified file: only a mirror that is held to the same checks is tried after a URL
+    that serves another file, and both are told. Where no sha256 is known, that of the first copy is pinned. If no source works,
+    the error lists what was tried, which file to get by hand, where to put it, and the next command (``cure``, where it is no
+    dataset's file).
     """
     from bgbias.files import download  # every node knows sources, few speak HTTP
 
-    tried = []
-    for source in [*_among_downloads(sources, desk), *sources]:
-        if source.place is None:
-            continue
+    tried: list[str] = []
+    wrong: list[str] = []
+    left = [source for source in (*_among_downloads(sources, desk), *sources) if source.place is not None]
+    while left:
+        source = left.pop(0)
         try:
             _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
             for other in sources:  # gigabytes that nobody will ask for again
                 download.forget(partial_download(target, other))
+            if wrong:
+                say(
+                    f"{name}: taken from {source.place}, for the place before it has another file: {' '.join(wrong)}"
+                )
             return source
+        except WrongFileError as error:
+            wrong.append(str(error))
+            left = [other for other in left if source.remote and other.remote and other.is_same_file(source)]
+            if not left:
+                raise WrongFileError("\n".join(tried + wrong)) from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             tried.append(f"  {source.place}: {error}")
+    tried += [f"  {text}" for text in wrong]
     subject = f"{name}/{part}" if part else name
     called = "" if cure else f": {_wanted(sources).called}"
     cure = cure or _cure(sources, name, part, desk)
@@ -159,7 +186,7 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
     if not origin.exists():
         raise FileNotFoundError("no such file or folder")
     if origin.is_dir():
-        _pack(origin, target, source.keep)
+        _pack(origin, target, source)
         return
     _verify(origin, source)
     if source.file:
@@ -172,40 +199,50 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
             shutil.copyfile(origin, temporary)
 
 
-def _pack(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
-    """A folder's pictures, and other files that a dataset's layout needs, as one archive in sorted order."""
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    if not any(map(is_picture, names)):
+def _pack(folder: Path, target: Path, source: Source) -> None:
+    """A folder's pictures, or those that are named, and other files that a layout needs, as one archive in sorted order."""
+    files, left_out = walk(folder)
+    if source.names is not None and not source.names & files.keys():
         raise UserError(
-            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it."
+            f"The folder {folder} holds none of the {len(source.names)} files that the table names, e.g. '{min(source.names)}';"
+            " they are named relative to the table's folder, or to the option `root`."
+        )
+    if not any(map(is_picture, files)):
+        others = [why_not(name) for name in files] + list(left_out.values())
+        there = (
+            f" What is there: {Counter(others).most_common(1)[0][0]} ({len(others)} files in all)."
+            if others
+            else ""
+        )
+        raise UserError(
+            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.{there}"
         )
     with writing(target) as store:
-        for name in names:
-            if _has_suffix(name, PICTURES + keep):
-                store.add(name, (folder / name).read_bytes())
-
-
-def _has_suffix(name: str, endings: tuple[str, ...]) -> bool:
-    path = PurePosixPath(name)
-    return path.suffix.lower() in endings and not any(p.startswith((".", "__MACOSX")) for p in path.parts)
+        for name, path in files.items():
+            named = source.names is None or name in source.names
+            if named and has_suffix(name, PICTURES + source.keep):
+                store.add(name, path.read_bytes())
 
 
 def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
     if desk is None or len(source.sha256 or "") == WHOLE_SHA256:
         return
-    desk.checksums.pin(name, part, source.called, path.stat().st_size, sha256(path))
+    try:
+        desk.checksums.pin(name, part, source.called, path.stat().st_size, sha256(path))
+    except UserError as error:
+        raise WrongFileError(f"{source.place}: {error}") from error
 
 
 def _verify(path: Path, source: Source) -> None:
     if source.size is not None and path.stat().st_size != source.size:
-        raise UserError(
+        raise WrongFileError(
             f"{source.place}: {path.stat().st_size} bytes, expected {source.size}. The file is damaged or another one; delete it"
             " or get it again."
         )
     # Published file names hold the beginning of their sha256.
     for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
         if wanted and not (digest := checksum(path, algorithm)).startswith(wanted):
-            raise UserError(
+            raise WrongFileError(
                 f"{source.place}: wrong checksum ({algorithm} {digest}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )

@@ -14,10 +14,11 @@ DIGITS = 16
 
 
 @cache
-def fingerprint(place: str, database: Path) -> str:
+def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) -> str:
     """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
-    A list of paths stands for its files too. ``database`` remembers what was read (``contents``).
+    A list of paths stands for its files too; of a folder ``only`` these are looked at, if they are named. ``database`` remembers
+    what was read (``contents``).
     """
     if "://" in place or not place:
         return ""
@@ -29,6 +30,8 @@ def fingerprint(place: str, database: Path) -> str:
         for line in filter(None, map(str.strip, root.read_text("utf-8").splitlines())):
             if (listed := root.parent / line).is_file():
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
+    if only is not None:
+        found = {path: stat for path, stat in found.items() if os.fsdecode(names[path]) in only}
     sha256 = contents.sha256_of(found, database)
     text = b"\n".join(sorted(b"%s %s" % (names[path], sha256[path].encode()) for path in found))
     return hashlib.sha256(text).hexdigest()[:DIGITS]

@@ -1,7 +1,8 @@
 """Pixels: decoding, the resize and the crops that photo and mask share, and what a backbone wants to see.
 
 Geometry follows the published transforms (docs/methods.md, section 1): short side 256, then a random resized crop with flip in
-training, a centre crop in evaluation. EXIF orientation is ignored, as the published masks ignore it.
+training, a centre crop in evaluation. EXIF orientation is ignored where pictures are decoded, as the published masks and
+the loaders of torchvision and timm ignore it; ``index`` counts it, and turns a user's own photos if she asks (``upright``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from bgbias.errors import UserError
 
@@ -47,6 +48,10 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
     try:
         with Image.open(io.BytesIO(data)) as image:
             yield image
+    except UnidentifiedImageError as error:  # whose text is the address of a buffer
+        raise UserError(
+            f"'{name}' cannot be decoded (no picture of a kind that is known here); replace or remove this picture."
+        ) from error
     except Exception as error:  # decoders raise many kinds for damaged files
         raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
 
@@ -70,6 +75,23 @@ def size(data: bytes, name: str) -> tuple[int, int]:
     """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
     with opened(data, name) as image:
         return image.height, image.width
+
+
+def turned(image: Image.Image) -> bool:
+    """Whether a camera says in the picture (EXIF) that it is to be shown rotated or mirrored."""
+    try:
+        return image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
+    except Exception:  # damaged EXIF is none
+        return False
+
+
+def upright(data: bytes, name: str) -> bytes:
+    """An encoded picture as its EXIF says that it is to be shown: as PNG if that turns it, else as it is, as a broken one."""
+    try:
+        with opened(data, name) as image:
+            return encode_png(from_pillow(ImageOps.exif_transpose(image))) if turned(image) else data
+    except UserError:
+        return data
 
 
 def encode_png(array: np.ndarray) -> bytes:

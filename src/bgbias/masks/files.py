@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from bgbias import progress
 from bgbias.errors import UserError
-from bgbias.files.archives import members
-from bgbias.files.fetch import is_picture
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import is_picture
 from bgbias.images import drawn_masks
 
 SUFFIX = "_mask"
@@ -27,18 +27,10 @@ Given = Callable[[str], NDArray[np.uint8] | None]
 
 def from_pictures(place: Path, ids: Sequence[str]) -> Given:
     """Masks of a folder, or of a zip or tar of one. Two masks or two photos of one name are errors that name both."""
-    if place.is_dir():
-        files = {
-            p.relative_to(place).as_posix(): p for p in sorted(place.rglob("*")) if is_picture(p.as_posix())
-        }
-        read: Callable[[str], bytes] = lambda name: files[name].read_bytes()  # noqa: E731
-        names: Iterable[str] = files
-    elif place.is_file():
-        packed = dict(members(place, is_picture))
-        read, names = packed.__getitem__, sorted(packed)
-    else:
+    if not place.exists():
         raise UserError(f"There are no masks at {place}; correct the masker's options in params.yaml.")
-    mask_of = _unique(names, lambda n: _stem(n).removesuffix(SUFFIX), f"{place}: the masks")
+    files = Lookup(place, is_picture)
+    mask_of = _unique(sorted(files.names), lambda n: _stem(n).removesuffix(SUFFIX), f"{place}: the masks")
     photo_of = _unique((i for i in ids if _stem(i) in mask_of), _stem, "The photos")
     unclaimed = mask_of.keys() - photo_of.keys()
     if len(unclaimed) == len(mask_of):
@@ -50,7 +42,7 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
         name = mask_of.get(_stem(image_id))
-        return None if name is None else drawn_masks.decode_mask(read(name), f"{place}: {name}")
+        return None if name is None else drawn_masks.decode_mask(files.read(name), f"{place}: {name}")
 
     return given
 

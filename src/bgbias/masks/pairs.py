@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bgbias import progress
 from bgbias.errors import UserError
-from bgbias.files.fetch import is_picture
+from bgbias.files.pictures import is_picture
 from bgbias.images import drawn_masks, pixels
 
 MASK, PHOTO = "_mask", "_image"

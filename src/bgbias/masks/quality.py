@@ -6,6 +6,7 @@ Overlap alone hides false foreground: on the paper's hand-drawn CUB200 masks U²
 
 from __future__ import annotations
 
+import math
 from typing import TypedDict
 
 import numpy as np
@@ -23,7 +24,7 @@ UNDECIDED = (26, 229)
 
 
 class MaskQuality(TypedDict):
-    """One mask's row of the mask table; the last three are None where they are not defined."""
+    """One mask's row of the mask table; the last three are None or NaN where they are not defined."""
 
     area: float
     confidence: float
@@ -72,10 +73,10 @@ def overlap(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float | None:
 
 
 def iou(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float:
-    """Intersection over union of the mask's and the truth's objects; 1 where both have none."""
+    """Intersection over union of the mask's and the truth's objects; NaN where both have none."""
     predicted, true = alpha >= THRESHOLD, truth >= THRESHOLD
     union = (predicted | true).sum()
-    return float((predicted & true).sum() / union) if union else 1.0
+    return float((predicted & true).sum() / union) if union else math.nan
 
 
 def off_object(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float | None:

@@ -8,7 +8,7 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -68,8 +68,11 @@ class SaliencyMasker:
 
         On a CPU, masks do not depend on the batch size or on which photos come together.
         """
+        return list(self.one_by_one(photos))
+
+    def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
+        """The same as they are made, batch by batch."""
         batches = [photos[i : i + self._batch_size] for i in range(0, len(photos), self._batch_size)]
-        masks: list[Mask] = []
         with ThreadPoolExecutor(threads()) as pool:
             inputs = (self._inputs(batch, pool) for batch in batches)
             # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
@@ -79,8 +82,7 @@ class SaliencyMasker:
                 else map(self._saliency, inputs)
             )
             for batch, maps in zip(batches, saliencies, strict=True):
-                masks += _masks(maps, batch, pool)
-        return masks
+                yield from _masks(maps, batch, pool)
 
     def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
         inputs = list(pool.map(network_input, batch, repeat(self._size)))

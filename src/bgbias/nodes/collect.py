@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.files.atomic import replacing, write_text
+from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -84,6 +85,7 @@ def _mask_report(study: Study) -> pd.DataFrame:
         masker = study.datasets[dataset].masker
         quality = policy.read_mask_table(study.files.at("mask_table", dataset=dataset, masker=masker))
         table = read_table(study.files.at("table", dataset=dataset))
+        excluded = pd.read_csv(study.files.at("excluded", dataset=dataset), dtype=str)
         test = set(table.split("test").ids)
         usable = policy.usable(quality, study.mask_policy)
         rows.append(
@@ -91,10 +93,10 @@ def _mask_report(study: Study) -> pd.DataFrame:
                 "dataset": dataset,
                 "masker": masker,
                 "photos": len(table),
-                "photos_unreadable": len(pd.read_csv(study.files.at("excluded", dataset=dataset))),
+                "photos_unreadable": sum(map(is_photo, excluded["image_id"])),
                 "test_photos": len(test),
                 "test_photos_without_trusted_mask": len(test - usable),
             }
-            | summary(quality, len(table), study)
+            | summary(quality, len(table.used), study)
         )
     return pd.DataFrame(rows)

@@ -10,8 +10,10 @@ from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import step
 from bgbias.files import fetch as fetching
+from bgbias.files import pictures, places
 from bgbias.files.checksums import Checksums
 from bgbias.files.fingerprint import elsewhere, recorded
+from bgbias.progress import say
 from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of
 
@@ -56,6 +58,16 @@ def fetch(study: Study, dataset: str, part: str) -> None:
         desk = fetching.Desk(Path(study.paths.downloads), sums)
         used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
+        origin = places.source(used.place or "")
+        if not used.remote and origin.is_dir() and used.names is not None:
+            others = [n for n in pictures.walk(origin)[0] if pictures.is_photo(n) and n not in used.names]
+            if others:
+                made.metrics["photos_not_named"] = len(others)
+                say(
+                    f"{dataset}: {len(others)} photos in {origin} stand in no row, e.g. {others[0]}, and are not taken"
+                )
+        elif not used.remote and origin.is_dir() and (left_out := pictures.left_out(origin, used.keep)):
+            made.notes["left_out"] = left_out
         made.metrics["megabytes"] = target.stat().st_size / 1e6
 
 

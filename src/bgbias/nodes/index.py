@@ -11,11 +11,15 @@ from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
+from bgbias.study import plan
 from bgbias.study.params import Study, options
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
-    from bgbias.photos.table import Item
+    from pathlib import Path
+    from types import ModuleType
+
+    import pandas as pd
 
 
 SUBJECT = ("dataset",)
@@ -57,6 +61,7 @@ def index(study: Study, dataset: str) -> None:
     import pandas as pd
 
     from bgbias.files.store import writing
+    from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, ImageTable
 
     described = study.datasets[dataset]
@@ -68,32 +73,34 @@ def index(study: Study, dataset: str) -> None:
     with records.node(study, step("index", dataset=dataset)) as made:
         outputs = made.outputs
         rows: list[dict[str, object]] = []
-        broken: list[dict[str, str]] = []
+        seen = Examination(_not_read(study, dataset, module, params, parts))
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
-                reason = _fault(item)
-                if reason:
-                    broken.append({"image_id": item.image_id, "reason": reason})
-                    progress.say(f"left out: {reason}")
+                if not seen.takes(item):
                     continue
                 rows.append({c: getattr(item, c) for c in COLUMNS})
                 photos.add(item.image_id, item.data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
+            for line in seen.told(dataset):
+                progress.say(line)
             # Inside the block, so that no store appears without its table.
             if not rows:
                 raise UserError(
-                    f"{dataset} has no readable photo ({len(broken)} were left out); see the lines above."
+                    f"{dataset} has no readable photo ({len(seen.left_out)} were left out); see the lines above."
                 )
             # Archives list files in any order; all that follows goes by class, then by name.
             frame = pd.DataFrame(rows, columns=list(COLUMNS))
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
+            _check_splits(study, frame, dataset)
         table.write(outputs["table"])
-        excluded = pd.DataFrame(broken, columns=["image_id", "reason"])
+        excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
         write_text(outputs["excluded"], excluded.to_csv(index=False))
         classes = int(frame["label"].nunique())
-        made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(broken)}
+        made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
+        made.metrics |= {name: len(values) for name, values in seen.findings.items()}
+        made.notes |= {name: values[:LISTED] for name, values in seen.findings.items()}
         for split, part in frame.groupby("split"):
             made.metrics[f"photos_{split}"] = len(part)
             made.metrics[f"classes_{split}"] = int(part["label"].nunique())
@@ -109,14 +116,33 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
         )
 
 
-def _fault(item: Item) -> str | None:
-    """Why a photo cannot be used, or nothing."""
-    from bgbias.images import pixels
+def _not_read(
+    study: Study, dataset: str, module: ModuleType, params: Any, parts: dict[str, Path]
+) -> dict[str, str]:
+    """Files of a user's own that did not come with the photos, or lie among them and are none, with the reasons."""
+    if not hasattr(module, "left_out"):
+        return {}
+    record = study.files.at("fetch_record", dataset=dataset, part="photos")
+    packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
+    return packed | module.left_out(params, parts)
 
-    try:
-        size = pixels.decode(item.data, item.image_id).shape[:2]
-        if item.truth is not None and pixels.decode(item.truth, item.image_id, "L").shape != size:
-            return f"'{item.image_id}': photo and true mask differ in size"
-    except UserError as error:
-        return str(error)
-    return None
+
+def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:
+    """What the grid wants of the splits is told before anything follows from them: photos to train and select, where it trains,
+    and somebody to find, without which ``masks`` goes no further.
+    """
+    trained = next((c for c in plan.cells(study) if c.dataset == dataset and plan.trains(study, c)), None)
+    for split in ("train", "val"):
+        if trained and not (frame["split"] == split).any():
+            raise UserError(
+                f"{dataset} has no {split} photos, and the grid {study.grid} trains on it ({trained.name}): give it some, or have"
+                " the grid evaluate alone (`pretrained: true`, no losses; docs/study.md)."
+            )
+    for split in ("val", "test"):
+        part = frame[frame["split"] == split]
+        if part.empty or part["label"].duplicated().any():
+            continue
+        progress.say(
+            f"{dataset}: no {split} photo has another one of its class ({len(part)} photos of as many classes), so that there is"
+            f" nobody to find. Give its classes more photos, or split otherwise: datasets.{dataset}.options in params.yaml."
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 
     from bgbias.engine.mask_cache import MaskCache
     from bgbias.files.store import ImageStore
+    from bgbias.masks.policy import Mask
+    from bgbias.photos.table import ImageTable
 
 
 PHOTOS_PER_CHUNK = 128
+SECONDS_PER_CHUNK = 20.0  # what a kill costs at most, on slow machines
 LISTED = 100  # photos without a mask that the record names
 
 # An image id to its encoded mask and the maker's confidence; None where there is no mask.
@@ -79,7 +83,7 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Make the mask of every photo, and a table of their quality. Goes on where an interrupted run stopped."""
+    """Make the mask of every photo that a split uses, and a table of their quality. Goes on where an interrupted run stopped."""
     from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
     from bgbias.files.store import ImageStore
     from bgbias.photos.table import read_table
@@ -88,7 +92,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
     masker = subject["masker"]
     with records.node(study, step("masks", **subject)) as made:
         outputs = made.outputs
-        table = read_table(study.files.at("table", dataset=dataset))
+        table = read_table(study.files.at("table", dataset=dataset)).used
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
@@ -114,6 +118,10 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             progress.say(f"{dataset}: {len(without)} photos have no mask, the first of them {without[0]}")
         found = {"photos": len(table), **summary(quality, len(table), study)}
         made.metrics |= {name: value for name, value in found.items() if not math.isnan(value)}
+        both_empty = quality["image_id"].isin(truth.ids) & quality["iou"].isna()
+        if both_empty.any():
+            made.metrics["iou_of_two_empty"] = int(both_empty.sum())
+        _check_queries(study, quality, table, f"{dataset}: behind the masks of '{masker}'")
 
 
 def _predict(
@@ -131,12 +139,29 @@ def _predict(
     from bgbias.compute.device import describe
 
     make = predictor(study, masker, device)
-    wanted = sorted(new.items(), key=lambda item: item[1])
-    chunks = [dict(wanted[i : i + PHOTOS_PER_CHUNK]) for i in range(0, len(wanted), PHOTOS_PER_CHUNK)]
-    for chunk in progress.track(chunks, len(chunks), f"{label} ({PHOTOS_PER_CHUNK} photos each)"):
-        alphas = make([photos.array(i) for i in chunk.values()])
-        cache.add({key: (i, mask) for (key, i), mask in zip(chunk.items(), alphas, strict=True)})
+    progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
+    made: dict[str, tuple[str, Mask]] = {}
+    kept = time.monotonic()
+    try:
+        for key, image_id, mask in progress.track(_one_by_one(make, photos, new), len(new), label):
+            made[key] = image_id, mask
+            if len(made) == PHOTOS_PER_CHUNK or time.monotonic() - kept > SECONDS_PER_CHUNK:
+                cache.add(made)
+                made, kept = {}, time.monotonic()
+    finally:  # also where it is interrupted
+        if made:
+            cache.add(made)
     return describe(str(make.device))
+
+
+def _one_by_one(make: Any, photos: ImageStore, new: dict[str, str]) -> Iterator[tuple[str, str, Mask]]:
+    """Key, image id and mask of each new photo, in the order of the ids."""
+    wanted = sorted(new.items(), key=lambda item: item[1])
+    for start in range(0, len(wanted), PHOTOS_PER_CHUNK):
+        chunk = wanted[start : start + PHOTOS_PER_CHUNK]
+        masks = getattr(make, "one_by_one", make)([photos.array(i) for _, i in chunk])
+        for (key, image_id), mask in zip(chunk, masks, strict=True):
+            yield key, image_id, mask
 
 
 def predictor(study: Study, masker: str, device: str) -> Any:
@@ -196,6 +221,32 @@ def _write(
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     write_text(outputs["mask_table"], frame.to_csv(index=False))
     return frame
+
+
+def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, told: str) -> None:
+    """Masks that leave a split without a query are told before anything is trained: of the test split they are an error."""
+    from bgbias.masks import policy
+
+    usable = policy.usable(quality, study.mask_policy)
+    flags = quality.set_index("image_id")[["empty", "full"]]
+    for split, part in table.frame.groupby("split"):
+        queries = part["image_id"].isin(usable)
+        if split == "test":  # who is alone has nobody to find
+            queries &= part["label"].duplicated(keep=False)
+        nothing = split == "test" and bool(quality["empty"].all())
+        if split == "unused" or (queries.any() and not nothing):
+            continue
+        empty, full = (int(n) for n in flags.reindex(part["image_id"]).fillna(False).astype(bool).sum())
+        sizes = part["label"].value_counts()
+        text = (
+            f"{told} no {split} photo can have its background replaced and be a query: of {len(part)} photos of {len(sizes)}"
+            f" classes ({int((sizes == 1).sum())} of one photo) {empty} have an empty mask, {full} a full one and"
+            f" {len(part) - int(part['image_id'].isin(flags.index).sum())} none. Look at the masks, then name another masker or"
+            " correct its files, or loosen `mask_policy` in params.yaml (docs/masks.md)."
+        )
+        if split == "test":
+            raise UserError(text)
+        progress.say(text)
 
 
 def summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float]:

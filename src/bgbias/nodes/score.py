@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_text
 from bgbias.study.cell import CELL, Cell
@@ -44,17 +45,29 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
 
 def score(study: Study, cell: Cell) -> None:
     """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value per query, in every view."""
+    import pandas as pd
+
     from bgbias.evaluation import embeddings, scores
 
     with records.node(study, step("score", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        alone = ~pd.Series(embedded.labels).duplicated(keep=False).to_numpy()
+        queries_of = {
+            "queries": int((embedded.usable & ~alone).sum()),
+            "queries_left_out": int((~embedded.usable).sum()),
+            "queries_with_nobody_to_find": int((embedded.usable & alone).sum()),
+        }
+        if not queries_of["queries"]:
+            raise UserError(
+                f"{cell.name}: none of the {len(alone)} test photos of {len(set(embedded.labels))} classes is a query:"
+                f" {queries_of['queries_left_out']} have no trusted mask, {queries_of['queries_with_nobody_to_find']} of the"
+                f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
+            )
         queries = scores.of_queries(embedded, cell.wildcards)
         with replacing(made.outputs["queries"]) as temporary:
             queries.to_parquet(temporary, index=False)
         write_text(made.outputs["scores"], scores.means(queries, cell.wildcards).to_csv(index=False))
-        usable = int(embedded.usable.sum())
-        made.metrics |= _summary(queries)
-        made.metrics |= {"queries": usable, "queries_left_out": len(embedded.ids) - usable}
+        made.metrics |= _summary(queries) | queries_of
 
 
 def _summary(queries: pd.DataFrame) -> dict[str, float]:

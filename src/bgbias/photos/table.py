@@ -60,8 +60,16 @@ class ImageTable:
         """The photos of one split, in the table's order; an empty split is an error, since nothing can follow from it."""
         part = self.frame[self.frame["split"] == name].reset_index(drop=True)
         if part.empty:
-            raise UserError(f"The split '{name}' has no photos; check the dataset's `split` in params.yaml.")
+            there = self.frame["split"].value_counts().to_dict()
+            raise UserError(
+                f"The split '{name}' has no photos (photos by split: {there}); check the dataset's `split` in params.yaml."
+            )
         return ImageTable(part)
+
+    @property
+    def used(self) -> ImageTable:
+        """The photos that some split uses."""
+        return ImageTable(self.frame[self.frame["split"] != "unused"].reset_index(drop=True))
 
     def of_fold(self, fold: int) -> ImageTable:
         """The table with the training and validation classes of a fold (see folds.py)."""

@@ -51,7 +51,7 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
         seen = (
             {"checksum": checksum}
             if checksum
-            else place | {"listing": fingerprint(source.place or "", database)}
+            else place | {"listing": fingerprint(source.place or "", database, source.names)}
         )
         found += [seen] if seen not in found else []
     return found

@@ -2,6 +2,7 @@
 
 A masker is one file: ``class Params`` and three facts. ``PREDICTS``: whether a mask follows from the photo alone, so that equal
 photos share it. ``SPEED``: options that change how fast masks are made, not the masks. ``FILES``: options that name files whose
-content is the masks. One that predicts has ``build(params, device)``, which takes photos to masks; any other has
+content is the masks. One that predicts has ``build(params, device)``, which takes photos to masks (its ``one_by_one``, if it
+has one, yields them as they are made, so that less is lost by an interruption); any other has
 ``given(params, truth, ids)``, which takes an image id to its mask (uint8 [H, W]) or to None.
 """

@@ -1,0 +1,91 @@
+"""Which files of a folder are pictures, and why the others are not taken: nothing that lies there is passed over in silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+
+PICTURES = (
+    *(".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"),
+    *(".gif", ".avif", ".jpe", ".jfif", ".jp2"),
+)
+# What cameras and programs write, and Pillow does not read.
+UNREAD = (
+    *(".heic", ".heif", ".hif", ".jxl", ".psd", ".svg"),
+    *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),
+)
+BY_SYSTEMS = ("thumbs.db", "desktop.ini", "__macosx")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file of this name (a path with ``/``) is a picture, and not one of the hidden files that systems add."""
+    return has_suffix(name, PICTURES)
+
+
+def has_suffix(name: str, endings: Collection[str]) -> bool:
+    """Whether a name ends so, in capitals or small letters, and is not hidden."""
+    return PurePosixPath(name).suffix.lower() in endings and not _hidden(name)
+
+
+def is_photo(name: str) -> bool:
+    """Whether a person would call a file of this name a photo, whether it can be read here or not."""
+    return has_suffix(name, PICTURES + UNREAD)
+
+
+def why_not(name: str) -> str:
+    """Why a file of this name is not taken as a picture, and what to do."""
+    suffix = PurePosixPath(name).suffix
+    if _hidden(name):
+        return "hidden, as systems add them: nothing to do"
+    if suffix.lower() in UNREAD:
+        return f"a photo in a format that is not read here ({suffix}): convert it to JPEG or PNG"
+    return f"no picture by its name ({suffix or 'no ending'}): if it is one, give it its ending, e.g. .jpg"
+
+
+def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """The files below a folder by name (paths with ``/``), in sorted order, and what could not be entered, with the reason.
+
+    Linked folders are entered, unless they lead back to where they lie; hidden ones are not, and are among the latter.
+    """
+    files: dict[str, Path] = {}
+    left_out: dict[str, str] = {}
+
+    def enter(folder: str, name: str, above: frozenset[str]) -> None:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            left_out[name or "."] = (
+                f"a folder that cannot be opened ({error.strerror}): give yourself the right to"
+            )
+            return
+        for entry in entries:
+            own = f"{name}/{entry.name}" if name else entry.name
+            real = os.path.realpath(entry.path)
+            if "\udc7f" < max(entry.name) < "\ue000":  # bytes that are no text
+                left_out[ascii(own)] = "its name is no text (UTF-8): rename it"
+            elif Path(entry.path).is_dir():
+                if _hidden(entry.name):
+                    left_out[own] = why_not(own)
+                elif any(f"{place}/".startswith(f"{real}/") for place in above):
+                    left_out[own] = "a link back to a folder that it lies in: nothing to do"
+                else:
+                    enter(entry.path, own, above | {real})
+            elif Path(entry.path).is_file():
+                files[own] = Path(entry.path)
+            else:
+                left_out[own] = "a link that leads nowhere, or no file: put the file there"
+
+    enter(str(folder), "", frozenset([os.path.realpath(folder)]))
+    return dict(sorted(files.items())), left_out
+
+
+def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
+    """What lies below a folder and is neither a picture nor ends as one of ``keep``, each with the reason."""
+    files, reasons = walk(folder)
+    others = {name: why_not(name) for name in files if not has_suffix(name, (*PICTURES, *keep))}
+    return dict(sorted((reasons | others).items()))
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)

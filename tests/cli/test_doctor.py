@@ -1,0 +1,46 @@
+"""The doctor names what would be left out of a folder of photos, and makes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from miniatures import as_folder, as_zip
+from typer.testing import CliRunner
+
+from bgbias import cli
+from bgbias.errors import UserError
+from bgbias.images.pixels import encode_png
+
+
+def said(*words: object) -> str:
+    ended = CliRunner().invoke(cli.app, ["doctor", *map(str, words)])
+    if ended.exception:
+        raise ended.exception
+    return ended.stdout
+
+
+def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -> None:
+    files = {
+        f"{c}/{n}.png": encode_png(np.full((4, 4), 3 * c + n, np.uint8)) for c in range(5) for n in range(3)
+    }
+    files |= {f"5/{n}.heic": b"" for n in range(5)}
+    for place in (as_folder(tmp_path / "shop", files), as_zip(tmp_path / "shop.zip", files)):
+        told = said(place)
+        assert (
+            "left out: 5 (5/0.heic, 5/1.heic, 5/2.heic and 2 more): a photo in a format that is not" in told
+        )
+        assert f"{place.name}: 15 photos of 5 classes, 5 files left out\n" in told
+        assert "5/3.heic, 5/4.heic)" in said(place, "--all")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.zip"]
+
+
+def test_doctor_tells_what_makes_it_no_dataset(tmp_path: Path) -> None:
+    files = {f"{c}/{n}/a.png": encode_png(np.full((4, 4), n, np.uint8)) for c in range(3) for n in range(3)}
+    folder = as_folder(tmp_path / "shop", files)
+    with pytest.raises(UserError, match="folders lie in folders"):
+        said(folder)
+    assert "9 photos of 9 classes" in said(folder, "--class-level", 2)
+    with pytest.raises(UserError, match="There is no folder or archive"):
+        said(tmp_path / "absent")

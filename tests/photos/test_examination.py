@@ -1,0 +1,64 @@
+"""What stands out among photos is counted, named, and told with what to do."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from bgbias.images.pixels import encode_png
+from bgbias.photos.examination import Examination
+from bgbias.photos.table import Item
+
+
+def item(name: str, label: int, data: bytes, **more: Any) -> Item:
+    return Item(name, f"class {label}", label, "train", "", name, data, **more)
+
+
+def photo(level: int) -> bytes:
+    return encode_png(np.full((4, 6, 3), level, np.uint8))
+
+
+def animated() -> bytes:
+    stream = io.BytesIO()
+    frames = [Image.fromarray(np.full((4, 6), level, np.uint8)) for level in (0, 200)]
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    return stream.getvalue()
+
+
+def test_findings_are_named_and_told_with_a_remedy() -> None:
+    seen = Examination({"d/1.heic": "a format"})
+    photos = [
+        item("a/1.png", 0, photo(1)),
+        item("a/2.png", 0, photo(1)),
+        item("b/1.png", 1, photo(1)),
+        item("b/2.gif", 1, animated()),
+        item("c/1.png", 2, photo(2)),
+        item("e/1.png", 4, b"broken"),
+    ]
+    assert [seen.takes(p) for p in photos] == [True] * 5 + [False]
+    assert seen.findings == {
+        "animated": ["b/2.gif"],
+        "identical_under_two_labels": ["b/1.png (as a/1.png)"],
+        "identical_within_a_class": ["a/2.png (as a/1.png)"],
+        "classes_of_one_photo": ["class 2"],
+        "folders_without_a_photo": ["d", "e"],
+    }
+    lines = list(seen.told("mine"))
+    assert lines[0] == "mine: left out: 1 (d/1.heic): a format"
+    assert "'e/1.png' cannot be decoded (no picture of a kind that is known here)" in lines[1]
+    assert "mine: folders whose photos were all left out: 2 (d, e): see above why" in lines
+
+
+def test_what_is_all_right_gives_no_word() -> None:
+    seen = Examination({})
+    assert all(seen.takes(item(f"{c}/{n}.png", c, photo(2 * c + n))) for c in range(2) for n in range(2))
+    assert (seen.findings, seen.left_out, list(seen.told("mine"))) == ({}, {}, [])
+
+
+def test_sizes_of_photo_and_mask_are_told() -> None:
+    seen = Examination({})
+    assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((4, 5), np.uint8))))
+    assert "the photo is 6x4 pixels, the mask 5x4" in seen.left_out["a/1.png"]
