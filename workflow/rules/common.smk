@@ -53,7 +53,7 @@ if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
 try:
-    from bgbias.engine import digests, forecast, freshness, graph
+    from bgbias.engine import digests, forecast, freshness, given_weights, graph
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -166,6 +166,8 @@ def reads(name):
 
     def files(wildcards):
         reader = node(name, wildcards)
+        if workflow.is_main_process and reader not in CURRENT:
+            planned(given_weights.check_node, STUDY, reader)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
         needed = [
             p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream

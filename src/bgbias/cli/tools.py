@@ -60,8 +60,11 @@ def track(
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
     from bgbias.engine import forecast as costs
+    from bgbias.engine import given_weights
 
-    print(costs.told(load(params, grid)))
+    study = load(params, grid)
+    print(costs.told(study))
+    given_weights.check(study)
 
 
 @app.command()

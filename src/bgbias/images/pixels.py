@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from bgbias.errors import UserError
 
@@ -48,7 +48,9 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
         with Image.open(io.BytesIO(data)) as image:
             yield image
     except Exception as error:  # decoders raise many kinds for damaged files
-        raise UserError(f"'{name}' cannot be decoded ({error}); replace or remove this picture.") from error
+        # Pillow's own words call the bytes by their address.
+        said = "no picture that Pillow can read" if isinstance(error, UnidentifiedImageError) else error
+        raise UserError(f"'{name}' cannot be decoded ({said}); replace or remove this picture.") from error
 
 
 def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:

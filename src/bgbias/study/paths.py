@@ -50,6 +50,7 @@ UNFINISHED = {
     "running": "WORK/running/{name}.json",
     "vitals": "WORK/running/{name}.csv",
     "locks": "WORK/locks/{name}.lock",
+    "weights_checked": "WORK/weights_checked.json",
     "gpu_slots": "WORK/gpu-slots",
     "logs": "WORK/logs/{name}.log",
     # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
