@@ -6,10 +6,11 @@ What was found right is remembered beside the study's work, since looking takes 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from bgbias import plugins
 from bgbias.engine import freshness, graph
@@ -22,9 +23,7 @@ from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from torch import nn
-
+Network = TypeVar("Network")
 LIBRARIES = ("timm", "torch", "torchvision")
 EMBEDS = ("embed", "attribute", "segment")  # the nodes that take an untrained cell's backbone as it comes
 
@@ -106,7 +105,7 @@ def _check_masker(name: str, module: Any, params: Strict, file: Path) -> None:
     saliency.check_fits(net, state, file, name)
 
 
-def _on_paper(build: Any) -> nn.Module:
+def _on_paper(build: Callable[[], Network]) -> Network:
     """A network without memory for its weights, or, where it cannot be built so, with random ones."""
     import torch
 
