@@ -79,9 +79,9 @@ ui: $(READY)  ## compare runs in the MLflow UI
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
 	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(GRID)
 
-# A test that hangs says where, and ends.
+# A test that hangs says where, and ends (tests/support/workers.py).
 test: $(READY)  ## the tests, without the shared photos
-	$(PYTEST) -m "not shared and not slurm and not slow" -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+	$(PYTEST) -m "not shared and not slurm and not slow"
 
 test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
 	$(PYTEST) -rs -m "not slurm"

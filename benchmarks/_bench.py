@@ -27,6 +27,8 @@ def bench(names: Sequence[str], device: str, rounds: int | None, write: Path | N
     """Make the comparisons (all that know the device if none is named) and print them; UserError if any broke."""
     if tiny and write:
         raise UserError(f"--tiny measures nothing that {write} could show; leave out one of the two.")
+    if write:
+        _report.place(write, device.partition(":")[0])
     chosen = comparisons(names, device)
     if device != "cpu":
         try:

@@ -75,6 +75,15 @@ def spread(values: Sequence[float]) -> str:
 
 def write(path: Path, device: str, records: Sequence[Record], command: str) -> None:
     """Put the device's block between its markers in a Markdown file; the prose around it stays as it is."""
+    begin, end = place(path, device)
+    text = path.read_text(encoding="utf-8")
+    block = f"{begin}\n{machine(records, command)}\n\n{table(records)}\n{end}"
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    write_text(path, re.sub(pattern, lambda _: block, text, count=1, flags=re.DOTALL))
+
+
+def place(path: Path, device: str) -> tuple[str, str]:
+    """The lines between which the device's block stands in a Markdown file; a file without them is an error."""
     begin, end = f"<!-- bench {device} -->", f"<!-- end of bench {device} -->"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if begin not in text or end not in text.partition(begin)[2]:
@@ -82,9 +91,7 @@ def write(path: Path, device: str, records: Sequence[Record], command: str) -> N
             f"{path} has no place for the figures: it needs the lines '{begin}' and '{end}'. Add them and repeat"
             " the command."
         )
-    block = f"{begin}\n{machine(records, command)}\n\n{table(records)}\n{end}"
-    pattern = re.escape(begin) + ".*?" + re.escape(end)
-    write_text(path, re.sub(pattern, lambda _: block, text, count=1, flags=re.DOTALL))
+    return begin, end
 
 
 def machine(records: Sequence[Record], command: str) -> str:

@@ -9,11 +9,21 @@ from pathlib import Path
 
 import project
 import pytest
+import workers
 from project import Project
 
 from bgbias import errors, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    workers.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(workers.Ending(config))
 
 
 @pytest.fixture(scope="session")

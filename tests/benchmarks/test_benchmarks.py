@@ -305,3 +305,11 @@ print(_memory.extra_megabytes("any", "a", "cpu", False))
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"})  # fmt: skip
     assert float(done.stdout) == pytest.approx(100e6 / 2**20, rel=0.05)
+
+
+def test_a_file_without_a_place_for_figures_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_bench, "_measured", None)
+    with pytest.raises(UserError, match=r"new\.md has no place for the figures"):
+        _bench.bench(["retrieval"], "cpu", None, tmp_path / "new.md", tiny=False)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 import torch
+from safetensors.torch import save_file
+from torch import nn
 
+import bgbias
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 
@@ -58,3 +68,74 @@ def test_what_is_no_tensor_is_named(tmp_path: Path) -> None:
     torch.save({"epoch": 3}, tmp_path / "net.pth")
     with pytest.raises(UserError, match="'epoch' is no tensor"):
         state_dicts.read_state_dict(tmp_path / "net.pth", "net")
+
+
+NET = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+LIGHTNING = {
+    "state_dict": NET.state_dict(),
+    "pytorch-lightning_version": "2.1",
+    "callbacks": {"where": Path()},
+}
+
+
+def _onnx(path: Path) -> None:
+    graph = onnx.helper.make_graph([], "net", [], [])
+    onnx.save(onnx.helper.make_model(graph, producer_name="pytorch"), path)
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "whole network": (
+        lambda path: torch.save(NET, path),
+        r"a whole network as a pickle \(torch.nn.*Sequential\)",
+    ),
+    "old network": (
+        lambda path: torch.save(NET, path, _use_new_zipfile_serialization=False),
+        "Python objects beside tensors",
+    ),
+    "TorchScript": (
+        lambda path: torch.jit.trace(NET, torch.zeros(1, 3, 8, 8)).save(str(path)),
+        "a network as TorchScript",
+    ),
+    "ONNX": (_onnx, "an ONNX graph"),
+    "Lightning": (lambda path: torch.save(LIGHTNING, path), "a checkpoint of PyTorch Lightning"),
+    "page": (lambda path: path.write_text("<!DOCTYPE html><html></html>"), "a page of HTML"),
+    "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1"), "git lfs pull"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_is_no_state_dict_is_told_by_what_it_is(tmp_path: Path, kind: str) -> None:
+    write, words = FOREIGN[kind]
+    path = tmp_path / "mine.pth"
+    write(path)
+    with pytest.raises(UserError, match=words) as told:
+        state_dicts.read_state_dict(path, "net")
+    assert "torch.save(model.state_dict()" in str(told.value)
+    with pytest.raises(UserError, match="models that bgbias trained") as loaded:
+        bgbias.load(path)
+    for said in (str(told.value), str(loaded.value)):
+        assert not re.search(r"delete|weights_only|damaged|object at 0x", said)
+    assert path.exists()
+
+
+def test_a_checkpoint_of_a_training_is_told_with_the_command_that_gets_its_weights(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    torch.save({"epoch": 3, "state_dict": STATE}, path)
+    with pytest.raises(UserError, match="whose weights are its 'state_dict'") as told:
+        state_dicts.read_state_dict(path, "net")
+    command = str(told.value).partition("'state_dict': python ")[2]
+    subprocess.run(f"{sys.executable} {command}", shell=True, check=True)
+    assert state_dicts.read_state_dict(tmp_path / "last_weights.pth", "net").keys() == STATE.keys()
+
+
+def test_a_users_own_tensors_and_models_of_other_versions_are_not_to_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    save_file(STATE, path)
+    with pytest.raises(UserError, match="not what builds a network of them") as own:
+        bgbias.load(path)
+    header = {"backbone": "tiny", "params": "{}", "dim": "8", "freeze_batch_norm": "true"}
+    save_file(STATE, path, {"bgbias": json.dumps(header)})
+    with pytest.raises(UserError, match="does not fit this version of bgbias") as other:
+        bgbias.load(path)
+    assert "delete" not in f"{own.value}{other.value}"

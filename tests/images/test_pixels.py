@@ -174,3 +174,8 @@ def test_size_is_read_from_the_header() -> None:
     assert pixels.size(encoded(picture(20, 30, 3), "JPEG"), "x") == (20, 30)
     with pytest.raises(UserError, match="'x' cannot be decoded"):
         pixels.size(b"nothing", "x")
+
+
+def test_an_unknown_format_is_told_without_the_address_of_its_bytes() -> None:
+    with pytest.raises(UserError, match=r"'a\.jpg' cannot be decoded \(no picture that Pillow can read\)"):
+        pixels.decode(b"not a picture", "a.jpg")

@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
 
+from bgbias.cli import tools
 from bgbias.errors import UserError
-from bgbias.tracking import follow, store
+from bgbias.tracking import follow, orphans, store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -320,3 +322,38 @@ def wait_until(condition: Any, seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def test_files_that_a_deleted_store_left_are_named_and_deleted_by_a_command(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole_grid(project)
+    project.sync()
+    uri = project.uri
+    place = project.root / "mlartifacts"
+    assert orphans.find(uri, "demo") == []
+    of_lost = {p for p in (*place.iterdir(), *place.glob("models/*")) if p.name != "models"}
+    (place / "mine").mkdir()
+    (project.root / "mlflow.db").unlink()
+    project.sync()
+    # What was deleted in MLflow can be restored there.
+    deleted = project.runs()["figure drop"].info.run_id
+    with store.experiment(uri, "demo") as experiment:
+        experiment.client.delete_run(deleted)
+    assert set(orphans.find(uri, "demo")) == of_lost
+
+    raw = {"work": "work", "runs": "runs", "report": "report", "raw": "raw", "downloads": "downloads"}
+    text = (SRC.parent / "params.yaml").read_text()
+    changed = re.sub(r"^paths: .*$", f"paths: {json.dumps(raw)}", text, flags=re.MULTILINE)
+    (project.root / "params.yaml").write_text(changed)
+    monkeypatch.chdir(project.root)
+    command = ["track", "--grid", "demo", "--uri", uri]
+    for words in (command, [*command, "--prune"], command):
+        tools.app(words, standalone_mode=False)
+    said = capsys.readouterr().out
+    assert f"{len(of_lost)} folders like {min(of_lost)}" in said
+    assert f"bgbias track --prune --grid demo --uri {uri}" in said
+    assert said.count("folders") == 2
+    assert not any(folder.exists() for folder in of_lost)
+    assert (place / "mine").is_dir()
+    assert orphans.find(uri, "demo") == []

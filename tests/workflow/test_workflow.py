@@ -20,9 +20,12 @@ from miniatures import as_folder
 from pretended import run as pretend
 from project import SMOKE, Project, wait_for
 
+from bgbias import plugins
 from bgbias.engine import graph, records
 from bgbias.files import checksums
+from bgbias.files.state_dicts import write_state_dict
 from bgbias.images.pixels import encode_png
+from bgbias.masks.u2net import u2netp
 from bgbias.study import params, plan
 from bgbias.study.params import Study
 
@@ -74,6 +77,13 @@ def test_weights_are_fetched_once_for_all_models_of_a_backbone(tmp_path: Path) -
 
 def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
+    # Weights are looked at before anything runs.
+    weights = tmp_path / "shared" / "data" / "weights"
+    backbone = plugins.load("backbones", "mobilenet_v2_tf")
+    write_state_dict(backbone.build(None).state_dict(), weights / "mobilenet_v2_imagenet.safetensors")
+    told = made.snakemake("-n", "--config", "grid=cub50", check=False)
+    assert f"The weights file {weights / 'u2netp.safetensors'} of maskers/u2netp is missing" in told
+    write_state_dict(u2netp().state_dict(), weights / "u2netp.safetensors")
     planned = made.planned("--config", "grid=cub50")
     assert rules(planned)["fetch"] == 1
     assert rules(planned)["train"] == 4

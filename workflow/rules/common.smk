@@ -55,7 +55,7 @@ if workflow.is_main_process:
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
 try:
-    from bgbias.engine import digests, forecast, freshness, graph, resume
+    from bgbias.engine import digests, forecast, freshness, given_weights, graph, resume
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -193,6 +193,8 @@ def reads(name):
 
     def files(wildcards):
         reader = node(name, wildcards)
+        if workflow.is_main_process and reader not in CURRENT:
+            planned(given_weights.check_node, STUDY, reader)
         upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
         needed = [
             p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -57,26 +58,41 @@ def track(
     uri: Annotated[
         str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
     ] = None,
+    prune: Annotated[
+        bool, typer.Option(help="Also delete the files of runs that a local store does not have.")
+    ] = False,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
     from bgbias.tracking import follow as mirror
+    from bgbias.tracking import orphans
 
     study = load(params, grid)
     roots = study.paths
     folders = [Path(root) for root in (roots.work, roots.runs, roots.report, roots.raw)]
     target = uri or mirror.default_uri(Path.cwd())
-    if follow is None:
-        print(mirror.sync(folders, target, study.grid))
-    else:
+    if follow is not None:
         mirror.follow(folders, target, study.grid, follow)
+        return
+    print(mirror.sync(folders, target, study.grid))
+    left = orphans.find(target, study.grid)
+    for folder in left if prune else ():
+        shutil.rmtree(folder)
+    if left and prune:
+        print(f"{len(left)} folders of runs that this store does not have were deleted")
+    elif left:
+        said = f"{len(left)} folders like {left[0]} are of runs that this store does not have (of one that was lost?)"
+        print(f"{said}; to delete them: bgbias track --prune --grid {study.grid} --uri {target}")
 
 
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
     from bgbias.engine import forecast as costs
+    from bgbias.engine import given_weights
 
-    print(costs.told(load(params, grid)))
+    study = load(params, grid)
+    print(costs.told(study))
+    given_weights.check(study)
 
 
 @app.command()

@@ -1,18 +1,28 @@
-"""Published weights: a state dict from a .safetensors file, or from a .pth that is read without executing anything in it and
-converted once."""
+"""Weights in files: a state dict from a .safetensors, or from a .pth that is read without executing anything in it and converted
+once; and what kind of file it is that holds something else."""
 
 from __future__ import annotations
 
 import pickle
+import pickletools
+import zipfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+TORCH = "a state dict or a checkpoint of torch"
+SAVE = "where the network is at hand: torch.save(model.state_dict(), 'weights.pth')"
+# What a checkpoint of a training calls the weights in it.
+NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "ema")
+WRAPPED = ("module.", "_orig_mod.")  # DataParallel's, and those of torch.compile
+LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 
 
 def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
@@ -21,30 +31,135 @@ def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
     A .pth leaves a .safetensors of the same stem beside it, where its folder can be written; that one is read from then on,
     as long as it is the younger of the two. A file that cannot be read, or holds anything but tensors by name, is an error.
     """
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     converted = path.with_suffix(".safetensors")
-    try:
-        if converted.exists() and (path == converted or converted.stat().st_mtime > path.stat().st_mtime):
-            return load_file(converted)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise UserError(
-            f"{path} cannot be read as weights of {whose} ({said}); fetch or copy it again."
-        ) from error
-    if not isinstance(state, dict):
-        raise UserError(
-            f"{path} does not hold weights of {whose}: it holds a {type(state).__name__}, not a state dict."
-        )
-    foreign = [name for name, tensor in state.items() if not hasattr(tensor, "storage")]
-    if foreign:
-        raise UserError(f"{path} does not hold weights of {whose}: '{foreign[0]}' is no tensor.")
+    if converted.exists() and (path == converted or converted.stat().st_mtime > path.stat().st_mtime):
+        return read(converted, whose, "cpu")
+    state = read(path, whose, "cpu")
     with suppress(OSError):  # a read-only folder: the .pth is read again next time
         write_state_dict(state, converted)
     return state
+
+
+def read(path: Path, whose: str, device: str) -> dict[str, Tensor]:
+    """As ``read_state_dict``, on a device (``meta``: shapes alone), and nothing is written."""
+    import torch
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path, device) if device != "meta" else _shapes(path)
+        state = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # readers raise many kinds for what they do not know
+        raise UserError(f"{path} cannot be read as weights of {whose}: {_fault(path, error)}") from error
+    refusal = f"{path} does not hold weights of {whose}: "
+    if not isinstance(state, dict):
+        raise UserError(f"{refusal}it holds a {type(state).__name__}, not a state dict. Save one {SAVE}")
+    if foreign := [name for name, tensor in state.items() if not hasattr(tensor, "storage")]:
+        raise UserError(f"{refusal}'{foreign[0]}' is no tensor. {_inner(path, state)}")
+    return state
+
+
+def _shapes(path: Path) -> dict[str, Tensor]:
+    import torch
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        names = file.keys()
+        return {name: torch.empty(file.get_slice(name).get_shape(), device="meta") for name in names}
+
+
+def _fault(path: Path, error: Exception) -> str:
+    """Why a file gives no tensors by name, and what to do."""
+    if isinstance(error, OSError):
+        return str(error)
+    what = kind(path)
+    # torch's own advice on such an error is to execute what is in the file.
+    objects = isinstance(error, pickle.UnpicklingError)
+    if objects and what.startswith(TORCH):
+        return f"it holds Python objects beside tensors. Save a state dict {SAVE}"
+    if what and not what.startswith(TORCH):
+        return f"it is {what}. Save a state dict {SAVE}"
+    said = (
+        "no pickle of tensors"
+        if objects
+        else (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    )
+    return f"it is damaged or of an unknown kind ({said}); fetch or copy it again."
+
+
+def kind(path: Path) -> str:
+    """What a file of weights or a network is, in words, by its bytes, none of which is executed; empty where they do not tell."""
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start.startswith(b"PK") and zipfile.is_zipfile(path):
+        return _kind_of_archive(path)
+    if start.startswith(b"version https://git-lfs"):
+        return "a pointer of Git LFS, whose file was not fetched (`git lfs pull`)"
+    if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return "a page of HTML, as servers send it in place of a file"
+    if start.startswith(b"\x89HDF"):
+        return "an HDF5 file, as Keras writes them"
+    if start.startswith(LEGACY_TORCH):
+        return f"{TORCH} before version 1.6"
+    return "an ONNX graph" if path.suffix == ".onnx" or b"pytorch" in start[:32] else ""
+
+
+def _kind_of_archive(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if any(name.endswith("constants.pkl") for name in names):
+            return "a network as TorchScript"
+        inner = next((name for name in names if name.endswith("data.pkl")), None)
+        if inner is None:
+            return "a zip archive"
+        told = archive.read(inner)
+    if b"pytorch-lightning_version" in told:
+        return "a checkpoint of PyTorch Lightning"
+    for operation, argument, _ in pickletools.genops(told):
+        if operation.name == "EMPTY_DICT" or argument == "collections OrderedDict":
+            break
+        if operation.name == "GLOBAL":
+            return f"a whole network as a pickle ({str(argument).replace(' ', '.')}), which runs code when it is loaded"
+    return TORCH
+
+
+def _inner(path: Path, state: dict[Any, Any]) -> str:
+    """How to get at the weights in a checkpoint of a training, beside which it keeps other things."""
+    for name in NESTED:
+        inner = state.get(name)
+        if isinstance(inner, dict) and inner and all(hasattr(tensor, "storage") for tensor in inner.values()):
+            return f"It is a checkpoint of a training, whose weights are its '{name}': {_saved(path, f'[{name!r}]')}"
+    return f"Save a state dict {SAVE}"
+
+
+def _saved(path: Path, part: str, taken: str = "state") -> str:
+    """The command that saves a part of a checkpoint as weights."""
+    target = path.with_name(f"{path.stem}_weights.pth")
+    read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
+    return f"python -c \"import torch; state = {read}; torch.save({taken}, '{target}')\""
+
+
+def difference(
+    expected: dict[str, Tensor], found: dict[str, Tensor], origin: Path | str, names: Iterable[str] = ()
+) -> str:
+    """The first name by which two state dicts differ, with shapes, and how many more do; empty if none does. ``names``: those in
+    the file ``origin`` itself, if they are others than those of ``found``.
+    """
+    told = [f"'{name}' is missing" for name in expected if name not in found]
+    told += [
+        f"'{name}' is {list(found[name].shape)} where {list(tensor.shape)} is needed"
+        for name, tensor in expected.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    told += [f"'{name}' is not a name of this network" for name in sorted(found.keys() - expected.keys())]
+    if not told:
+        return ""
+    more = f" (and {len(told) - 1} more of its tensors do not fit)" if len(told) > 1 else ""
+    prefix = next((p for p in WRAPPED if found and all(name.startswith(p) for name in names or found)), None)
+    if prefix is None:
+        return told[0] + more
+    taken = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
+    return f"all its names begin with '{prefix}'; take that away: {_saved(Path(origin), '', taken)}"
 
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:

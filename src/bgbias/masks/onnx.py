@@ -35,7 +35,7 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
         graph = onnx.load(path).graph
     except (DecodeError, OSError, onnx.onnx_cpp2py_export.checker.ValidationError) as error:
         raise UserError(
-            f"{path} cannot be read as weights of {whose} ({error}); fetch or copy it again."
+            f"{path} cannot be read as weights of {whose}: it is no ONNX graph, or damaged ({error}); fetch or copy it again."
         ) from error
     stored = _Stored(graph, f"{path} does not hold weights of {whose}")
     known = net.state_dict()

@@ -143,12 +143,7 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
             cure = "`make toy-masker` makes it"
         raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
     state = published_state(path, net, f"masker '{name}'")
-    fault = mismatch(net, state)
-    if fault:
-        raise UserError(
-            f"{path} does not hold the weights of '{name}': {fault}."
-            " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
-        )
+    check_fits(net, state, path, name)
     net.load_state_dict(state)
 
 
@@ -159,14 +154,15 @@ def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tenso
     return state_dicts.read_state_dict(path, whose)
 
 
-def mismatch(net: U2Net, state: dict[str, torch.Tensor]) -> str:
-    """What keeps ``state`` from being a state dict of ``net``, in words; empty if nothing does."""
+def check_fits(net: U2Net, state: dict[str, torch.Tensor], path: Path, name: str) -> None:
+    """Refuse the tensors of the file ``path``, or their shapes alone (torch's ``meta``), where they are not those of ``net``."""
     # Batch norm's counters of batches are bookkeeping, and absent from files of before 2018 and from ours.
-    expected = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
-    for key, tensor in expected.items():
-        if key not in state:
-            return f"'{key}' is missing"
-        if state[key].shape != tensor.shape:
-            return f"'{key}' is {list(state[key].shape)} where {list(tensor.shape)} is needed"
-    unknown = state.keys() - net.state_dict().keys()
-    return f"'{min(unknown)}' is not a name of this net" if unknown else ""
+    bookkeeping = {k for k in net.state_dict() if k.endswith("num_batches_tracked")}
+    expected, found = (
+        {k: v for k, v in s.items() if k not in bookkeeping} for s in (net.state_dict(), state)
+    )
+    if fault := state_dicts.difference(expected, found, path):
+        raise UserError(
+            f"{path} does not hold the weights of '{name}': {fault}."
+            " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
+        )

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.files import state_dicts
 from bgbias.files.atomic import replacing
 from bgbias.models import backbones
 from bgbias.models.backbones._weights import load as load_weights
@@ -23,6 +24,10 @@ from bgbias.models.preprocess import Preprocess
 from bgbias.settings import Strict
 
 HEADER = "bgbias"
+OWN = (
+    "What is loaded here are models that bgbias trained (model.safetensors). Of a network of your own, a state dict can be named"
+    " as `weights` of its backbone in params.yaml, and bgbias.embed takes any function from photos to vectors (docs/python.md)."
+)
 
 
 class EmbeddingModel(nn.Module):
@@ -157,6 +162,8 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
     A missing file, or one that holds something else, is an error that names it.
     """
     header = _header(path)
+    if "backbone" not in header:
+        raise UserError(f"{path} holds tensors, but not what builds a network of them. {OWN}")
     try:
         name = header["backbone"]
         params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
@@ -171,8 +178,10 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
             model.add_head_norm()
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
+        said = (str(error).splitlines() or [""])[0]
         raise UserError(
-            f"{path} does not fit this version of the program ({error}); delete it and run again."
+            f"{path} does not fit this version of bgbias ({said}). Load it with the version that saved it; or move it away"
+            " and train it anew, a study's by `snakemake --cores all`."
         ) from error
     return model.to(device).eval()
 
@@ -204,6 +213,8 @@ def _header(path: Path) -> dict[str, str]:
         with safe_open(path, "pt") as file:
             return dict(json.loads((file.metadata() or {}).get(HEADER, "{}")))
     except SafetensorError as error:
+        if kind := state_dicts.kind(path):
+            raise UserError(f"{path} is {kind}. {OWN}") from error
         raise UserError(
             f"{path} is damaged, or no model of bgbias ({error}). Get it again; `snakemake --cores all` trains a study's anew."
         ) from error

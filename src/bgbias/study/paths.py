@@ -56,6 +56,7 @@ UNFINISHED = {
     "running": "WORK/running/{name}.json",
     "vitals": "WORK/running/{name}.csv",
     "locks": "WORK/locks/{name}.lock",
+    "weights_checked": "WORK/weights_checked.json",
     "gpu_slots": "WORK/gpu-slots",
     # what files outside the project hold, each read once (see files/contents.py)
     "known_files": "WORK/known_files.sqlite",

@@ -220,13 +220,17 @@ def _database(uri: str) -> Path:
     return Path(uri.removeprefix(SQLITE)).absolute()
 
 
+def artifacts(uri: str) -> Path | None:
+    """Where the runs' files lie: beside a local database; a server knows its own place."""
+    return _database(uri).parent / "mlartifacts" if uri.startswith(SQLITE) else None
+
+
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
     """The experiment's id; one deleted in the UI comes back."""
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        # Beside a local database; a server knows its own place.
-        artifacts = str(_database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
-        identity = client.create_experiment(name, artifacts)
+        place = artifacts(uri)
+        identity = client.create_experiment(name, str(place) if place else None)
         client.set_experiment_tag(identity, "mlflow.note.content", views.note(identity))
         experiment = client.get_experiment(identity)
     elif experiment.lifecycle_stage == "deleted":

@@ -30,7 +30,13 @@ def load(trunk: nn.Module, file: Path, backbone: str) -> None:
 
 def fill(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> None:
     """Fill the trunk from a state dict; ``origin`` is what an error calls it."""
+    trunk.load_state_dict(fitted(trunk, state, backbone, origin), strict=True)
+
+
+def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> dict[str, Tensor]:
+    """A state dict in the trunk's own names; shapes alone (torch's device ``meta``) do. One that does not fit is an error."""
     module, variant = plugins.load("backbones", backbone), plugins.variant(backbone)
+    found = state
     if variant:
         state = module.adapted(variant, trunk, state)
     prefix, head = getattr(module, "PREFIX", ""), getattr(module, "HEAD", "")
@@ -42,15 +48,12 @@ def fill(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str)
             kept.setdefault(name, tensor)
         elif name in kept and kept[name].shape == (1, *tensor.shape):
             kept[name] = kept[name][0]
-    wrong = sorted(wanted.keys() ^ kept.keys())
-    wrong += sorted(k for k in wanted.keys() & kept.keys() if wanted[k].shape != kept[k].shape)
-    if wrong:
+    if wrong := state_dicts.difference(wanted, kept, origin, found):
         raise UserError(
-            f"{origin} does not hold weights of {backbone}: {len(wrong)} of its tensors are missing, unknown or of another"
-            f" shape, such as '{wrong[0]}'. Name the right file at backbones.{backbone}.weights in params.yaml"
-            f"{', or `published`' if _is_published(backbone) else ''}."
+            f"{origin} does not hold weights of {backbone}: {wrong}. Name the right file at"
+            f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}."
         )
-    trunk.load_state_dict(kept, strict=True)
+    return kept
 
 
 def _is_published(backbone: str) -> bool:

@@ -1,0 +1,140 @@
+"""Whether the networks of a grid can start from the weights that params.yaml gives them: found out before anything runs.
+
+What was found right is remembered beside the study's work, since looking takes seconds (torch, or timm, is imported).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bgbias import plugins
+from bgbias.engine import freshness, graph
+from bgbias.engine.node import Node
+from bgbias.errors import UserError
+from bgbias.files.atomic import write_json
+from bgbias.models import backbones
+from bgbias.settings import Strict
+from bgbias.study import plan
+from bgbias.study import weights as pretrained
+from bgbias.study.params import Study
+
+Network = TypeVar("Network")
+LIBRARIES = ("timm", "torch", "torchvision")
+EMBEDS = ("embed", "attribute", "segment")  # the nodes that take an untrained cell's backbone as it comes
+
+
+def check(study: Study) -> None:
+    """Refuse a grid with a network whose weights are missing or another's, or that timm does not know; what need not run is not
+    looked at.
+    """
+    nodes = graph.in_order(study)
+    current = {found.node for found in freshness.examine(study) if found.state == "current"}
+    needed = set(graph.goals(study))
+    for node in reversed(nodes):
+        if node in needed and node not in current:
+            needed.update(graph.reads_from(study, node))
+            check_node(study, node)
+
+
+def check_node(study: Study, node: Node) -> None:
+    """As ``check``, of one node that has to run."""
+    if owner := _network_of(study, node):
+        _check(study, owner)
+
+
+def _network_of(study: Study, node: Node) -> str:
+    """The network that the node starts from, as its weights are called; empty if it starts from none."""
+    if node.name == "weights":
+        return str(node.keywords["owner"])
+    if node.name == "masks":
+        return pretrained.owner("maskers", node.keywords["masker"])
+    untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
+    if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
+        return pretrained.owner("backbones", node.cell.backbone)
+    return ""
+
+
+def _check(study: Study, owner: str) -> None:
+    module, params = pretrained.described(study, owner)
+    family, _, name = owner.partition("/")
+    file = pretrained.file(study, owner)
+    if file is not None and not file.exists():
+        if not pretrained.fetched(study, owner):
+            raise UserError(
+                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml."
+                + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
+            )
+        file = None  # the node `weights` brings it
+    variant = family == "backbones" and plugins.variant(name)
+    if not variant and (file is None or not hasattr(module, "network" if family == "maskers" else "build")):
+        return
+    found = _seen(file, module.__file__, params)
+    memory = study.files.at("weights_checked")
+    remembered = _remembered(memory)
+    if remembered.get(owner) == found:
+        return
+    if variant:
+        backbones.facts(name, params)
+    if file is not None:
+        (_check_masker if family == "maskers" else _check_backbone)(name, module, params, file)
+    write_json(memory, remembered | {owner: found})
+
+
+def _check_backbone(name: str, module: Any, params: Strict, file: Path) -> None:
+    from bgbias.files import state_dicts
+    from bgbias.models.backbones import _weights
+
+    # timm's own conversions compute with values.
+    state = state_dicts.read(file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta")
+    _weights.fitted(_on_paper(lambda: backbones.build(name, params)), state, name, str(file))
+
+
+def _check_masker(name: str, module: Any, params: Strict, file: Path) -> None:
+    from bgbias.files import state_dicts
+    from bgbias.masks import onnx, saliency
+
+    net, whose = _on_paper(module.network), f"masker '{name}'"
+    state = (
+        onnx.read_onnx(file, net, whose) if file.suffix == ".onnx" else state_dicts.read(file, whose, "meta")
+    )
+    saliency.check_fits(net, state, file, name)
+
+
+def _on_paper(build: Callable[[], Network]) -> Network:
+    """A network without memory for its weights, or, where it cannot be built so, with random ones."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            return build()
+    except (NotImplementedError, RuntimeError):
+        with torch.random.fork_rng(devices=[]):
+            return build()
+
+
+def _seen(file: Path | None, module: str | None, params: Strict) -> list[Any]:
+    """What the verdict rests on."""
+    stats = [Path(p).stat() for p in (file, module) if p]
+    return [
+        str(file),
+        [[s.st_size, s.st_mtime_ns] for s in stats],
+        params.model_dump(mode="json"),
+        *_versions(),
+    ]
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    return tuple(f"{library} {version(library)}" for library in LIBRARIES)
+
+
+def _remembered(memory: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(memory.read_text("utf-8")))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,143 @@
+"""Weights that cannot work are found before anything runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from project import ROOT
+from safetensors.torch import save_file
+
+from bgbias import plugins
+from bgbias.engine import given_weights
+from bgbias.errors import UserError
+from bgbias.models import backbones
+from bgbias.study.params import Study, load
+
+
+def study_of(folder: Path, backbone: str, weights: Path | str | None, masker: Path | None = None) -> Study:
+    """A study of one model, whose work lies in the folder."""
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw["paths"] = {name: str(folder / name) for name in ("raw", "downloads", "work", "runs", "report")}
+    raw["backbones"] = {
+        backbone: {"weights": str(weights) if weights else None} if backbone != "tiny" else {}
+    }
+    if masker:
+        raw["maskers"]["own"] = {"kind": "u2netp", "options": {"weights": str(masker)}}
+        raw["datasets"]["toy_smoke"]["masker"] = "own"
+    block = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
+    raw["grids"] = {"one": {"cells": [{"datasets": ["toy_smoke"], "backbones": [backbone], **block}]}}
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw))
+    return load(folder / "params.yaml", "one")
+
+
+def state_of(backbone: str) -> dict[str, torch.Tensor]:
+    module = plugins.load("backbones", backbone)
+    return backbones.build(backbone, module.Params(weights=None)).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"conv1.weight": torch.zeros(64, 3, 3, 3)},
+            r"'conv1.weight' is \[64, 3, 3, 3\] where \[64, 3, 7, 7\] is needed\.",
+        ),
+        ({"conv1.bias": torch.zeros(64)}, r"'conv1.bias' is not a name of this network\."),
+        (
+            {"conv1.weight": None, "bn1.weight": None},
+            r"'conv1.weight' is missing \(and 1 more of its tensors",
+        ),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_a_file_of_other_shapes_or_names_is_told_with_both(
+    tmp_path: Path, change: dict[str, Any], words: str, suffix: str
+) -> None:
+    state = {k: v for k, v in (state_of("resnet18") | change).items() if v is not None}
+    file = tmp_path / f"own{suffix}"
+    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
+    with pytest.raises(
+        UserError, match=rf"{file} does not hold weights of resnet18: {words}.*backbones\.resnet18\.weights"
+    ):
+        given_weights.check(study_of(tmp_path, "resnet18", file))
+    assert [p.name for p in tmp_path.glob("own*")] == [file.name]
+
+
+def test_names_that_a_wrapper_began_are_told_with_the_command_that_mends_them(tmp_path: Path) -> None:
+    file = tmp_path / "own.pth"
+    torch.save({f"module.{name}": tensor for name, tensor in state_of("resnet18").items()}, file)
+    with pytest.raises(UserError, match=r"all its names begin with 'module\.'") as told:
+        given_weights.check(study_of(tmp_path, "resnet18", file))
+    command = str(told.value).partition("python ")[2].rpartition('"')[0] + '"'
+    subprocess.run(f"{sys.executable} {command}", shell=True, check=True)
+    given_weights.check(study_of(tmp_path, "resnet18", tmp_path / "own_weights.pth"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.pth of backbones/resnet18 is missing"):
+        given_weights.check(study_of(tmp_path, "resnet18", tmp_path / "none.pth"))
+
+
+def test_a_maskers_file_of_another_net_is_told(tmp_path: Path) -> None:
+    save_file(state_of("resnet18"), tmp_path / "own.safetensors")
+    with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
+        given_weights.check(study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors"))
+
+
+def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
+    for weights in (None, "published"):
+        with pytest.raises(
+            UserError, match="timm has no model 'vit_tiny_patch16_244'; near it are: vit_tiny_patch16_224"
+        ):
+            given_weights.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", weights))
+
+
+def test_what_was_found_right_is_not_read_again_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own.pth"
+    torch.save(state_of("resnet18"), file)
+    given_weights.check(study_of(tmp_path, "resnet18", file))
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "load", None)
+        given_weights.check(study_of(tmp_path, "resnet18", file))
+    file.write_bytes(b"another file")
+    with pytest.raises(UserError, match="damaged or of an unknown kind"):
+        given_weights.check(study_of(tmp_path, "resnet18", file))
+
+
+def test_nothing_heavy_is_imported_for_weights_that_are_still_to_be_fetched(tmp_path: Path) -> None:
+    study_of(tmp_path, "bn_inception", "published")
+    code = (
+        "import sys; from pathlib import Path; from bgbias.study.params import load; from bgbias.engine import given_weights;"
+        "given_weights.check(load(Path('params.yaml'), 'one')); print('torch' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert told.stdout.strip() == "False", told.stderr
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize(
+    ("command", "refuses"),
+    [("bgbias forecast", True), ("snakemake --cores 1 -n", True), ("snakemake --cores 1 -n data", False)],
+)
+def test_the_commands_say_it_before_anything_runs(tmp_path: Path, command: str, refuses: bool) -> None:
+    study_of(tmp_path, "resnet18", tmp_path / "none.pth")
+    words = (
+        [*command.split(), "--config", "grid=one"]
+        if "snakemake" in command
+        else [*command.split(), "--grid", "one"]
+    )
+    snakefile = ["--snakefile", str(ROOT / "Snakefile")] if "snakemake" in command else []
+    told = subprocess.run(
+        [sys.executable, "-m", *words, *snakefile], cwd=tmp_path, capture_output=True, text=True
+    )
+    said = told.stdout + told.stderr
+    assert (told.returncode != 0) == refuses, said
+    assert ("none.pth of backbones/resnet18 is missing" in said) == refuses, said
