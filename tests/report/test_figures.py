@@ -14,13 +14,13 @@ from PIL import Image
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
+from bgbias.report import look as figures
 from bgbias.report import names
-from bgbias.report.figures import _look as figures
-from bgbias.report.figures._maps import overlay
 from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
+from bgbias.report.maps import overlay
 
 CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
 

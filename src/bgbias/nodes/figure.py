@@ -39,7 +39,7 @@ def settings(study: Study, figure: str) -> dict[str, Any]:
 
 def figure(study: Study, figure: str) -> None:
     """Draw a figure as PDF and PNG."""
-    from bgbias.report.figures import _look as look
+    from bgbias.report import look
 
     with records.node(study, step("figure", figure=figure)) as record:
         look.save(figures.load(figure).draw(study), record.outputs["figure_pdf"].parent, figure)
