@@ -2,8 +2,10 @@
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
-other classes, ``VERSION`` (1 if it does not say), and ``class Method``. Planning reads the facts of every method, so these
-files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may use.
+other classes, ``VERSION`` (1 if it does not say), and ``class Method``. What tables and figures call it may be left out:
+``TITLE``; ``PLACE``, that of its rows and of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it.
+Planning reads the facts of every method, so these files import torch only for type checking or inside functions.
+``study/methods.py`` says which names a grid may use.
 
 Who changes what a file computes, or a default in its ``Params``, raises its ``VERSION``. Digests leave defaults out: otherwise
 models trained before would pass for those of now.
