@@ -20,6 +20,7 @@ from bgbias.images import pixels
 from bgbias.models.backbones.tiny import Params as Tiny
 from bgbias.models.model import build_model, save
 from bgbias.study import params
+from bgbias.study.paths import UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -238,6 +239,21 @@ def test_links_and_pictures_are_there(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     targets = [t.partition("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in t]
     assert all((page.parent / target).exists() for target in targets if target), targets
+
+
+def test_every_folder_of_products_and_unfinished_work_is_explained() -> None:
+    text = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    patterns = [
+        *UNFINISHED.values(),
+        *(p for n in plugins.names("nodes") for p in plugins.load("nodes", n).OUTPUTS.values()),
+    ]
+    folders = {
+        "/".join(pattern.split("/")[:2]).replace("WORK", "work")
+        for pattern in patterns
+        if pattern.startswith("WORK/")
+    }
+    assert len(folders) > 10
+    assert not [folder for folder in folders if f"`{folder}" not in text]
 
 
 def test_the_readme_is_short() -> None:
