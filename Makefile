@@ -63,6 +63,7 @@ status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
 report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
+	@python -m bgbias status --check $(CHOICE)
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
@@ -102,7 +103,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
-	-@python docs/demo/from_report.py --check
+	python docs/demo/from_report.py --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
