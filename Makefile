@@ -34,7 +34,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
-demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
+demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, ten to twenty minutes on two cores
 	snakemake --cores all --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
@@ -68,7 +68,7 @@ report: $(READY)  ## a page of the grid's tables, figures, rules and times that 
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
 .PHONY: docs docs-demo
-docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html
+docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README

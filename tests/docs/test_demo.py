@@ -16,6 +16,24 @@ def test_the_readme_has_the_demos_table() -> None:
     assert demo["with_table"](readme, page) == readme, "run: make docs-demo"
 
 
+def test_the_tutorial_says_what_the_table_shows() -> None:
+    rows = [
+        [c.strip() for c in line.split("|")[1:-1]]
+        for line in demo["short"]((ROOT / "docs/demo/tables.md").read_text()).splitlines()
+    ]
+    drops = {tuple(row[:3]): float(row[5].split()[0].replace("−", "-")) for row in rows[2:]}
+    biased = {
+        loss: (drops["toy_090", loss, "plain"], drops["toy_090", loss, "BGAugment"])
+        for loss in ("Contrastive", "ArcFace")
+    }
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    assert "loses about half on `toy_090` and nothing on" in text
+    assert all(40 < plain < 60 for plain, _ in biased.values())
+    assert "less than a third of that" in text
+    assert all(cured < plain / 3 for plain, cured in biased.values())
+    assert all(abs(drop) < 5 for (dataset, *_), drop in drops.items() if dataset == "toy_000")
+
+
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     """A project with a finished demo of two models, and documents that show it."""
