@@ -162,7 +162,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
 def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
     cell = next((c for c in subject.values() if isinstance(c, Cell) and c.name in str(path)), None)
     if cell is None or cell in plan.cells(study):
-        return "`snakemake --cores all` makes it."
+        return f"`snakemake --cores all --config grid={study.grid}` makes it."
     return (
         f"{cell.name} is no cell of the grid {study.grid}, so that Snakemake does not make it: add it to"
         f" grids.{study.grid}.cells in params.yaml, or run the nodes before this one by hand, as this one."
