@@ -121,7 +121,9 @@ def test_missing_model_of_a_cell_outside_the_grid_is_not_said_to_come_from_snake
     spoilt: Study,
 ) -> None:
     study, cell = spoilt, next(c for c in plan.cells(spoilt) if c.method == "plain")
-    with pytest.raises(UserError, match=r"\(model\), which is missing; `snakemake --cores all --config grid=small` makes it"):
+    with pytest.raises(
+        UserError, match=r"\(model\), which is missing; `snakemake --cores all --config grid=small` makes it"
+    ):
         attribute.attribute(study, cell, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
         attribute.attribute(study, replace(cell, seed=7), "cpu")
