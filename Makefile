@@ -34,7 +34,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
-demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, a few minutes
+demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, ten to twenty minutes on two cores
 	snakemake --cores all --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
@@ -63,11 +63,12 @@ status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
 report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
+	@python -m bgbias status --check $(CHOICE)
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
 .PHONY: docs docs-demo
-docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html
+docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README
@@ -102,7 +103,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
-	-@python docs/demo/from_report.py --check
+	python docs/demo/from_report.py --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py

@@ -1,4 +1,4 @@
-"""Draw the rules of the grid `paper` into docs/workflow.md, as Snakemake plans them: `make rulegraph`.
+"""Draw the rules into docs/workflow.md, as Snakemake plans them for a grid that needs each of them: `make rulegraph`.
 
 GitHub draws Mermaid. Left out are the target `all` and arrows that follow from others.
 """
@@ -8,12 +8,30 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/workflow.md"
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/workflow.md"
 BEGIN, END = "<!-- rulegraph: written by `make rulegraph` -->\n", "<!-- end of rulegraph -->\n"
-COMMAND = ("--config", "grid=paper", "--rulegraph", "mermaid-js")
 Arrow = tuple[str, str]
+
+
+def command(folder: Path) -> tuple[str, ...]:
+    """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
+    pools, and segmentation.
+    """
+    study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
+    study["datasets"]["indoors"] = study["datasets"]["cub200"] | {"backgrounds": "walls"}
+    cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
+    cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18"]}
+    study["grids"]["every_rule"] = {"cells": [cells], "segmentation": {"episodes": 1}}
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    return "--config", f"params={path}", "grid=every_rule", "--rulegraph", "mermaid-js"
 
 
 def arrows(said: str) -> set[Arrow]:
@@ -45,6 +63,7 @@ def _follows(a: str, b: str, found: set[Arrow]) -> bool:
 
 
 if __name__ == "__main__":
-    command = [sys.executable, "-m", "snakemake", *COMMAND]
-    said = subprocess.run(command, cwd=PAGE.parents[1], check=True, stdout=subprocess.PIPE, text=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        call = [sys.executable, "-m", "snakemake", *command(Path(folder))]
+        said = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8"), mermaid(arrows(said))), encoding="utf-8")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import runpy
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +20,7 @@ from bgbias.images import pixels
 from bgbias.models.backbones.tiny import Params as Tiny
 from bgbias.models.model import build_model, save
 from bgbias.study import params
+from bgbias.study.paths import UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -33,7 +30,6 @@ SKIPPED = {
     "mlflow.pyfunc": "it needs a store of MLflow with a registered model; tests/tracking serves one for real"
 }
 OWN = re.compile(r"# (my_plugins/(\w+)/(\w+)\.py)\n")
-demo = runpy.run_path(str(ROOT / "docs/demo/from_report.py"))
 
 
 @dataclass(frozen=True)
@@ -245,41 +241,23 @@ def test_links_and_pictures_are_there(page: Path) -> None:
     assert all((page.parent / target).exists() for target in targets if target), targets
 
 
+def test_every_folder_of_products_and_unfinished_work_is_explained() -> None:
+    text = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    patterns = [
+        *UNFINISHED.values(),
+        *(p for n in plugins.names("nodes") for p in plugins.load("nodes", n).OUTPUTS.values()),
+    ]
+    folders = {
+        "/".join(pattern.split("/")[:2]).replace("WORK", "work")
+        for pattern in patterns
+        if pattern.startswith("WORK/")
+    }
+    assert len(folders) > 10
+    assert not [folder for folder in folders if f"`{folder}" not in text]
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
-
-
-def test_the_readme_has_the_demos_table() -> None:
-    readme, page = (p.read_text(encoding="utf-8") for p in (ROOT / "README.md", ROOT / "docs/demo/tables.md"))
-    assert demo["with_table"](readme, page) == readme, "run: make docs-demo"
-
-
-def test_what_a_demo_made_is_copied_and_compared(tmp_path: Path) -> None:
-    report, documents = tmp_path / "data/report/demo", tmp_path / "docs/demo"
-    (report / "figures").mkdir(parents=True)
-    documents.mkdir(parents=True)
-    (tmp_path / "README.md").write_text("before\n" + demo["BEGIN"] + "old\n" + demo["END"] + "after\n")
-    assert demo["differing"](tmp_path) == []  # no demo, nothing to compare with
-    head = "### toys · tiny · 1 seed\n\n|  | Clean | Corrupted | Drop, % | Score |\n| --- | ---: | ---: | ---: | ---: |\n"
-    for table in (1, 2):
-        (report / f"table{table}.md").write_text(
-            f"**Caption.**\n\n{head}| Triplet | 1 | **2** | 3 [1, 5] | .5 |\n| + BGAugment | 4 | 5 | 6 | **.6** |\n"
-        )
-    for figure in demo["FIGURES"]:
-        (report / "figures" / f"{figure}.png").write_bytes(figure.encode())
-        (documents / f"{figure}.png").write_bytes(b"old")
-    (documents / "tables.md").write_text("old")
-    for place, content in demo["wanted"](tmp_path).items():
-        (tmp_path / place).write_bytes(content)
-    assert demo["differing"](tmp_path) == []
-    readme = (tmp_path / "README.md").read_text()
-    assert readme.startswith("before\n")
-    assert readme.endswith(demo["END"] + "after\n")
-    assert "| toys | Triplet | plain | 1 | 2 | 3 [1, 5] | .5 |" in readme
-    assert "| toys | Triplet | BGAugment | 4 | 5 | 6 | .6 |" in readme
-    assert (documents / "drop.png").read_bytes() == b"drop"
-    (report / "figures/drop.png").write_bytes(b"new")
-    assert demo["differing"](tmp_path) == [Path("docs/demo/drop.png")]
 
 
 def test_every_cited_section_of_the_methods_is_there() -> None:
@@ -295,57 +273,3 @@ def test_every_cited_section_of_the_methods_is_there() -> None:
                 cited |= {number: str(file) for number in re.findall(r"\d+", found)}
     assert cited
     assert cited.keys() <= numbers
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    return folder
-
-
-def test_the_site_fetches_nothing(site: Path) -> None:
-    """No script, style, font or picture has an address elsewhere."""
-    for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        fetched = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="?(?:https?:)?//[^">]*', text)
-        fetched += re.findall(r'<link[^>]*href="?(?:https?:)?//[^">]*', text)
-        assert not fetched, page
-
-
-def test_formulas_and_the_graph_are_drawn(site: Path) -> None:
-    methods = (site / "methods.html").read_text(encoding="utf-8")
-    assert methods.count("<math") > 200
-    assert "arithmatex" not in methods
-    graph = (site / "workflow.html").read_text(encoding="utf-8")
-    assert graph.count('<rect x="') == len(set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", _graph())))
-
-
-def _graph() -> str:
-    (found,) = (b.code for b in BLOCKS if b.language == "mermaid")
-    return found
-
-
-def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
-    settings = (site / "reference/params.html").read_text(encoding="utf-8")
-    assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)
-    assert all(f"<code>{key}</code>" in settings for key in params.Train.model_fields)
-    families = (site / "reference/families.html").read_text(encoding="utf-8")
-    # Comparisons of speed are no options; they are a family where something has imported them.
-    for family in plugins.FAMILIES.keys() - {"benchmarks"}:
-        assert all(f"{name}" in families for name in plugins.names(family))
-    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
-    group: Any = typer.main.get_command(app)
-    assert all(f'id="{name}"' in commands for name in group.commands)
-
-
-def test_a_formula_that_cannot_be_read_stops_the_build() -> None:
-    from mkdocs.exceptions import PluginError
-
-    mathml = runpy.run_path(str(ROOT / "docs/hooks/formulas.py"))["mathml"]
-    assert "<mfrac>" in mathml(r"\frac{a}{b}", "page.md", "inline")
-    with pytest.raises(PluginError, match=r"page\.md.*nosuchcommand"):
-        mathml(r"\nosuchcommand{a}", "page.md", "inline")

@@ -177,5 +177,7 @@ def test_size_is_read_from_the_header() -> None:
 
 
 def test_an_unknown_format_is_told_without_the_address_of_its_bytes() -> None:
-    with pytest.raises(UserError, match=r"'a\.jpg' cannot be decoded \(no picture of a kind that is known here\)"):
+    with pytest.raises(
+        UserError, match=r"'a\.jpg' cannot be decoded \(no picture of a kind that is known here\)"
+    ):
         pixels.decode(b"not a picture", "a.jpg")

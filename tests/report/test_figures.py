@@ -14,13 +14,12 @@ from PIL import Image
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import names
-from bgbias.report.figures import _look as figures
-from bgbias.report.figures._maps import overlay
+from bgbias.report import look as figures
 from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
+from bgbias.report.maps import overlay
 
 CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
 
@@ -191,11 +190,12 @@ def test_drop_figure_has_room_for_long_names_and_no_legend_that_repeats_them() -
 
 def test_methods_keep_their_colours() -> None:
     assert figures.colour("plain") != figures.colour("bgaugment")
+    assert (figures.colour("plain"), figures.colour("pretrained")) == ("#D9722A", "#7C838C")
     assert figures.colour("a new method") in figures.OTHERS
-    assert figures.colour("sam_triplet_8+bgaugment") == figures.COLOURS["sam_triplet"]
+    assert figures.colour("sam_triplet_8+bgaugment") == figures.colour("sam_triplet")
     assert figures.colour("plainer") in figures.OTHERS
-    assert set(plugins.names("methods")) == set(figures.COLOURS) <= set(names.METHODS)
-    assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
+    assert {figures.colour(name) for name in plugins.names("methods")} == set(figures.PALETTE)
+    assert len(set(figures.PALETTE)) == len(figures.PALETTE)
 
 
 def test_contact_sheet_places_pictures_row_by_row() -> None:

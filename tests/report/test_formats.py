@@ -12,6 +12,7 @@ import pytest
 import yaml
 from handmade_results import PLAIN, attribution, study
 
+from bgbias import plugins
 from bgbias.report import formats, names
 from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
@@ -83,7 +84,7 @@ def test_latex_escapes() -> None:
 
 
 def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
-    losses = [loss for loss in names.LOSSES if loss != "none"]
+    losses = plugins.names("losses")
     models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
     first = formats.show(retrieval.table(*study(models), known), "table1")
     scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}

@@ -25,8 +25,8 @@ TABLE = """
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.report.tables import _columns as words
-from bgbias.report.tables._columns import Column
+from bgbias.report import columns as words
+from bgbias.report.columns import Column
 
 NUMBER = 9
 ABOUT = "How many photos there are."
@@ -58,7 +58,7 @@ def caption(study, table):
 FIGURE = """
 from bgbias.engine.node import Made, step
 from bgbias.report import formats
-from bgbias.report.figures import _look as look
+from bgbias.report import look
 
 PLACE = 2.5
 ABOUT = "A bar of photos."

@@ -254,6 +254,14 @@ def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[
         assert name in str(told.value)
 
 
+def test_a_method_with_options_is_offered_once(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["methods"] = {"attr_loss": {"weight": 1.0}}
+    raw["grids"]["small"]["cells"][0]["methods"] = ["attr_los"]
+    with pytest.raises(UserError) as told:
+        load(tmp_path, raw)
+    assert str(told.value).count("attr_loss") == 2  # the nearest, and among all that are there
+
+
 @pytest.mark.parametrize("field", ["masker", "backgrounds"])
 def test_dataset_names_only_what_is_there(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
     raw["datasets"]["squares"][field] = "nobody"

@@ -47,7 +47,7 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=180)  # its own workers end first, slowly on a busy machine
 
 
 @contextmanager

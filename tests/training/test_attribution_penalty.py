@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from backbone_models import BACKBONES, make, photos
-from pytorch_metric_learning.distances import LpDistance
-from safetensors.torch import load_file
-from small_study import data_nodes, described, history, load
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from bgbias import plugins, seeds
 from bgbias.attribution.smoothgrad import reference_embedding
-from bgbias.errors import UserError
 from bgbias.models import model as models
-from bgbias.nodes.train import train
-from bgbias.study import plan
-from bgbias.study.cell import Cell
 from bgbias.training import loop
 from bgbias.training.batches import Batch
-from bgbias.training.losses._parts import EuclideanDistance
 from bgbias.training.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
 from bgbias.training.settings import Train
 
@@ -242,83 +232,6 @@ def test_a_gpu_takes_no_tf32_where_gradients_are_differentiated_again(
     loop.train_epoch(method, iter([small_batch()]), optimizer, settings, "cpu", 1)
     assert set(seen) == {allowed}
     assert torch.backends.cudnn.allow_tf32
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    ("name", "reference"),
-    [
-        ("attr_loss", "plain"),
-        ("attr_frac", "plain"),
-        ("attr_emb", "plain"),
-        ("attr_emb+bgaugment", "bgaugment"),
-    ],
-)
-def test_weight_of_0_trains_the_same_model_bit_for_bit(
-    tmp_path: Path, name: str, reference: str, precision: str
-) -> None:
-    """Batch norm follows the batch in these trainings: the penalty's pass must leave its statistics alone."""
-    raw = described(tmp_path)
-    raw["train"] |= {"precision": precision, "max_epochs": 2}
-    entry = name.removesuffix("+bgaugment")
-    raw["methods"] = {"off": {"kind": entry, "weight": 0}, "on": {"kind": entry, "weight": 100}}
-    off, on = name.replace(entry, "off"), name.replace(entry, "on")
-    block = raw["grids"]["small"]["cells"][0]
-    block |= {"losses": ["contrastive"], "methods": [reference, off, on]}
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    weights, scores = {}, {}
-    for method in (reference, off, on):
-        cell = Cell("squares", "pixels", "contrastive", method, 0)
-        train(study, cell, "cpu")
-        weights[method] = load_file(study.files.at("model", **cell.wildcards))
-        rows = history(study.files.at("history", **cell.wildcards))
-        scores[method] = [(row["loss"], row["val_map_at_r"]) for row in rows]
-        assert ("penalty" in rows[0]) == (method != reference)
-    assert all(torch.equal(weights[off][k], weights[reference][k]) for k in weights[reference])
-    assert scores[off] == scores[reference]
-    assert not torch.equal(weights[on]["embedder.weight"], weights[reference]["embedder.weight"])
-
-
-def test_attr_loss_has_no_weight_that_suits_all(tmp_path: Path) -> None:
-    raw = described(tmp_path)
-    raw["grids"]["small"]["cells"][0]["methods"] = ["attr_loss"]
-    with pytest.raises(
-        UserError, match=r"'methods\.attr_loss\.weight' is missing; it must be a number of 0 or more"
-    ):
-        plan.checked_cells(load(tmp_path, raw))
-
-
-# Distances that can be differentiated twice.
-
-
-@pytest.mark.parametrize("count", [8, 32])  # torch computes them in two ways
-def test_distances_and_their_gradients_are_those_of_the_library_bit_for_bit(count: int) -> None:
-    drawn = torch.randn(count, 16, generator=seeds.torch_generator("vectors", count))
-    pull = torch.randn(count, count, generator=seeds.torch_generator("pull", count))
-    found = []
-    for distance in (EuclideanDistance(), LpDistance(normalize_embeddings=True, p=2, power=1)):
-        z = drawn.clone().requires_grad_()
-        values = distance(z)
-        values.backward(pull)
-        found.append((values, z.grad))
-    assert torch.equal(found[0][0], found[1][0])
-    assert torch.equal(found[0][1], found[1][1])  # type: ignore[arg-type]
-
-
-def test_second_derivative_of_distances_is_right_and_finite_where_two_are_the_same() -> None:
-    drawn = torch.randn(5, 3, generator=seeds.torch_generator("vectors"), dtype=torch.float64)
-
-    def distances(a: Tensor, b: Tensor) -> Tensor:
-        return EuclideanDistance()(normalize(a), normalize(b))
-
-    pair = drawn.requires_grad_(), drawn.detach().flip(1).requires_grad_()
-    assert torch.autograd.gradgradcheck(distances, pair)
-    same = torch.ones(32, 4, requires_grad=True)
-    (first,) = torch.autograd.grad(EuclideanDistance()(same).sum(), same, create_graph=True)
-    (second,) = torch.autograd.grad(first.square().sum(), same)
-    assert first.isfinite().all()
-    assert second.isfinite().all()
 
 
 def test_penalties_share_one_pass_whose_masks_are_needed() -> None:

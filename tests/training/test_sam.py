@@ -1,64 +1,24 @@
-"""SAM as a method: its neutral setting, a naive twin of the whole penalty, and what it refuses (docs/methods.md, section 7)."""
+"""SAM as a method: a naive twin of the whole penalty, the photos it passes, what it refuses (docs/methods.md, section 7)."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pydantic import ValidationError
-from small_study import data_nodes, described, history, load, run
+from sam_models import FORMS, NEGATIVES, batch, method
 from torch import Tensor
 
 from bgbias import plugins, seeds
-from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.models.model import EmbeddingModel, build_model
-from bgbias.study.cell import Cell
-from bgbias.training import loop
+from bgbias.models.model import EmbeddingModel
 from bgbias.training import mining as similarity_mining
 from bgbias.training.batches import Batch
 from bgbias.training.methods import BaseMethod
-from bgbias.training.methods.plain import Method as Plain
-from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-NEGATIVES = {"sam_siamese": 0, "sam_triplet": 1, "sam_quad": 2}
-FORMS = sorted(NEGATIVES)
-
-
-def model(seed: int = 0, backbone: str = "pixels", **options: Any) -> EmbeddingModel:
-    chosen = plugins.load("backbones", backbone).Params(**options)
-    # Training mode, as in training: batch norm is frozen.
-    return build_model(backbone, chosen, 4, seeds.torch_generator("model", seed)).train()
-
-
-def method(form: str, seed: int = 0, **options: Any) -> Any:
-    module = plugins.load("methods", form)
-    return module.Method(model(seed), triplet(), module.Params(**options))
-
-
-def triplet() -> torch.nn.Module:
-    loss = plugins.load("losses", "triplet")
-    made: torch.nn.Module = loss.build(loss.Params(margin=0.5), 4, 4, torch.Generator())
-    return made
-
-
-def batch(seed: int = 0, classes: int = 4, size: int = 32, each: int = 2) -> Batch:
-    generator = seeds.torch_generator("batch", seed)
-    count = classes * each
-    pictures = torch.randint(256, (count, 3, size, size), generator=generator, dtype=torch.uint8)
-    return Batch(pictures, torch.arange(classes).repeat_interleave(each), 100 * seed + torch.arange(count))
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
-
 
 # A naive twin: one photo of one tuple at a time, sums written out, in float64.
 
@@ -177,78 +137,6 @@ def test_each_reading_trains_differently(option: str, value: object) -> None:
     assert not all(torch.allclose(a, b, rtol=1e-3) for a, b in zip(*pairs, strict=True))
 
 
-# Training.
-
-
-@pytest.fixture
-def fit(tmp_path: Path) -> Callable[..., dict[str, Tensor]]:
-    scores = itertools.count()
-
-    def validate(net: EmbeddingModel) -> dict[str, float]:
-        return {"val_map_at_r": next(scores) / 1000}
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        yield from (batch(10 * epoch + step) for step in range(2))
-
-    def run(made: BaseMethod, name: str, epochs: int = 2) -> dict[str, Tensor]:
-        settings = Train(iterations_per_epoch=2, lr=1e-3, max_epochs=epochs, patience=9)
-        paths = tmp_path / f"{name}.pt", tmp_path / f"{name}.csv"
-        loop.fit(made, batches, validate, "val_map_at_r", settings, *paths, digest=name)
-        return made.model.state_dict()
-
-    return run
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_without_weight_it_is_plain_training_bit_for_bit(
-    form: str, fit: Callable[..., dict[str, Tensor]]
-) -> None:
-    plain = fit(Plain(model(), triplet()), "plain")
-    assert same(fit(method(form, gamma=0.0), "neutral"), plain)
-    assert not same(fit(method(form), "mining"), plain)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_resumed_training_ends_as_an_uninterrupted_one(
-    form: str, fit: Callable[..., dict[str, Tensor]]
-) -> None:
-    whole = fit(method(form), "whole", 4)
-    fit(method(form), "broken", 2)
-    torch.manual_seed(99)
-    assert same(fit(method(form, seed=1), "broken", 4), whole)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_frozen_batch_norm_is_not_moved_by_masked_photos(
-    form: str, fit: Callable[..., dict[str, Tensor]]
-) -> None:
-    made = method(form)
-    before = {k: v.clone() for k, v in made.model.trunk[1].named_buffers()}
-    fit(made, "frozen")
-    assert same(dict(made.model.trunk[1].named_buffers()), before)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_masked_photos_teach_no_batch_norm(form: str) -> None:
-    """Of one that learns its statistics, those after a step are of the photos alone."""
-    learned = []
-    for gamma in (0.0, 0.25):
-        module = plugins.load("methods", form)
-        net = build_model(
-            "pixels",
-            plugins.load("backbones", "pixels").Params(),
-            4,
-            seeds.torch_generator("model", 0),
-            False,
-        ).train()
-        before = {k: v.clone() for k, v in net.trunk.named_buffers()}
-        module.Method(net, triplet(), module.Params(gamma=gamma)).loss(batch())["loss"].backward()
-        learned.append(dict(net.trunk.named_buffers()))
-        assert not same(learned[-1], before)
-        assert net.trunk[1].track_running_stats
-    assert same(*learned)
-
-
 @pytest.mark.parametrize(("anchors", "count"), [(None, 8), (3, 3), (99, 8)])
 @pytest.mark.parametrize("form", FORMS)
 def test_trunk_is_passed_twice_with_so_many_tuples(form: str, anchors: int | None, count: int) -> None:
@@ -299,63 +187,6 @@ def test_replaced_backgrounds_are_what_it_mines() -> None:
     assert mining(replacing, composed(1)) == pytest.approx(mining(plain, given), rel=1e-4)
     assert mining(replacing, composed(0)) == pytest.approx(mining(plain, behind), rel=1e-4)
     assert mining(plain, given) != pytest.approx(mining(plain, behind), rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("backbone", "options", "size"),
-    [
-        ("tiny", {}, 56),
-        ("resnet18", {"weights": None}, 64),
-        ("timm:vit_tiny_patch16_224", {"weights": None, "img_size": 32}, 32),
-    ],
-)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_any_backbone_with_a_feature_map_can_be_mined(
-    backbone: str, options: dict[str, Any], size: int, precision: str
-) -> None:
-    module = plugins.load("methods", "sam_quad")
-    made = module.Method(model(0, backbone, **options), triplet(), module.Params())
-    given = batch(size=size)
-    with autocast("cpu", precision):
-        found = made.loss(given)
-        plain = Plain(made.model, made.base_loss).loss(given)
-    found["loss"].backward()
-    assert torch.equal(found["base_loss"], plain["loss"])
-    assert found["mining"] > 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in made.model.parameters())
-
-
-def test_named_options_train_a_model_of_params_yaml(tmp_path: Path) -> None:
-    raw = described(tmp_path)
-    raw["methods"] = {"sam_strong": {"kind": "sam_triplet", "gamma": 0.5, "score": "magnitude"}}
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    cell = Cell("squares", "pixels", "contrastive", "sam_strong+bgaugment", 0)
-    run(study, cell, "train", "embed")
-    rows = history(study.files.at("history", **cell.wildcards))
-    for row in rows:
-        parts = [float(row[name]) for name in ("loss", "base_loss", "mining")]
-        assert parts[0] == pytest.approx(parts[1] + 0.5 * parts[2], rel=1e-5)
-        assert parts[2] > 0
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("replaced", ["", "+bgaugment"])
-def test_without_weight_a_model_of_params_yaml_is_plain_bit_for_bit(
-    tmp_path: Path, form: str, replaced: str
-) -> None:
-    from safetensors.torch import load_file
-
-    raw = described(tmp_path)
-    raw["methods"] = {"neutral": {"kind": form, "gamma": 0}, "twin": {"kind": "plain"}}
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    made = []
-    for name in ("twin", "neutral"):
-        cell = Cell("squares", "pixels", "contrastive", name + replaced, 0)
-        run(study, cell, "train")
-        made.append(load_file(study.files.at("model", **cell.wildcards)))
-    assert same(*made)
 
 
 # What is refused.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -9,16 +10,19 @@ import project
 import pytest
 from project import ROOT
 
+from bgbias import plugins
+
 drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
 
 
 @pytest.mark.workflow
 def test_the_page_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
-    planned = project.fresh(tmp_path / "project").snakemake(*drawing["COMMAND"])
+    planned = project.fresh(tmp_path / "project").snakemake(*drawing["command"](tmp_path))
     graph = drawing["mermaid"](drawing["arrows"](planned))
     text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
     assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
     assert "fetch --> index" in graph
+    assert set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", graph)) == set(plugins.names("nodes"))
     assert "all" not in graph.split()
 
 

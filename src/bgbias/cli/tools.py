@@ -240,8 +240,8 @@ def explain(
     from bgbias.attribution import explanation
     from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
+    from bgbias.report import look as figures
     from bgbias.report.explanation import figure_explanation
-    from bgbias.report.figures import _look as figures
 
     if plugins:
         use(*plugins)

@@ -35,6 +35,7 @@ from bgbias.photos.table import Item
 from bgbias.progress import say
 from bgbias.settings import Strict
 
+TITLE = "Cars196"
 KEY = "cars196"
 SPLIT = {"train": (0, 74), "val": (74, 98), "test": (98, 196)}
 PHOTOS, CLASSES, TEST_PHOTOS = 16_185, 196, 8_131

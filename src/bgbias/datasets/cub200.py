@@ -21,6 +21,7 @@ from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
 
+TITLE = "CUB200"
 KEY = "cub200"
 OFFICIAL = Source(
     place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",

@@ -20,6 +20,7 @@ from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
 
+TITLE = "SOP"
 KEY = "sop"
 OFFICIAL = Source(
     place="http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",

@@ -5,7 +5,8 @@ where their file is named: ``plugins.load`` is no import, so that a loss is part
 others. What is left out:
 
 * modules that plan, bring bytes that checksums verify, or speak to people (``NO_NUMBERS``); in the files of nodes, tables and
-  figures what is planned with (``PLANNING``), for its results stand in the digest themselves;
+  figures what is planned with (``PLANNING``), in those of losses, methods and datasets their titles (``NAMES``): what these say
+  stands in digests itself;
 * in a module's source all that moves no number: comments, layout, docstrings, annotations of functions, what an error or a
   progress line says, the descriptions of settings, and from which of our modules a name is imported. So whoever formats, explains
   or moves code makes nothing again; whoever renames a variable says so (``bgbias status --accept``).
@@ -57,6 +58,8 @@ PLANNING = {
     ),
     *("keep", "wanted", "sources_are_elsewhere"),
 }
+# What tables call them stands in the digests of what prints it.
+NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}
 # Who imports it gets numbers from it: import name to distributions of which one is installed.
 LIBRARIES = {
     "torch": ("torch",), "torchvision": ("torchvision",), "timm": ("timm",), "numpy": ("numpy",), "pandas": ("pandas",),
@@ -171,8 +174,9 @@ def _stamp(path: Path) -> list[int]:
 def _read(path: Path, name: str) -> Module:
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    planned = name.removeprefix("bgbias.").rpartition(".")[0] in PLANNED
-    reader = _Reader(package, PLANNING if planned else set())
+    folder = name.removeprefix("bgbias.").rpartition(".")[0]
+    named = NAMES if folder.rpartition(".")[2] in NAMED else set()
+    reader = _Reader(package, PLANNING if folder in PLANNED else named)
     text = ast.unparse(ast.fix_missing_locations(reader.visit(tree)))
     return Module(_hash(text), tuple(sorted(reader.imports)), tuple(sorted(reader.libraries)))
 

@@ -8,7 +8,7 @@ from typing import Any
 from bgbias.engine import records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
-from bgbias.report import figures
+from bgbias.report import figures, names
 from bgbias.study.params import Study
 
 SUBJECT = ("figure",)
@@ -33,8 +33,8 @@ def reads(study: Study, figure: str) -> dict[str, Made]:
 
 
 def settings(study: Study, figure: str) -> dict[str, Any]:
-    """What else it depends on."""
-    return getattr(figures.load(figure), "settings", lambda study: {})(study)
+    """What else it depends on, and how it prints names."""
+    return getattr(figures.load(figure), "settings", lambda study: {})(study) | names.settings(study)
 
 
 def uses(study: Study, figure: str) -> list[ModuleType]:
@@ -44,7 +44,7 @@ def uses(study: Study, figure: str) -> list[ModuleType]:
 
 def figure(study: Study, figure: str) -> None:
     """Draw a figure as PDF and PNG."""
-    from bgbias.report.figures import _look as look
+    from bgbias.report import look
 
     with records.node(study, step("figure", figure=figure)) as record:
         look.save(figures.load(figure).draw(study), record.outputs["figure_pdf"].parent, figure)

@@ -8,7 +8,7 @@ from typing import Any
 from bgbias.engine import accept, records
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
-from bgbias.report import tables
+from bgbias.report import names, tables
 from bgbias.study.params import Study
 
 SUBJECT = ("table",)
@@ -36,8 +36,8 @@ def reads(study: Study, table: str) -> dict[str, Made]:
 
 
 def settings(study: Study, table: str) -> dict[str, Any]:
-    """What else its numbers and its caption depend on."""
-    return tables.load(table).settings(study)
+    """What else its numbers and its caption depend on, and how it prints names."""
+    return tables.load(table).settings(study) | names.settings(study)
 
 
 def uses(study: Study, table: str) -> list[ModuleType]:
@@ -60,7 +60,7 @@ def table(study: Study, table: str) -> None:
 
 def show(study: Study) -> None:
     """Print the grid's tables, and say where figures are and how to compare runs."""
-    from bgbias.report import formats, names
+    from bgbias.report import formats
 
     files = study.files
     for name in tables.wanted(study):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from bgbias.attribution.explanation import Explanation
-from bgbias.report.figures import _look as look
-from bgbias.report.figures._maps import FOOT, GAP, HEAD, MARGIN, overlay, scale
+from bgbias.report import look
+from bgbias.report.maps import FOOT, GAP, HEAD, MARGIN, overlay, scale
 
 SIDE = 1.7
 

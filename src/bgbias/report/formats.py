@@ -18,7 +18,7 @@ import yaml
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import names, tables
-from bgbias.report.tables._columns import Column, Row
+from bgbias.report.columns import Column, Row
 from bgbias.results.rows import MODEL
 from bgbias.study.cell import PLAIN
 

@@ -1,51 +1,40 @@
-"""How names of params.yaml are printed, and in which order: one place, so that tables and figures agree with the paper."""
+"""How names of params.yaml are printed, and in which order. A loss, a method or a dataset says so in its own file.
+
+``TITLE``    its name in words (its name in params.yaml if it does not say);
+``PLACE``    of losses and methods: where its rows stand, as in the paper, and which colour a method has; without one, rows stand
+             below the others in the grid's order;
+``ENTRIES``  titles of params.yaml's entries whose names begin with the method's, if the general rule does not serve.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
+from bgbias import plugins
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.episodes import CENTRE
+from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
+from bgbias.study.params import Study
 
-DATASETS = {"cub200": "CUB200", "cars196": "Cars196", "sop": "SOP", "cub50": "CUB50"}
-LOSSES = {
-    "none": "No training",
-    "contrastive": "Contrastive",
-    "triplet": "Triplet",
-    "quadruplet": "Quadruplet",
-    "multi_similarity": "Multi Similarity",
-    "arcface": "ArcFace",
-    "normalized_softmax": "Normalized Softmax",
-    "cosface": "CosFace",
-}
-# Files of methods/ and entries of the shipped params.yaml; other entries are printed by their own names.
-METHODS = {
-    CENTRE: "Centre prior",
-    PRETRAINED: "Pretrained",
-    PLAIN: "Plain",
-    "bgaugment": "BGAugment",
-    "plain_4": "4 photos a class",
-    "sam_siamese": "SAM, pairs",
-    "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
-    "sam_triplet": "SAM, triplets",
-    "sam_quad": "SAM, quadruplets",
-    "sam_siamese_8": "SAM, 8 pairs",
-    "sam_siamese_magnitude_8": "SAM, 8 pairs, by magnitudes",
-    "sam_triplet_8": "SAM, 8 triplets",
-    "sam_quad_8": "SAM, 8 quadruplets",
-    "attr_loss": "Attribution of loss",
-    "attr_frac": "Attribution fraction",
-    "attr_emb": "Attribution of embedding",
-    "attr_loss_8": "Attribution of loss, 8 photos",
-    "attr_frac_8": "Attribution fraction, 8 photos",
-    "attr_emb_8": "Attribution of embedding, 8 photos",
-    "dcml_code": "DCML",
-    "dcml_paper": "DCML (paper)",
-}
-ACRONYMS = {"dcml": "DCML", "sam": "SAM"}
+# These stand above what is compared with them.
+FIRST = (CENTRE, PRETRAINED, PLAIN)
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """Settings of whatever prints names: what the grid's datasets, losses and methods are called, and their order."""
+    cells = plan.cells(study)
+    known = {
+        "datasets": {c.dataset: dataset(c.dataset) for c in cells},
+        "losses": {c.loss: (loss(c.loss), str(place("losses", c.loss))) for c in cells},
+        "methods": {c.method: (method(c.method), str(place("methods", family(c.method)))) for c in cells},
+    }
+    return {"names": known}
 
 
 def table(name: str) -> str:
@@ -54,13 +43,17 @@ def table(name: str) -> str:
 
 
 def dataset(name: str) -> str:
-    """A dataset as the paper prints it; others keep the name their owner gave them."""
-    return DATASETS.get(name, name)
+    """A dataset as the paper prints it, a part of it likewise (``CUB50``); others keep the name their owner gave them."""
+    titles = _titles("datasets")
+    whole = {re.sub(r"\d+$", "", file): re.sub(r"\d+$", "", title) for file, title in titles.items()}
+    part = re.fullmatch(r"(\D+)(\d+)", name)
+    return titles.get(name) or (whole.get(part[1], part[1]) + part[2] if part else name)
 
 
 def loss(name: str) -> str:
     """A loss in words, e.g. ``Multi Similarity``."""
-    return LOSSES.get(name, name.replace("_", " ").capitalize())
+    titles = {"none": "No training"} | _titles("losses")
+    return titles.get(name, name.replace("_", " ").capitalize())
 
 
 def method(name: str) -> str:
@@ -68,13 +61,35 @@ def method(name: str) -> str:
     alone, length = side_by_side(name)
     if length:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
-    return " + ".join(METHODS.get(part) or _entry(part) for part in name.split("+"))
+    return " + ".join(_method(part) for part in name.split("+"))
 
 
-def _entry(name: str) -> str:
-    """An entry of params.yaml: ``DCML no inv emb``."""
+def _method(name: str) -> str:
+    """A file of methods/ or an entry of params.yaml; an entry's first word is spelled as in the titles: ``DCML no inv emb``."""
+    titles = {CENTRE: "Centre prior"} | _titles("methods")
+    kind = family(name)
+    entries = getattr(plugins.load("methods", kind), "ENTRIES", {}) if kind else {}
+    words = [title.split()[0].strip(",") for title in titles.values()]
     first, *rest = name.split("_")
-    return " ".join([ACRONYMS.get(first, first.capitalize()), *rest])
+    spelled = {word.lower(): word for word in words}.get(first, first.capitalize())
+    return titles.get(name) or entries.get(name) or " ".join([spelled, *rest])
+
+
+def family(method_name: str) -> str:
+    """The file of methods/ that a method is called after: ``sam_triplet`` of ``sam_triplet_8``; empty if there is none."""
+    files = [file for file in plugins.names("methods") if re.match(rf"{file}([_+]|$)", method_name)]
+    return max(files, key=len, default="")
+
+
+def place(of: str, file: str) -> float:
+    """Where a file of the losses or methods says that its rows stand; behind all others if it does not, or is not there."""
+    return getattr(plugins.load(of, file), "PLACE", math.inf) if plugins.known(of, file) else math.inf
+
+
+def _titles(of: str) -> dict[str, str]:
+    """Files of a family and their titles, where they have one."""
+    files = {name: plugins.load(of, name) for name in plugins.names(of)}
+    return {name: file.TITLE for name, file in files.items() if hasattr(file, "TITLE")}
 
 
 def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
@@ -83,7 +98,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     if length:
         return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
     if method_name in (CENTRE, PRETRAINED):
-        return METHODS[method_name]
+        return method(method_name)
     if method_name == PLAIN:
         return loss(loss_name)
     added = f"+ {method(method_name)}"
@@ -110,10 +125,11 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows as the paper orders them: datasets and backbones as they come, losses as in Table 1, plain before
     its cures.
     """
+    losses = sorted(rows["loss"].unique(), key=lambda name: place("losses", name))
     ranks = {
         "dataset": _ranks(rows["dataset"]),
         "backbone": _ranks(rows["backbone"]),
-        "loss": _ranks(rows["loss"], LOSSES),
+        "loss": _ranks(["none", *losses]),
         "method": _method_ranks(rows["method"]),
     }
     return rows.sort_values(
@@ -122,11 +138,15 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _method_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Models of several folds stand below those of one."""
+    """Entries stand below their file's own row, models of several folds below those of one."""
+
+    def where(name: str) -> float:
+        return math.inf if "+" in name else place("methods", family(name)) + 0.5 * (family(name) != name)
+
     split = {name: side_by_side(name) for name in names}
-    ranks = _ranks((alone for alone, _ in split.values()), METHODS)
+    ranks = _ranks([*FIRST, *sorted((alone for alone, _ in split.values()), key=where)])
     return {name: 2 * ranks[alone] + bool(length) for name, (alone, length) in split.items()}
 
 
-def _ranks(names: Iterable[str], first: Iterable[str] = ()) -> dict[str, int]:
-    return {name: rank for rank, name in enumerate(dict.fromkeys([*first, *names]))}
+def _ranks(names: Iterable[str]) -> dict[str, int]:
+    return {name: rank for rank, name in enumerate(dict.fromkeys(names))}

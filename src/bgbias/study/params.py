@@ -275,7 +275,7 @@ def _check_names(study: Study, path: Path) -> None:
     for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
             check(field, name, getattr(study, field))
-    known = (*plugins.names("methods"), *study.methods)
+    known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
         check("methods", entry := name.removesuffix(named_methods.ON_REPLACED), known)
         if entry in known:

@@ -10,8 +10,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import names
-from bgbias.report.figures import _look as look
+from bgbias.report import look, names
 from bgbias.report.figures import _shown as shown
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED

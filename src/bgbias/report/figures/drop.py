@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bgbias.images import contact_sheet
+from bgbias.report import look
 from bgbias.report import names as wording
-from bgbias.report.figures import _look as look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study

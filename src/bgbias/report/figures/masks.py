@@ -19,7 +19,7 @@ from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
-from bgbias.report.figures import _look as look
+from bgbias.report import look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 

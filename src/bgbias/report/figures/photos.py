@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bgbias import seeds
 from bgbias.evaluation.conditions import random_background
 from bgbias.images import contact_sheet
-from bgbias.report.figures import _look as look
+from bgbias.report import look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 

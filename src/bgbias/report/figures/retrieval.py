@@ -14,8 +14,7 @@ from bgbias.engine.node import Made
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
-from bgbias.report import names
-from bgbias.report.figures import _look as look
+from bgbias.report import look, names
 from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study

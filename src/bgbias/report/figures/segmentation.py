@@ -10,10 +10,9 @@ import numpy as np
 from bgbias.engine import inputs
 from bgbias.engine.node import Made
 from bgbias.images.contact_sheet import INK
-from bgbias.report import names
-from bgbias.report.figures import _look as look
+from bgbias.report import look, names
 from bgbias.report.figures import _shown as shown
-from bgbias.report.figures._maps import number, outline, overlay, sheet
+from bgbias.report.maps import number, outline, overlay, sheet
 from bgbias.study import plan
 from bgbias.study.params import Study
 

@@ -4,7 +4,7 @@ A file says of its table
 
 ``NUMBER``                 the number that it is printed with: 3 is ``table3``, as its files are called;
 ``ABOUT``                  a sentence for the report's page;
-``COLUMNS``                what is printed of it (``_columns.Column``);
+``COLUMNS``                what is printed of it (``report.columns.Column``);
 ``LEGEND``                 the lines below it on a terminal;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;

@@ -10,9 +10,9 @@ import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
+from bgbias.report import columns as words
+from bgbias.report.columns import Column, Row
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _columns as words
-from bgbias.report.tables._columns import Column, Row
 from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan

@@ -17,10 +17,10 @@ import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.photos.folds import seed_and_fold
+from bgbias.report import columns as words
 from bgbias.report import formats
+from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _columns as words
-from bgbias.report.tables._columns import Column
 from bgbias.results import costs, tests, uncertainty
 from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, interval, named, resampling
 from bgbias.seeds import generator

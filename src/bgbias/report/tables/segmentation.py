@@ -12,10 +12,10 @@ import pandas as pd
 
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
+from bgbias.report import columns as words
 from bgbias.report import names
+from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _columns as words
-from bgbias.report.tables._columns import Column
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+TITLE = "Multi Similarity"
+PLACE = 4
 IMAGES_PER_CLASS = 4
 DISTANCE = "cosine"
 

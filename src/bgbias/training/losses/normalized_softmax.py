@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+TITLE = "Normalized Softmax"
+PLACE = 6
 IMAGES_PER_CLASS = 1
 CLASS_WEIGHTS = True
 DISTANCE = "cosine"

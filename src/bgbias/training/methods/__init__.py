@@ -2,8 +2,9 @@
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
-other classes, and ``class Method``. Planning reads the facts of every method, so these
-files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may use.
+other classes, and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows and
+of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it. Planning reads the facts of every method,
+so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may use.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from bgbias.settings import Strict
 
+TITLE = "Attribution of embedding"
+PLACE = 8
+ENTRIES = {"attr_emb_8": "Attribution of embedding, 8 photos"}
 NEEDS = frozenset({"masks"})
 TRAINS = True
 Params = PenaltyParams

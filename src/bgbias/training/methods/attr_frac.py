@@ -9,6 +9,9 @@ from bgbias.training.methods._attribution_penalty import AttributionPenalty, Pen
 if TYPE_CHECKING:
     from torch import Tensor
 
+TITLE = "Attribution fraction"
+PLACE = 7
+ENTRIES = {"attr_frac_8": "Attribution fraction, 8 photos"}
 NEEDS = frozenset({"masks"})
 TRAINS = True
 Params = PenaltyParams

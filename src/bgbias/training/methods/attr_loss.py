@@ -11,6 +11,9 @@ from bgbias.training.methods._attribution_penalty import AttributionPenalty, Pen
 if TYPE_CHECKING:
     from torch import Tensor
 
+TITLE = "Attribution of loss"
+PLACE = 6
+ENTRIES = {"attr_loss_8": "Attribution of loss, 8 photos"}
 NEEDS = frozenset({"masks"})
 TRAINS = True
 

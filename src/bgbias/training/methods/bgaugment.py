@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bgbias.training.methods import REPLACING, plain
 
+TITLE = "BGAugment"
+PLACE = 1
 NEEDS = REPLACING
 TRAINS = True
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bgbias.settings import Strict
     from bgbias.training.methods import Task
 
+TITLE = "DCML"
+PLACE = 9
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 CLASS_WEIGHTS = True

@@ -24,6 +24,8 @@ from bgbias.training.methods._dcml import Dcml
 if TYPE_CHECKING:
     from torch import Tensor
 
+TITLE = "DCML (paper)"
+PLACE = 10
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 CLASS_WEIGHTS = True

@@ -2,5 +2,7 @@
 
 from __future__ import annotations
 
+TITLE = "Pretrained"
+PLACE = 0
 NEEDS: frozenset[str] = frozenset()
 TRAINS = False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bgbias.training.methods._sam import SimilarityMining, TupleParams
 
+TITLE = "SAM, quadruplets"
+PLACE = 5
+ENTRIES = {"sam_quad_8": "SAM, 8 quadruplets"}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 NEGATIVES = 2

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bgbias.training.methods._sam import SimilarityMining, TupleParams
 
+TITLE = "SAM, triplets"
+PLACE = 4
+ENTRIES = {"sam_triplet_8": "SAM, 8 triplets"}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 NEGATIVES = 1

@@ -6,7 +6,6 @@ when something is drawn, since planning imports the files of all figures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.images.contact_sheet import INK, MUTED, PAPER, RULE
+from bgbias.report import names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,19 +28,19 @@ DPI = 200
 WIDTH = 7.0
 # Orange, blue and grey stay apart for every kind of colour vision and in grey print; so do green and red,
 # which never stand without a tick or a cross.
-COLOURS = {
-    "plain": "#D9722A",
-    "bgaugment": "#1D6FB8",
-    "pretrained": "#7C838C",
-    "sam_siamese": "#C9A227",
-    "sam_triplet": "#8A7A3B",
-    "sam_quad": "#5F6B2E",
-    "attr_loss": "#2A9D8F",
-    "attr_frac": "#7B5EA7",
-    "attr_emb": "#B5477D",
-    "dcml_code": "#4A5899",
-    "dcml_paper": "#8C93C2",
-}
+PALETTE = (  # of methods, by their PLACE
+    "#7C838C",
+    "#1D6FB8",
+    "#D9722A",
+    "#C9A227",
+    "#8A7A3B",
+    "#5F6B2E",
+    "#2A9D8F",
+    "#7B5EA7",
+    "#B5477D",
+    "#4A5899",
+    "#8C93C2",
+)
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 RIGHT, WRONG = "#15915A", "#C4283B"
 # Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
@@ -87,9 +87,8 @@ def colour(method: str) -> str:
     """A method's colour, the same in every figure; one without its own has that of the method that its name begins with
     (``sam_triplet_8``, ``sam_triplet+bgaugment``), or one by its name.
     """
-    families = sorted((name for name in COLOURS if re.match(rf"{name}[_+]", method)), key=len)
-    known = COLOURS.get(method) or (COLOURS[families[-1]] if families else None)
-    return known or OTHERS[sum(method.encode()) % len(OTHERS)]
+    place = names.place("methods", names.family(method))
+    return PALETTE[int(place)] if 0 <= place < len(PALETTE) else OTHERS[sum(method.encode()) % len(OTHERS)]
 
 
 def text_width(text: str) -> float:

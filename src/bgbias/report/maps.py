@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bgbias.images import contact_sheet
-from bgbias.report.figures import _look as look
+from bgbias.report import look
 
 GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
 SIDE = 1.3

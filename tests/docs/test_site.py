@@ -1,0 +1,75 @@
+"""The site of the documents: it builds without warnings, needs no network, and has every key, option and command."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from bgbias import plugins
+from bgbias.cli import app
+from bgbias.study import params
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+def test_the_site_fetches_nothing(site: Path) -> None:
+    """No script, style, font or picture has an address elsewhere."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="?(?:https?:)?//[^">]*', text)
+        fetched += re.findall(r'<link[^>]*href="?(?:https?:)?//[^">]*', text)
+        assert not fetched, page
+
+
+def test_formulas_and_the_graph_are_drawn(site: Path) -> None:
+    methods = (site / "methods.html").read_text(encoding="utf-8")
+    assert methods.count("<math") > 200
+    assert "arithmatex" not in methods
+    graph = (site / "workflow.html").read_text(encoding="utf-8")
+    assert graph.count('<rect x="') == len(set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", _graph())))
+
+
+def _graph() -> str:
+    text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^```mermaid\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
+    settings = (site / "reference/params.html").read_text(encoding="utf-8")
+    assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)
+    assert all(f"<code>{key}</code>" in settings for key in params.Train.model_fields)
+    families = (site / "reference/families.html").read_text(encoding="utf-8")
+    # Comparisons of speed are no options; they are a family where something has imported them.
+    for family in plugins.FAMILIES.keys() - {"benchmarks"}:
+        assert all(f"{name}" in families for name in plugins.names(family))
+    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    assert all(f'id="{name}"' in commands for name in group.commands)
+
+
+def test_a_formula_that_cannot_be_read_stops_the_build() -> None:
+    from mkdocs.exceptions import PluginError
+
+    mathml = runpy.run_path(str(ROOT / "docs/hooks/formulas.py"))["mathml"]
+    assert "<mfrac>" in mathml(r"\frac{a}{b}", "page.md", "inline")
+    with pytest.raises(PluginError, match=r"page\.md.*nosuchcommand"):
+        mathml(r"\nosuchcommand{a}", "page.md", "inline")

@@ -1,0 +1,82 @@
+"""What losses, methods and datasets are called, and in which order they stand, is said in their own files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bgbias import plugins
+from bgbias.report import look, names
+from bgbias.study.cell import PLAIN
+
+LOSS = """
+from bgbias.settings import Strict
+
+IMAGES_PER_CLASS, DISTANCE = 4, "l2"
+
+
+class Params(Strict):
+    pass
+
+
+def build(params, n_classes, dim, generator):
+    pass
+"""
+METHOD = "from bgbias.training.methods.plain import NEEDS, TRAINS, Method\n"
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Iterator[None]:
+    """A loss and two methods of somebody's own; a loss and a method say what they are called, and where they stand."""
+    titled = 'TITLE = "My THING"\nPLACE = 1.5\n'
+    files = {
+        "losses/my_loss": LOSS + titled,
+        "losses/other_loss": LOSS,
+        "methods/thing": METHOD + titled + 'ENTRIES = {"thing_8": "Eight things"}\n',
+        "methods/other": METHOD,
+    }
+    for name, text in files.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    plugins.use(tmp_path)
+    yield
+    plugins.use()
+
+
+def test_a_new_file_needs_no_entry_elsewhere(mine: None) -> None:
+    assert (names.loss("my_loss"), names.loss("other_loss")) == ("My THING", "Other loss")
+    assert names.method("thing+bgaugment") == "My THING + BGAugment"
+    assert (names.method("thing_8"), names.method("thing_of_mine")) == ("Eight things", "Thing of mine")
+    assert names.row("my_loss", "other") == "+ Other"
+    assert look.colour("thing_8") == look.colour("thing") != look.colour(PLAIN)
+    assert look.colour("other") in look.OTHERS
+
+
+def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: None) -> None:
+    methods = ["zero", "other", "dcml_code", "thing_8", "thing", "bgaugment", "attr_emb+bgaugment", "plain"]
+    rows = pd.DataFrame({"dataset": "d", "backbone": "b", "loss": "my_loss", "method": methods})
+    ordered = names.in_order(rows)["method"].tolist()
+    assert ordered[:5] == ["plain", "bgaugment", "thing", "thing_8", "dcml_code"]
+    assert ordered[5:] == ["zero", "other", "attr_emb+bgaugment"]
+    losses = ["unknown", "other_loss", "triplet", "my_loss", "contrastive", "none"]
+    rows = pd.DataFrame({"dataset": "d", "backbone": "b", "loss": losses, "method": "plain"})
+    assert names.in_order(rows)["loss"].tolist() == [
+        "none", "contrastive", "my_loss", "triplet", "unknown", "other_loss",
+    ]  # fmt: skip
+
+
+def test_a_part_of_a_dataset_is_spelled_like_the_whole() -> None:
+    printed = [
+        names.dataset(name) for name in ("cub200", "cub50", "cars10", "sop", "toy_090", "my_cub", "shop7")
+    ]
+    assert printed == ["CUB200", "CUB50", "Cars10", "SOP", "toy_090", "my_cub", "shop7"]
+
+
+def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
+    for family in ("losses", "methods"):
+        files = [plugins.load(family, name) for name in plugins.names(family)]
+        assert len({file.TITLE for file in files}) == len({file.PLACE for file in files}) == len(files)
