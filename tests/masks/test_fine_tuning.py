@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
 from bgbias.cli import app
@@ -23,6 +24,8 @@ from bgbias.toy.render import specimens
 
 TOY = Path(__file__).resolve().parents[2] / "data" / "weights" / "u2netp_toy.safetensors"
 SMALL = Recipe(steps=3, batch_size=2, input_size=32)
+# Enough to teach a toy the opposite, and back.
+QUICK = Recipe(steps=8, batch_size=2, input_size=48, shown=1.0, lr=1e-3, averaged=0.0, blends=(0.5, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def test_photo_and_mask_are_cropped_and_mirrored_together(pairs: list[MaskPair])
     mask = np.zeros((60, 90), np.uint8)
     mask[10:40, 5:50] = 255
     pair = MaskPair("one", "all", np.stack([mask] * 3, -1), mask)
-    still = replace(SMALL, jitter=0.0, input_size=64)
+    still = replace(SMALL, jitter=0.0, input_size=64, shown=1.0)
     shown = [
         fine_tuning.augmented(pair, still, np.random.default_rng(n)) for n in range(12)
     ]  # white is object
@@ -119,7 +122,8 @@ def test_start_is_left_alone_and_blend_says_how_far_the_result_is_from_it(
     start: U2Net, pairs: list[MaskPair]
 ) -> None:
     before = {n: t.clone() for n, t in start.state_dict().items()}
-    nets = [fine_tuning.fine_tune(pairs, start, replace(SMALL, blend=b)) for b in (0.0, 0.5, 1.0)]
+    tuned = fine_tuning.fine_tune(pairs, start, SMALL)
+    nets = [tuned.at(blend) for blend in (0.0, 0.5, 1.0)]
     assert all(torch.equal(t, before[n]) for n, t in start.state_dict().items())
     weights = [torch.cat([p.flatten() for p in net.parameters()]) for net in nets]
     assert (weights[2] - weights[0]).abs().max() > 1e-4
@@ -130,7 +134,7 @@ def test_start_is_left_alone_and_blend_says_how_far_the_result_is_from_it(
 def test_saved_weights_are_the_net_that_was_judged(
     start: U2Net, pairs: list[MaskPair], tmp_path: Path
 ) -> None:
-    net = fine_tuning.fine_tune(pairs, start, replace(SMALL, blend=1.0))
+    net = fine_tuning.fine_tune(pairs, start, SMALL).at(1.0)
     out = tmp_path / "mine.safetensors"
     fine_tuning.save_unfolded(net, out)
     loaded = u2netp()
@@ -142,7 +146,7 @@ def test_saved_weights_are_the_net_that_was_judged(
 
 def test_same_seed_gives_the_same_weights(start: U2Net, pairs: list[MaskPair]) -> None:
     first, second, other = (
-        torch.cat([p.flatten() for p in fine_tuning.fine_tune(pairs, start, r).parameters()])
+        torch.cat([p.flatten() for p in fine_tuning.fine_tune(pairs, start, r).weights.values()])
         for r in (SMALL, SMALL, replace(SMALL, seed=1))
     )
     assert torch.equal(first, second)
@@ -158,53 +162,159 @@ def test_folds_spread_every_group_and_hold_each_photo_out_once() -> None:
         assert sorted(inside) == sorted(list(range(5)) * 2)
     uneven = cross_validation.folds(pairs[:7], 5)
     assert sorted(np.bincount(uneven).tolist()) == [1, 1, 1, 2, 2]
-    with pytest.raises(UserError, match="30 photos make 2 to 30 folds, not 31"):
+    with pytest.raises(UserError, match="30 photos make 3 to 30 folds, not 31"):
         cross_validation.folds(pairs, 31)
+    with pytest.raises(UserError, match="5 photos are too few for 4 folds; draw some more masks"):
+        cross_validation.folds(pairs[:5], 4)
 
 
-def test_no_fold_is_trained_on_what_it_is_judged_on(
-    start: U2Net, pairs: list[MaskPair], monkeypatch: pytest.MonkeyPatch
+def changes(rows: pd.DataFrame) -> np.ndarray:
+    return np.asarray(rows["change"], np.float64)
+
+
+def test_a_gain_is_taken_only_where_it_is_more_than_chance() -> None:
+    noise = np.tile([0.01, -0.01], 15)
+    one = np.where(np.arange(30) == 3, 0.9, 0.0)  # a single cabinet, found at last
+    assert cross_validation.choice(np.stack([noise, one, -one]), (0.2, 0.5, 1.0)) == 0
+    assert cross_validation.choice(np.stack([noise, noise + 0.02, noise + 0.01]), (0.2, 0.5, 1.0)) == 0.5
+    assert cross_validation.choice(np.zeros((2, 30)), (0.5, 1.0)) == 0  # nothing moved
+    # Told to choose all the same, it takes the best that there is.
+    assert cross_validation.choice(np.stack([noise, -noise - 0.01]), (0.2, 0.5), always=True) == 0.2
+
+
+def test_intervals_are_students_of_the_paired_changes_group_by_group() -> None:
+    draw = np.random.default_rng(0)
+    before, change = draw.uniform(0.5, 0.8, 12), draw.normal(0.02, 0.05, 12)
+    group = ["birds"] * 8 + ["cars"] * 3 + ["one"]
+    rows = pd.DataFrame({"group": group, "before": before, "after": before + change, "change": change})
+    found = cross_validation.summary(rows).set_index("group")
+    assert found["photos"].to_dict() == {"birds": 8, "cars": 3, "one": 1, "all": 12}
+    for name, part in (("birds", slice(0, 8)), ("cars", slice(8, 11)), ("all", slice(12))):
+        test = ttest_rel(rows["after"][part], rows["before"][part]).confidence_interval(0.95)
+        assert found.loc[name, ["low", "high"]].tolist() == pytest.approx([test.low, test.high])
+    assert found.loc["one", ["low", "high"]].isna().all()
+    assert "one photo" in cross_validation.said(rows)[2]
+
+
+def test_a_gain_of_all_does_not_outweigh_a_loss_of_a_group() -> None:
+    rows = pd.DataFrame({"group": ["a"] * 9 + ["b"] * 9, "before": 0.5})
+    rows["change"] = np.tile([0.01, 0.02, 0.03], 6)
+    assert cross_validation.gains(rows.assign(after=rows["before"] + rows["change"]))
+    rows["change"] *= np.where(rows["group"] == "a", 5, -1)
+    rows["after"] = rows["before"] + rows["change"]
+    assert cross_validation.summary(rows).set_index("group").loc["all", "low"] > 0
+    assert not cross_validation.gains(rows)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
+    start: U2Net, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    trained: list[set[str]] = []
+    nothing = np.zeros((1, 1), np.uint8)
+    pairs = [MaskPair(str(n), "all", nothing, nothing) for n in range(12)]
+    fold = cross_validation.folds(pairs, count)
+    trained: dict[int, set[str]] = {}  # by the net
+    judged: dict[
+        float, tuple[int, str]
+    ] = {}  # by the change of IoU: each is another number, so that it tells what was read
+    chose: list[set[tuple[int, str]]] = []
 
-    def untouched(pairs: list[MaskPair], start: U2Net, recipe: Recipe, device: str) -> U2Net:
-        trained.append({p.name for p in pairs})
-        return start
+    class Net:
+        def at(self, blend: float) -> int:
+            return id(self)
 
-    monkeypatch.setattr(cross_validation, "fine_tune", untouched)
-    verdicts = cross_validation.cross_validate(pairs, start, SMALL, 3)
-    assert [v.pair.name for v in verdicts] == [p.name for p in pairs]
-    for v in verdicts:
-        assert v.pair.name not in trained[v.fold]
-        assert len(trained[v.fold]) == 4
-        assert v.ious[0] == v.ious[1]
+    def fine_tune(pairs: list[MaskPair], *_: object) -> Net:
+        net = Net()
+        kept.append(net)
+        trained[id(net)] = {p.name for p in pairs}
+        return net
+
+    def masks(net: U2Net | int, pairs: list[MaskPair], *_: object) -> list[tuple[int, str]]:
+        return [(0 if net is start else int(net), p.name) for p in pairs]  # type: ignore[call-overload]
+
+    def iou(mask: tuple[int, str], truth: object) -> float:
+        if mask[0]:
+            value = float(len(judged) + 1)
+            judged[value] = mask
+            return value
+        return 0.0
+
+    def choice(changes: np.ndarray, blends: tuple[float, ...]) -> float:
+        chose.append({judged[value] for value in changes.flatten()})
+        return blends[0]
+
+    kept: list[Net] = []
+    for name, fake in (("fine_tune", fine_tune), ("masks", masks), ("choice", choice)):
+        monkeypatch.setattr(cross_validation, name, fake)
+    monkeypatch.setattr(cross_validation.quality, "iou", iou)
+    verdicts = cross_validation.cross_validate(pairs, start, SMALL, count).verdicts
+    names = [{p.name for p, f in zip(pairs, fold, strict=True) if f == number} for number in range(count)]
+    everybody = set.union(*names)
+    for own, read in zip(names, chose, strict=True):
+        # The choice read the changes of all photos but its own, and no net behind it had seen its own or those it judged.
+        assert {name for _, name in read} == everybody - own
+        for net, name in read:
+            [others] = [n for n in names if name in n]
+            assert trained[net] == everybody - own - others
+    for v, own in ((v, names[v.fold]) for v in verdicts):
+        net, name = v.after  # type: ignore[misc]
+        assert (name, trained[int(net)]) == (v.pair.name, everybody - own)
 
 
-def test_commands_train_and_judge(tmp_path: Path, pairs: list[MaskPair]) -> None:
-    folder = drawn(tmp_path / "drawn", pairs[:4])
-    words = [
-        "train-masker",
-        str(folder),
-        "--start",
-        str(TOY),
-        "--steps",
-        "1",
-        "--input-size",
-        "32",
-        "--device",
-        "cpu",
+@pytest.fixture(scope="module")
+def spoilt(start: U2Net) -> U2Net:
+    """A net that was taught to take the background for the object."""
+    photos, masks = specimens(6, 48, seed=9)
+    inverted = [
+        MaskPair(str(n), "all", p, 255 - m) for n, (p, m) in enumerate(zip(photos, masks, strict=True))
     ]
-    out = tmp_path / "weights" / "mine.safetensors"
+    return fine_tuning.fine_tune(inverted, start, QUICK).at(1.0)
+
+
+def test_a_bad_masker_gains(spoilt: U2Net, tmp_path: Path) -> None:
+    photos, masks = specimens(9, 48, seed=3)
+    pairs = [MaskPair(str(n), "all", p, m) for n, (p, m) in enumerate(zip(photos, masks, strict=True))]
+    judged = cross_validation.cross_validate(pairs, spoilt, QUICK, 3)
+    cross_validation.write(judged, tmp_path)
+    assert judged.helps
+    assert judged.blend in QUICK.blends
+    assert changes(pd.read_csv(tmp_path / "folds.csv")).mean() > 0.05
+    shares = pd.read_csv(tmp_path / "shares.csv")
+    assert shares["blend"][shares["chosen"]].tolist() == [judged.blend]
+
+
+def test_commands_leave_a_good_masker_alone(tmp_path: Path, start: U2Net, pairs: list[MaskPair]) -> None:
+    # None is better than one whose own masks are the truth.
+    own = cross_validation.masks(start, pairs, SMALL)
+    truths = [np.where(mask >= 128, np.uint8(255), np.uint8(0)) for mask in own]
+    folder = drawn(tmp_path / "drawn", [replace(p, mask=t) for p, t in zip(pairs, truths, strict=True)])
+    sizes = ["--steps", "1", "--input-size", "32", "--folds", "3", "--report", str(tmp_path / "report")]
+    words = ["train-masker", str(folder), "--start", str(TOY), "--device", "cpu", *sizes]
+    out = tmp_path / "mine.safetensors"
+    out.write_bytes(b"an earlier command's")
     done = CliRunner().invoke(app, [*words, "--out", str(out)])
     assert done.exit_code == 0, done.output
+    assert "This does not help" in done.output
+    # What an earlier command wrote is neither deleted nor passed over in silence.
+    assert f"No weights were written; {out}, from before, is as it was" in done.output
+    assert out.read_bytes() == b"an earlier command's"
+    rows = pd.read_csv(tmp_path / "report" / "folds.csv")
+    assert (len(rows), sorted(rows["fold"])) == (6, [0, 0, 1, 1, 2, 2])
+    assert (rows["blend"] == 0).all()
+    assert (rows["before"] == rows["after"]).all()
+    assert (tmp_path / "report" / "folds.png").exists()
+    done = CliRunner().invoke(app, [*words, "--out", str(out), "--always"])
+    assert done.exit_code == 0, done.output
+    assert "This does not help" in done.output
     assert f"weights: {out}" in done.output
     saliency.load_weights(u2netp(), out, "u2netp")
-    done = CliRunner().invoke(app, [*words, "--folds", "2", "--report", str(tmp_path / "report")])
-    assert done.exit_code == 0, done.output
-    table = pd.read_csv(tmp_path / "report" / "folds.csv")
-    assert (len(table), sorted(table["fold"])) == (4, [0, 0, 1, 1])
-    assert (tmp_path / "report" / "folds.png").exists()
+
+
+def test_commands_that_cannot_work_are_refused(tmp_path: Path, pairs: list[MaskPair]) -> None:
+    words = ["train-masker", str(drawn(tmp_path / "drawn", pairs)), "--start", str(TOY), "--device", "cpu"]
     with pytest.raises(UserError, match=r"mine\.pth is not called so"):
         CliRunner().invoke(app, [*words, "--out", "mine.pth"], catch_exceptions=False)
     with pytest.raises(UserError, match="no net 'resnet' to fine-tune; there are: u2net, u2netp"):
         CliRunner().invoke(app, [*words, "--kind", "resnet"], catch_exceptions=False)
+    with pytest.raises(UserError, match="6 photos make 3 to 6 folds, not 7"):
+        CliRunner().invoke(app, [*words, "--folds", "7"], catch_exceptions=False)

@@ -185,33 +185,25 @@ def train_masker(
     ),
     start: Annotated[str, typer.Option(help="Weights to start from.")] = "shared:weights/u2netp.safetensors",
     kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
-    folds: Annotated[
-        int | None,
-        typer.Option(help="Write no weights; cross-validate with so many folds.", show_default=False),
-    ] = None,
-    report: Annotated[Path, typer.Option(help="Where the folds' table and picture go.")] = Path(
+    folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
+    report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(
         "data/report/masker"
     ),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 100,
-    blend: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the new weights; the rest is the start's.")
-    ] = 0.2,
+    always: Annotated[bool, typer.Option("--always", help="Write weights even if they do not help.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 24,
     input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
     seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
     params: Params = DEFAULT,
     device: Device = "auto",
 ) -> None:
-    """Fine-tune a U²-Net masker on a handful of hand-drawn masks."""
+    """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
     gpu_slots.take(load(params).files.at("gpu_slots"), device)
     from bgbias.cli import train_masker as node
     from bgbias.compute.device import pick
     from bgbias.masks.fine_tuning import Recipe
 
-    recipe = Recipe(steps=steps, blend=blend, input_size=input_size, seed=seed)
-    if folds is None:
-        node.fine_tune(place, out, start, kind, recipe, pick(device))
-    else:
-        node.judge(place, report, start, kind, folds, recipe, pick(device))
+    recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
+    node.fine_tune(place, out, report, start, kind, folds, recipe, always, pick(device))
 
 
 @app.command()

@@ -1,11 +1,17 @@
-"""Whether fine-tuning helps, judged on photos that were not trained on: k folds over the hand-drawn masks."""
+"""Whether fine-tuning helps, judged on photos that took no part in it: nested cross-validation over the hand-drawn masks.
+
+What is chosen, the share of new weights, is chosen on held-out photos too (the inner loop), and each outer fold is judged by a
+choice that never saw it: else the best of several chances would pass for a gain (Cawley & Talbot, JMLR 2010).
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +29,22 @@ from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.u2net import U2Net
 
+# A gain is one whose interval lies above 0. One photo alone, however much it gains, makes none: the mean of n changes, all but
+# one of them zero, is its own standard error.
+CONFIDENCE = 0.95
+ALL = "all"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A photo's mask by the published net and by the one that was fine-tuned on other photos (uint8 [H, W])."""
+    """A photo's mask (uint8 [H, W]) by the published net, and by what was chosen and trained without the photo's fold.
+
+    ``blend`` is the share of new weights that was chosen; with 0 the two masks are one.
+    """
 
     pair: MaskPair
     fold: int
+    blend: float
     before: NDArray[np.uint8]
     after: NDArray[np.uint8]
 
@@ -39,10 +54,65 @@ class Verdict:
         return quality.iou(self.before, self.pair.mask), quality.iou(self.after, self.pair.mask)
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict on each photo, in the order of the pairs, and what is chosen where all photos may be trained on.
+
+    ``changes`` [B, N] are the changes of each photo's IoU by which that choice was made: with each share of new weights, of a
+    net that was trained on the other folds.
+    """
+
+    verdicts: list[Verdict]
+    blends: tuple[float, ...]
+    changes: NDArray[np.float64]
+
+    @property
+    def blend(self) -> float:
+        """The share of new weights that all photos together choose; 0 leaves the net as it is."""
+        return choice(self.changes, self.blends)
+
+    @property
+    def helps(self) -> bool:
+        """Some new weights are chosen, the outer folds' gain is more than chance, and no group's loss is."""
+        return bool(self.blend) and gains(table(self.verdicts))
+
+    @property
+    def shares(self) -> pd.DataFrame:
+        """What the choice saw: a row a share of new weights, with the mean change and its interval."""
+        low, high = interval(self.changes)
+        rows = {"blend": self.blends, "change": self.changes.mean(axis=1), "low": low, "high": high}
+        return pd.DataFrame(rows).assign(chosen=[b == self.blend for b in self.blends])
+
+
+def interval(changes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Low and high ends of the mean of paired ``changes`` [..., N], Student's; NaN for a single one.
+
+    It does not know that folds share the photos that they train on, and is a little narrow for it (Bengio & Grandvalet, JMLR
+    2004).
+    """
+    from scipy.special import stdtrit
+
+    photos = changes.shape[-1]
+    spread = changes.std(axis=-1, ddof=1) if photos > 1 else np.full(changes.shape[:-1], np.nan)
+    reach = stdtrit(photos - 1, (1 + CONFIDENCE) / 2) * spread / math.sqrt(photos)
+    return changes.mean(axis=-1) - reach, changes.mean(axis=-1) + reach
+
+
+def choice(changes: NDArray[np.float64], blends: Sequence[float], always: bool = False) -> float:
+    """The blend with the largest mean of ``changes`` [B, N] of those that gain, or of all (``always``); 0 if there is none."""
+    gaining = always | (interval(changes)[0] > 0)
+    return float(blends[np.where(gaining, changes.mean(axis=1), -np.inf).argmax()]) if gaining.any() else 0.0
+
+
 def folds(pairs: Sequence[MaskPair], count: int) -> list[int]:
     """The fold of each pair: every group is spread over the folds as evenly as its size allows, keyed by names."""
-    if not 2 <= count <= len(pairs):
-        raise UserError(f"{len(pairs)} photos make 2 to {len(pairs)} folds, not {count}; correct --folds.")
+    # With three, an inner choice has two folds; with any two left out, two photos have to stay to train on.
+    if not 3 <= count <= len(pairs):
+        raise UserError(f"{len(pairs)} photos make 3 to {len(pairs)} folds, not {count}; correct --folds.")
+    if len(pairs) - 2 * math.ceil(len(pairs) / count) < 2:
+        raise UserError(
+            f"{len(pairs)} photos are too few for {count} folds; draw some more masks, or raise --folds."
+        )
     members: dict[str, list[int]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         members[pair.group].append(number)
@@ -53,19 +123,39 @@ def folds(pairs: Sequence[MaskPair], count: int) -> list[int]:
 
 def cross_validate(
     pairs: Sequence[MaskPair], start: U2Net, recipe: Recipe, count: int, device: str = "cpu"
-) -> list[Verdict]:
-    """Every pair judged by ``start`` and by a net fine-tuned on the other folds, in the order of ``pairs``."""
-    fold = folds(pairs, count)
+) -> Judgement:
+    """Every pair judged by ``start`` and by the best net that can be made without its fold; ``count`` folds.
+
+    Fold i's share of new weights is chosen among ``recipe.blends`` and 0 on the photos of every other fold j, with nets that
+    saw neither i nor j; it is judged with the net that did not see i. A net without i and j serves both folds, so that there
+    are count (count + 1) / 2 trainings.
+    """
+    fold = np.array(folds(pairs, count))
     before = masks(start, pairs, recipe, device)
-    verdicts: dict[int, Verdict] = {}
-    for number in range(count):
-        held_out = [n for n, f in enumerate(fold) if f == number]
-        progress.say(f"fold {number + 1} of {count}: {len(pairs) - len(held_out)} photos to train on")
-        net = fine_tune([p for p, f in zip(pairs, fold, strict=True) if f != number], start, recipe, device)
-        after = masks(net, [pairs[n] for n in held_out], recipe, device)
-        for n, mask in zip(held_out, after, strict=True):
-            verdicts[n] = Verdict(pairs[n], number, before[n], mask)
-    return [verdicts[n] for n in range(len(pairs))]
+    known = np.array([quality.iou(m, p.mask) for m, p in zip(before, pairs, strict=True)])
+    inner = np.full((count, len(recipe.blends), len(pairs)), np.nan)
+    outer = np.full((len(recipe.blends), len(pairs)), np.nan)
+    blends = np.zeros(len(pairs))
+    after = list(before)
+    left_out = [*combinations(range(count), 2), *((number,) for number in range(count))]
+    for done, without in enumerate(left_out, 1):
+        out = np.flatnonzero(np.isin(fold, without))
+        progress.say(f"training {done} of {len(left_out)}, on {len(pairs) - len(out)} photos")
+        tuned = fine_tune([p for n, p in enumerate(pairs) if n not in out], start, recipe, device)
+        if len(without) == 1:
+            blends[out] = choice(inner[without[0]][:, fold != without[0]], recipe.blends)
+        for number, blend in enumerate(recipe.blends):
+            made = masks(tuned.at(blend), [pairs[n] for n in out], recipe, device)
+            change = [quality.iou(m, pairs[n].mask) - known[n] for n, m in zip(out, made, strict=True)]
+            if len(without) == 2:
+                # Each for the choice of the other fold.
+                inner[sum(without) - fold[out], number, out] = change
+                continue
+            outer[number, out] = change
+            for n, mask in zip(out, made, strict=True):
+                after[n] = mask if blend == blends[n] else after[n]
+    verdicts = [Verdict(*v) for v in zip(pairs, fold.tolist(), blends.tolist(), before, after, strict=True)]
+    return Judgement(verdicts, recipe.blends, outer)
 
 
 def masks(
@@ -78,28 +168,62 @@ def masks(
 
 
 def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row a photo: name, group, fold, IoU before and after, and their difference."""
-    rows = [(v.pair.name, v.pair.group, v.fold, *v.ious, v.ious[1] - v.ious[0]) for v in verdicts]
-    return pd.DataFrame(rows, columns=["photo", "group", "fold", "before", "after", "change"])
+    """One row a photo: name, group, fold, the share of new weights, IoU before and after, and their difference."""
+    rows = [(v.pair.name, v.pair.group, v.fold, v.blend, *v.ious, v.ious[1] - v.ious[0]) for v in verdicts]
+    return pd.DataFrame(rows, columns=["photo", "group", "fold", "blend", "before", "after", "change"])
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean IoU before and after, and photos that got better and worse by more than .005, a row a group."""
-    counted = rows.assign(better=rows["change"] > 0.005, worse=rows["change"] < -0.005)
-    how = {
-        "photo": "count",
-        **dict.fromkeys(("before", "after", "change"), "mean"),
-        "better": "sum",
-        "worse": "sum",
-    }
-    return counted.groupby("group").agg(how).rename(columns={"photo": "photos"}).reset_index()
+    """A row a group and one of all photos: mean IoUs, mean change with its interval, and how many changed by .005."""
+    groups = list(rows.groupby("group")) if rows["group"].nunique() > 1 else []
+    made = []
+    for name, part in [*groups, (ALL, rows)]:
+        change = part["change"]
+        low, high = interval(change.to_numpy())
+        made.append(
+            {
+                "group": name,
+                "photos": len(part),
+                "before": part["before"].mean(),
+                "after": part["after"].mean(),
+                "change": change.mean(),
+                "low": float(low),
+                "high": float(high),
+                "better": (change > 0.005).sum(),
+                "worse": (change < -0.005).sum(),
+            }
+        )
+    return pd.DataFrame(made)
 
 
-def write(verdicts: Sequence[Verdict], folder: Path) -> None:
-    """``folds.csv``, a row a photo, and ``folds.png``: photo, truth, mask before and mask after, the largest change first."""
-    rows = table(verdicts)
-    with replacing(folder / "folds.csv") as temporary:
-        rows.to_csv(temporary, index=False, float_format="%.4f")
+def gains(rows: pd.DataFrame) -> bool:
+    """Whether held-out photos gain: the interval of all lies above 0, and that of no group below."""
+    found = summary(rows)
+    return bool(found["low"].iloc[-1] > 0 and not (found["high"] < 0).any())
+
+
+def said(rows: pd.DataFrame) -> list[str]:
+    """The change of each group's and of all photos' mean IoU in words, with its interval."""
+    lines = []
+    for row in summary(rows).itertuples():
+        bounds = "one photo" if row.photos == 1 else f"95 %: {row.low:+.3f} to {row.high:+.3f}"
+        word = "a gain" if row.low > 0 else "a loss" if row.high < 0 else "no more than chance"
+        word = "left as it was" if row.low == row.high == 0 else word
+        lines.append(
+            f"{row.group}: {row.before:.3f} -> {row.after:.3f}, {row.change:+.3f} ({bounds}): {word}"
+        )
+    return lines
+
+
+def write(judged: Judgement, folder: Path) -> None:
+    """``folds.csv``, a row a photo; ``shares.csv``, a row a share of new weights; and ``folds.png``.
+
+    The picture shows photo, truth, mask before and mask after, the largest change first.
+    """
+    rows, verdicts = table(judged.verdicts), judged.verdicts
+    for name, frame in (("folds", rows), ("shares", judged.shares)):
+        with replacing(folder / f"{name}.csv") as temporary:
+            frame.to_csv(temporary, index=False, float_format="%.4f")
     pictures: list[NDArray[np.uint8]] = []
     labels: list[str] = []
     for number in rows["change"].abs().sort_values(ascending=False, kind="stable").index:
