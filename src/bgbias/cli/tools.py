@@ -26,7 +26,7 @@ def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def show(grid: Grid = None, params: Params = DEFAULT) -> None:
-    """Print a grid's tables, and say where its figures are."""
+    """Print a grid's tables and what training took, and say where its figures are."""
     from bgbias.nodes import table
 
     table.show(load(params, grid))
