@@ -1,4 +1,4 @@
-"""From the scores of a grid to its tables: costs come from the trainings' own records, and touch no other number."""
+"""From the scores of a grid to its tables; what training took is told from the trainings' own records alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias.cli import nodes
+from bgbias.compute.device import threads
 from bgbias.engine import freshness, graph
 from bgbias.errors import UserError
 from bgbias.nodes import collect, table
 from bgbias.report import tables
+from bgbias.results import costs
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -33,7 +35,7 @@ def study(tmp_path: Path) -> Study:
     return made
 
 
-def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
+def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded(
     study: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
@@ -51,19 +53,39 @@ def test_table_3_is_made_of_the_other_tables_and_of_what_training_recorded(
 
     cured = [c for c in plan.cells(study) if c.method == "bgaugment"]
     records = [record(study, "train_record", **c.wildcards) for c in cured]
-    read = record(study, "table_record", table="table3")["inputs"]
-    assert {str(study.files.at("train_record", **c.wildcards)) for c in cured} < read.keys()
-    row = third.set_index("method").loc["bgaugment"]
+    paths = {
+        c: study.files.at("train_record", **c.wildcards) for c in plan.cells(study) if plan.trains(study, c)
+    }
+    found = costs.by_model(paths, study.train.iterations_per_epoch).set_index("method")
+    assert found.index.tolist() == ["plain", "bgaugment"]
+    row = found.loc["bgaugment"]
     peak = max(r["peak_memory_mb"] for r in records)
     assert row["cost_memory_gb"] == pytest.approx(peak * 2**20 / 1e9)
     assert row["cost_device"] == records[0]["device"]
-    seconds = [pd.read_csv(study.files.at("history", **c.wildcards))["train_seconds"].sum() for c in cured]
+    seconds = [sum(r["epoch_seconds"]["train_seconds"]) for r in records]
     assert row["cost_training_minutes"] == pytest.approx(sum(seconds) / 2 / 60)
-    assert third.loc[0].filter(like="cost_").isna().all()
+    assert third.filter(like="cost_").empty
 
     table.show(study)
     said = capsys.readouterr().out
     assert all(f"{title} (" in said for title in ("Table 1", "Table 2", "Table 3"))
+    assert "What training took" in said
+    assert "Step, s" in said
+    assert f"As measured on {records[0]['device']}" in said
+
+
+def test_a_training_repeated_leaves_every_product_as_it_was(study: Study) -> None:
+    cell = next(c for c in plan.cells(study) if c.method == "bgaugment")
+    before = record(study, "train_record", **cell.wildcards)
+    for path in before["outputs"]:
+        Path(path).unlink()
+    run(study, cell, "train")
+    after = record(study, "train_record", **cell.wildcards)
+    assert after["outputs"] == before["outputs"]
+    assert len(after["epoch_seconds"]["validate_seconds"]) == after["metrics"]["epochs"]
+    assert after["metrics"]["seconds_a_step"] >= 0
+    assert after["notes"]["deterministic"] == "with this machine and threads"
+    assert (after["threads"], bool(after["machine"])) == (threads(), True)
 
 
 def test_a_table_that_was_not_made_is_named(study: Study) -> None:

@@ -1,30 +1,30 @@
-"""What a training took is what its curve and its record say; what they do not say stays unknown."""
+"""What a training took is what its record says; what it does not say stays unknown."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bgbias.errors import UserError
+from bgbias.files import sealed
 from bgbias.results import costs
+from bgbias.study.cell import Cell
 
 
-def curve(folder: Path, *seconds: float) -> Path:
-    path = folder / "history.csv"
-    rows = [f"{epoch},0.5,{s},7.0" for epoch, s in enumerate(seconds, 1)]
-    path.write_text("\n".join(["epoch,loss,train_seconds,validate_seconds", *rows]) + "\n")
-    return path
-
-
-def test_a_step_takes_its_share_of_all_that_epochs_took(tmp_path: Path) -> None:
-    record = {
-        "device": "cpu (1 thread)",
-        "peak_memory_mb": 1000.0,
-        "metrics": {"epochs": 3, "peak_gpu_memory_mb": 2000.0},
+def record(*seconds: float, **more: Any) -> dict[str, Any]:
+    return {
+        "epoch_seconds": {"train_seconds": list(seconds), "validate_seconds": [7.0 for _ in seconds]},
+        **more,
     }
+
+
+def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     # The second epoch sought environments: 150 steps took 15 s with that.
-    found = costs.of_training(record, curve(tmp_path, 2.0, 10.0, 3.0), iterations=50)
+    more = {"device": "cpu (1 thread)", "peak_memory_mb": 1000.0, "metrics": {"peak_gpu_memory_mb": 2000.0}}
+    found = costs.of_training(record(2.0, 10.0, 3.0, **more), iterations=50)
     assert found == pytest.approx(
         {
             "cost_seconds_a_step": 0.1,
@@ -36,10 +36,35 @@ def test_a_step_takes_its_share_of_all_that_epochs_took(tmp_path: Path) -> None:
     )
 
 
-def test_what_an_older_record_does_not_tell_is_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "history.csv"
-    path.write_text("epoch,loss\n1,0.5\n")
-    found = costs.of_training({}, path, iterations=50)
+def test_what_an_older_record_does_not_tell_is_unknown() -> None:
+    found = costs.of_training({}, iterations=50)
     assert found.pop("cost_device") == "unknown"
     assert all(math.isnan(value) for value in found.values())
     assert len(found) == 4
+
+
+def trainings(tmp_path: Path) -> dict[Cell, Path]:
+    paths = {}
+    for place, method in enumerate(("plain", "bgaugment")):
+        for seed in (0, 1):
+            cell = Cell("toy", "tiny", "contrastive", method, seed)
+            paths[cell] = tmp_path / method / f"{seed}.json"
+            kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
+            sealed.write(paths[cell], record(10.0 * (1 + place) + seed, **kept))
+    return paths
+
+
+def test_a_models_costs_are_set_beside_plains(tmp_path: Path) -> None:
+    found = costs.by_model(trainings(tmp_path), iterations=10).set_index("method")
+    assert found["cost_seconds_a_step"].to_dict() == pytest.approx({"plain": 1.05, "bgaugment": 2.05})
+    assert found["cost_times_plain"].to_dict() == pytest.approx({"plain": 1, "bgaugment": 2.05 / 1.05})
+    cured = {c: p for c, p in trainings(tmp_path).items() if c.method != "plain"}
+    assert costs.by_model(cured, iterations=10)["cost_times_plain"].isna().all()
+
+
+def test_a_damaged_record_is_not_read(tmp_path: Path) -> None:
+    paths = trainings(tmp_path)
+    path = paths[Cell("toy", "tiny", "contrastive", "plain", 1)]
+    path.write_text(path.read_text().replace("11.0", "11.1"))
+    with pytest.raises(UserError, match=r"plain/1\.json cannot be read \(damaged"):
+        costs.by_model(paths, iterations=10)

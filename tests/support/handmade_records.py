@@ -61,18 +61,16 @@ class Project:
         history = {"history": str(self.data / "runs/demo/models/history.csv")}
         return self.record(f"runs/demo/models/{NAME}/run.json", "train", NAME, **(history | more))
 
-    def history(self, epochs: int, text: str = "", loss: float = 1.0) -> None:
+    def history(self, epochs: int, text: str = "", loss: float = 1.0, seconds: bool = True) -> None:
+        """Epochs so far; without ``seconds``, those of a finished training, whose record has them."""
+        spent, heads = (",1.5,0.5", ",train_seconds,validate_seconds") if seconds else ("", "")
         rows = [
-            f"{e},{loss / e:.4f},{0.5 - 0.3 / e:.4f},{0.4 - 0.3 / e:.4f},1.5,0.5\n"
+            f"{e},{loss / e:.4f},{0.5 - 0.3 / e:.4f},{0.4 - 0.3 / e:.4f}{spent}\n"
             for e in range(1, epochs + 1)
         ]
         file = self.data / "runs/demo/models/history.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(
-            "epoch,loss,val_map_at_r,val_corrupted_map_at_r,train_seconds,validate_seconds\n"
-            + "".join(rows)
-            + text
-        )
+        file.write_text(f"epoch,loss,val_map_at_r,val_corrupted_map_at_r{heads}\n" + "".join(rows) + text)
 
     def sync(self) -> tuple[int, int, int]:
         return self.sync_to(self.uri)

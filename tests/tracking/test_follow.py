@@ -99,12 +99,16 @@ def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Pro
     assert project.sync() == (0, 1, 1)
     assert project.sync() == (0, 0, 2)
     work.unlink()
-    project.history(5)
-    project.training(metrics={"best_val_map_at_r": 0.44})
+    project.history(5, seconds=False)
+    seconds = {"train_seconds": [1.5] * 5, "validate_seconds": [0.5] * 5}
+    project.training(metrics={"best_val_map_at_r": 0.44}, epoch_seconds=seconds)
     assert project.sync() == (0, 2, 0)
     done = project.runs()[TRAIN]
     assert (done.info.run_id, done.info.status) == (first.info.run_id, "FINISHED")
     assert [step for step, _ in project.curve(done, "epoch/val_map_at_r")] == [1, 2, 3, 4, 5]
+    # A finished curve holds no seconds; the record has them.
+    assert project.curve(done, "epoch/train_seconds") == [(epoch, 1.5) for epoch in range(1, 6)]
+    assert project.sync() == (0, 0, 2)
 
     # Trained again from the beginning: the old points must not stay in the new curve.
     project.history(2, loss=2.0)

@@ -60,7 +60,7 @@ try:
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
     from bgbias.progress import say
-    from bgbias.report import figures, tables
+    from bgbias.report import costs, figures, tables
     from bgbias.study import plan
     from bgbias.study.cell import CELL, Cell
     from bgbias.study.params import load
@@ -133,6 +133,7 @@ config = config | {
         for family in (tables, figures)
         for name in planned(family.wanted, STUDY)
     },
+    "costs": planned(costs.told, STUDY) if "--report" in sys.argv else "",
 }
 CELLS = planned(plan.checked_cells, STUDY)
 PATHS = STUDY.files

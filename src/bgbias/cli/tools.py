@@ -42,7 +42,7 @@ def doctor(
 
 @app.command()
 def show(grid: Grid = None, params: Params = DEFAULT) -> None:
-    """Print a grid's tables, and say where its figures are."""
+    """Print a grid's tables and what training took, and say where its figures are."""
     from bgbias.nodes import table
 
     table.show(load(params, grid))

@@ -59,13 +59,15 @@ def table(study: Study, table: str) -> None:
 
 
 def show(study: Study) -> None:
-    """Print the grid's tables, and say where figures are and how to compare runs."""
-    from bgbias.report import formats
+    """Print the grid's tables and what training took, and say where figures are and how to compare runs."""
+    from bgbias.report import costs, formats
 
     files = study.files
     for name in tables.wanted(study):
         shown = formats.show(formats.read(files.at("table_csv", table=name)), name)
         print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{shown}")
+    if spent := costs.told(study):
+        print(f"\nWhat training took\n\n{spent}")
     folder = files.at("figure_png", figure="x").parent
     print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
     print("Compare runs, curves and settings: make ui, then open http://127.0.0.1:5000")

@@ -11,7 +11,6 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.files.atomic import replacing
 from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -111,11 +110,14 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         )  # fmt: skip
         header = {"cell": cell.wildcards, "digest": made.digest, "best_epoch": state.best_epoch}
         save(model, made.outputs["model"], header)
-        with replacing(made.outputs["history"]) as temporary:
-            shutil.copyfile(history, temporary)
+        # Seconds in a product would make it another one each time; the record has them.
+        loop.write_history(made.outputs["history"], state.curve)
+        made.epoch_seconds |= state.seconds
         made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch}
         made.metrics[f"best_{validate.monitor}"] = state.best_score
         made.metrics["images_per_second"] = state.rate(settings.batch_size * settings.iterations_per_epoch)
-        made.notes["deterministic"] = device == "cpu"
+        steps = settings.iterations_per_epoch * state.epoch
+        made.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
+        made.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
         made.notes["photos_without_trusted_mask"] = photos.without_trusted_mask
     shutil.rmtree(checkpoint.parent, ignore_errors=True)

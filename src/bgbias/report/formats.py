@@ -141,7 +141,12 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
 
 def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
-    columns = [c for c in _columns(table, name) if c.terminal]
+    return plain(table, tables.load(name).COLUMNS, tables.load(name).LEGEND)
+
+
+def plain(table: pd.DataFrame, printed: Sequence[Column], legend: Sequence[str]) -> str:
+    """The same of a table, a row a model, that is no file of the report's."""
+    columns = [c for c in _known(table, printed) if c.terminal]
     sections = _sections(table, columns)
     every = [row for _, rows in sections for row in rows]
     labels = max(len(label) for label, _ in every)
@@ -155,14 +160,18 @@ def show(table: pd.DataFrame, name: str) -> str:
         for label, entries in rows:
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=False))
             lines.append(f"{label:<{labels}}{texts}")
-    return "\n".join(line.rstrip() for line in [*lines, "", *tables.load(name).LEGEND])
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend])
 
 
 def _columns(table: pd.DataFrame, name: str) -> list[Column]:
     """The columns of the table that is called ``name``, without those about which it has nothing to say."""
+    return _known(table, tables.load(name).COLUMNS)
+
+
+def _known(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     return [
         column
-        for column in tables.load(name).COLUMNS
+        for column in columns
         if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
     ]
 

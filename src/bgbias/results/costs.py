@@ -1,4 +1,4 @@
-"""What training each model took, as its record and its curve tell: on that machine, beside whatever else ran there."""
+"""What training each model took, as its record tells: on that machine, beside whatever else ran there."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pandas as pd
 
 from bgbias.engine import records
 from bgbias.results.rows import MODEL
-from bgbias.study.cell import Cell
+from bgbias.study.cell import PLAIN, Cell
 
 
-def by_model(trainings: Mapping[Cell, tuple[Path, Path]], iterations: int) -> pd.DataFrame:
-    """One row a model, over its seeds and folds: the columns of ``of_training``, and on which device.
+def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
+    """One row a model, over its seeds and folds: the columns of ``of_training``, on which device, and steps by those of the
+    same loss's plain training.
 
-    ``trainings``: the record and the curve of each. Of seconds a step the median of the trainings is taken, of memory the
-    largest, of minutes the mean.
+    ``trainings``: the record of each. Of seconds a step the median of the trainings is taken, of memory the largest, of minutes
+    the mean.
     """
     rows = [
-        cell.wildcards | of_training(records.read(record), history, iterations)
-        for cell, (record, history) in trainings.items()
+        cell.wildcards | of_training(records.read(record), iterations) for cell, record in trainings.items()
     ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "median",
@@ -31,18 +31,20 @@ def by_model(trainings: Mapping[Cell, tuple[Path, Path]], iterations: int) -> pd
         "cost_gpu_memory_gb": "max",
         "cost_device": lambda names: "; ".join(dict.fromkeys(names)),
     }
-    return pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
+    found = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
+    plain = found[found["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
+    of_plain = plain.reindex(pd.MultiIndex.from_frame(found[MODEL[:-1]])).to_numpy()
+    return found.assign(cost_times_plain=found["cost_seconds_a_step"] / of_plain)
 
 
-def of_training(record: Mapping[str, Any], history: Path, iterations: int) -> dict[str, Any]:
+def of_training(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
     """Of one training: the seconds of all epochs by their steps, ``iterations`` each, so that what a method does between steps,
     in every epoch or in some, is shared out among all; minutes of all epochs together; both without validation; the largest
-    memory of the process and on the GPU, in GB (10^9 bytes). What neither record nor curve tells is NaN.
+    memory of the process and on the GPU, in GB (10^9 bytes). What the record does not tell is NaN.
 
     A training that was interrupted has all its epochs' times, and the memory of its last process.
     """
-    epochs = pd.read_csv(history)
-    seconds = epochs["train_seconds"] if "train_seconds" in epochs else pd.Series(dtype=float)
+    seconds = pd.Series(record.get("epoch_seconds", {}).get("train_seconds", []), dtype=float)
     mebibyte = 2**20 / 1e9
     return {
         "cost_seconds_a_step": seconds.mean() / iterations,

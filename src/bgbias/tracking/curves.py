@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +27,20 @@ class Point:
     text: str
 
 
-def epochs(history: Path | None, started: int) -> tuple[Point, ...]:
-    """The epochs of a history so far, without a last line that is still being written."""
+def epochs(
+    history: Path | None, started: int, seconds: Mapping[str, Sequence[float]] | None = None
+) -> tuple[Point, ...]:
+    """The epochs of a history so far, without a last line that is still being written.
+
+    ``seconds``: columns that the record has of a finished one, as the unfinished one has them at its end.
+    """
     points: list[Point] = []
     elapsed = 0.0
-    for text, values in _rows(_text(history)):
+    for row, (text, values) in enumerate(_rows(_text(history))):
         if "epoch" in values:
+            if seconds and not seconds.keys() & values.keys():
+                spent = {k: v[row] for k, v in seconds.items() if row < len(v)}
+                values, text = values | spent, ",".join([text, *map(str, spent.values())])
             elapsed += sum(v for k, v in values.items() if k.endswith("seconds"))
             named = {f"epoch/{k}": v for k, v in values.items() if k != "epoch"}
             points.append(Point(int(values["epoch"]), named, started + round(1000 * elapsed), text))

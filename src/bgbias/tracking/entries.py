@@ -6,8 +6,8 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class Entry:
     model: tuple[Path, str] | None = None
     """Trained weights, and their SHA-256."""
     history: Path | None = None
+    epoch_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Of a finished training, columns beside those of its history."""
     vitals: str | Path | None = None
     process: int | None = None
     """Of a running node on this machine."""
@@ -79,7 +81,7 @@ class Entry:
 
     def epochs(self) -> tuple[Point, ...]:
         """The training curve so far."""
-        return epochs(self.history, self.started)
+        return epochs(self.history, self.started, self.epoch_seconds)
 
     def samples(self) -> tuple[Point, ...]:
         """What its process took of the machine so far."""
@@ -87,7 +89,7 @@ class Entry:
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        fixed = asdict(self) | {"growth": None, "process": None, "vitals": None}
+        fixed = asdict(self) | {"growth": None, "process": None, "vitals": None, "epoch_seconds": None}
         return hashlib.sha256(json.dumps(fixed, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def now(self, record: Stamp) -> Entry:
@@ -141,6 +143,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         upstream=upstream,
         pictures=tuple(path for path in map(Path, made) if _is_picture(path, node)),
         model=next(((Path(p), s) for p, s in made.items() if node == "train" and p.endswith(MODEL)), None),
+        epoch_seconds=dict(sorted((record.get("epoch_seconds") or {}).items())),
         history=Path(record["history"]) if record.get("history") else None,
         vitals=record.get("vitals") or (Path(record["vitals_file"]) if record.get("vitals_file") else None),
         process=record.get("pid") if here else None,

@@ -166,6 +166,7 @@ def _joined(chain: list[Entry]) -> Entry | None:
         metrics=metrics,
         model=None,
         history=None,
+        epoch_seconds={},
         vitals=None,
         process=None,
         pictures=(),

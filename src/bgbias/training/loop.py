@@ -33,6 +33,8 @@ from bgbias.training.settings import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
 LOOKS = {"cpu": 1, "cuda": 50}
+# Columns of an epoch that no second run repeats.
+SECONDS = ("train_seconds", "validate_seconds")
 
 EpochPasses = Callable[[int, str, int], Iterator[Batch]]
 """(epoch, what for, photos a batch) to batches that show every training photo once."""
@@ -54,8 +56,18 @@ class State:
 
     def rate(self, images_per_epoch: int) -> float:
         """Training images a second, over all epochs."""
-        seconds = sum(row["train_seconds"] for row in self.history)
+        seconds = sum(self.seconds["train_seconds"])
         return images_per_epoch * len(self.history) / seconds if seconds else 0.0
+
+    @property
+    def seconds(self) -> dict[str, list[float]]:
+        """What each epoch took, by ``SECONDS``."""
+        return {name: [row[name] for row in self.history] for name in SECONDS}
+
+    @property
+    def curve(self) -> list[dict[str, float]]:
+        """The history that another run of the same training repeats: without seconds."""
+        return [{k: v for k, v in row.items() if k not in SECONDS} for row in self.history]
 
     def finished(self, settings: Train) -> bool:
         """Whether the epochs are used up, or ``patience`` of them brought nothing better."""
@@ -89,7 +101,7 @@ def fit(
     state = _restore(checkpoint, digest, method, optimizer) or State()
     if state.epoch:
         progress.say(f"goes on after epoch {state.epoch}")
-    _write_history(history, state.history)
+    write_history(history, state.history)
     while not state.finished(settings):
         begun = time.perf_counter()
         epoch = state.epoch + 1
@@ -107,13 +119,11 @@ def fit(
         if scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores[monitor], epoch
             state.best_weights = deepcopy(model.state_dict())
-        seconds = {
-            "train_seconds": round(trained - begun, 2),
-            "validate_seconds": round(time.perf_counter() - trained, 2),
-        }
+        spent = (trained - begun, time.perf_counter() - trained)
+        seconds = {name: round(s, 2) for name, s in zip(SECONDS, spent, strict=True)}
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
-        _write_history(history, state.history)
+        write_history(history, state.history)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
         progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(seconds.values()):.1f} s")
     model.load_state_dict(state.best_weights)
@@ -251,5 +261,6 @@ def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim
     return State(**saved["state"])
 
 
-def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
+def write_history(path: Path, rows: list[dict[str, float]]) -> None:
+    """A row an epoch, as CSV."""
     write_text(path, pd.DataFrame(rows).to_csv(index=False, na_rep="nan") if rows else "")

@@ -1,10 +1,11 @@
-"""Table 3: what each method changes against plain training of the same loss, whether that is chance, what it costs.
+"""Table 3: what each method changes against plain training of the same loss, and whether that is chance.
 
 Levels, drops and cures are those of Table 1, attribution scores those of Table 2. Each of the four differences from plain has a
 95 % interval and a p over queries (for the attribution score, over photos) and, from two training seeds on, over seeds, paired:
 seeds mean the same start and, where both take as many photos of a class, the same batches for both. Folds share most of their
 training photos and are no further seeds: their differences are averaged within each. p is corrected for the number of methods
-compared with one plain model, each difference on its own.
+compared with one plain model, each difference on its own. What training took stands in ``report/costs.py``: this table is the
+same whenever it is made.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bgbias.report import columns as words
 from bgbias.report import formats
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import costs, tests, uncertainty
+from bgbias.results import tests, uncertainty
 from bgbias.results.rows import CORRUPTED, MODEL, Model, QueryValues, interval, named, resampling
 from bgbias.seeds import generator
 from bgbias.study import plan
@@ -29,10 +30,7 @@ from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 3
-ABOUT = (
-    "Each method against plain training with the same loss: what it changes, whether that is more than chance, and what it"
-    " costs."
-)
+ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
     Column("Clean", words.number("clean", 2), "Clean", best="clean"),
     Column("vs plain, clean", words.against_plain("clean_difference", 1, sign=True, ends=True)),
@@ -43,23 +41,15 @@ COLUMNS = (
     Column("Cure, over seeds", words.interval_alone("cure_seeds", 1), known=("cure_seeds_low",)),
     Column("Score", words.number("ref", 3), "Score", best="ref"),
     Column("Gain", words.against_plain("ref_gain", 3, sign=True), "Gain"),
-    Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
-    Column("Training, min", words.number("cost_training_minutes", 1)),
-    Column("Memory, GB", words.number("cost_memory_gb", 1), "GB"),
-    Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), known=("cost_gpu_memory_gb",)),
 )
 LEGEND = (
     "Each method against plain. Drop: relative. Cure: plain's drop minus this one, [95 %] over queries.",
     f"Score: of attribution. Marks: p < {tests.SIGNIFICANT:g}, {words.OVER_QUERIES} over queries or photos,"
     f" {words.OVER_SEEDS} over seeds; Holm-corrected.",
-    "Step and memory: of training, as measured. Differences on clean and corrupted photos: table3.md.",
+    "Differences on clean and corrupted photos: table3.md.",
 )
 # What it adds to the other tables.
-HEADLINE = {
-    "cure": "cure",
-    "cost_seconds_a_step": "seconds a training step",
-    "cost_memory_gb": "memory in training, GB",
-}
+HEADLINE = {"cure": "cure"}
 settings = sentences.selection
 DIFFERENCES = ("clean_difference", "corrupted_difference", "cure", "ref_gain")
 FROM_TABLE_1 = [
@@ -76,15 +66,10 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """The paper's two tables, the values that they were made of, and what every training recorded."""
+    """The paper's two tables, and the values that they were made of."""
     values = files_of(step("collect"), "all_queries", "all_attribution")
     printed = {t: Made(step("table", table=t), "table_csv") for t in ("table1", "table2")}
-    trained = {
-        f"{what} {cell.name}": Made(step("train", cell=cell), output)
-        for cell in plan.trained(study)
-        for what, output in (("history", "history"), ("record", "train_record"))
-    }
-    return values | printed | trained
+    return values | printed
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -94,14 +79,12 @@ def make(study: Study) -> pd.DataFrame:
     retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
     # Folds' models side by side have no training of their own, nor an attribution, to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    trainings = {c: (read[f"record {c.name}"], read[f"history {c.name}"]) for c in plan.trained(study)}
-    spent = costs.by_model(trainings, study.train.iterations_per_epoch)
-    return table(retrieval, scores, queries, attribution, spent)
+    return table(retrieval, scores, queries, attribution)
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
     """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, study.train.batch_size)
+    return told(table, study.train.selection)
 
 
 def table(
@@ -109,9 +92,8 @@ def table(
     attribution_scores: pd.DataFrame,
     queries: pd.DataFrame,
     attribution: pd.DataFrame,
-    spent: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Table 3, a row a model in Table 1's order, from Tables 1 and 2, the values they were made of, and ``costs.by_model``.
+    """Table 3, a row a model in Table 1's order, from Tables 1 and 2 and the values they were made of.
 
     ``_low`` and ``_high`` are bootstrap intervals over queries (photos for ``ref``, the score, and its gain), of levels and of
     differences. For each of ``DIFFERENCES``, MAP@R in points, cures in points of the relative drop: ``_p`` and ``_p_holm``;
@@ -126,16 +108,11 @@ def table(
     for compared in tested.groupby(MODEL[:-1], sort=False).groups.values():
         for p in (f"{name}{over}" for name in DIFFERENCES for over in ("_p", "_seeds_p")):
             tested.loc[compared, f"{p}_holm"] = tests.holm(tested.loc[compared, p].to_list())
-    rows = rows.merge(tested, on=MODEL, how="left").merge(spent, on=MODEL, how="left")
-    plain = rows[rows["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
-    of_plain = plain.reindex(pd.MultiIndex.from_frame(rows[MODEL[:-1]])).to_numpy()
-    rows["cost_times_plain"] = rows["cost_seconds_a_step"] / of_plain
-    return rows
+    return rows.merge(tested, on=MODEL, how="left")
 
 
-def told(table: pd.DataFrame, selection: str, batch_size: int) -> str:
-    """Three paragraphs, the last on costs; ``batch_size`` is the number of photos in a training step."""
-    devices = dict.fromkeys(table["cost_device"].dropna())
+def told(table: pd.DataFrame, selection: str) -> str:
+    """Two paragraphs."""
     averaged = "Rows are means over them; over seeds, the differences of one seed's folds are averaged and count once."
     return (
         "**Each method against plain training with the same loss.** MAP@R in percent, its relative drop and the cure as in"
@@ -148,10 +125,7 @@ def told(table: pd.DataFrame, selection: str, batch_size: int) -> str:
         f" {words.OVER_SEEDS} over training seeds by a paired t test, which speaks of the methods; both Holm-corrected for the"
         " methods beside one plain model, each difference on its own. A method with batches of its own (DCML: four photos a"
         " class, whatever the loss) differs from plain by these too. All"
-        " intervals and p: table3.csv.\n\n"
-        f"Step, training, memory: what training took on {', '.join(devices)}, beside whatever else ran on the machine: time of"
-        f" all epochs by their steps of {batch_size} photos, what a method does between steps included (median over trainings);"
-        f" all epochs without validation; largest memory of the process.{sentences.paper(table)}"
+        f" intervals and p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
     )
 
 

@@ -1,0 +1,39 @@
+"""What training a grid's models took, read from their records whenever it is asked for.
+
+Seconds and memory are another machine's business each time: no product holds them, so that a training that is repeated
+faithfully leaves tables and their checksums as they are. The records have them, and MLflow shows them by run.
+"""
+
+from __future__ import annotations
+
+from bgbias.engine.node import step
+from bgbias.report import columns as words
+from bgbias.report import formats
+from bgbias.report.columns import Column
+from bgbias.results import costs
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+COLUMNS = (
+    Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
+    Column("by plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
+    Column("Training, min", words.number("cost_training_minutes", 1), "Training, min"),
+    Column("Memory, GB", words.number("cost_memory_gb", 1), "Memory, GB"),
+    Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
+)
+
+
+def told(study: Study) -> str:
+    """As text, a row a model; empty where no training's record is here."""
+    trained = {c: step("train", cell=c).record(study) for c in plan.cells(study) if plan.trains(study, c)}
+    here = {cell: record for cell, record in trained.items() if record.exists()}
+    if not here:
+        return ""
+    spent = costs.by_model(here, study.train.iterations_per_epoch)
+    photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(spent["cost_device"]))
+    legend = (
+        f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their",
+        f"steps of {photos} photos, what a method does between steps included (median over trainings). Training: all",
+        "epochs without validation. Memory: the largest of the process.",
+    )
+    return formats.plain(spent, COLUMNS, legend)

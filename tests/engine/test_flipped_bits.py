@@ -1,0 +1,109 @@
+"""One bit of a product or of a record that flips is found when everything is read, and nothing is made from it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from small_study import described, load
+
+from bgbias import seeds
+from bgbias.engine import freshness, graph, records
+from bgbias.engine.node import Node
+from bgbias.errors import UserError
+from bgbias.files import sealed
+from bgbias.files.atomic import write_json
+from bgbias.study.params import Study
+
+FLIPS = 150
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """A grid of two models, really made as far as its tables and figures."""
+    raw = described(tmp_path)
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"]}
+    raw["train"] |= {"max_epochs": 1}
+    study = load(tmp_path, raw)
+    for node in graph.in_order(study):
+        make = getattr(node.declared, node.name)
+        on = {"device": "cpu"} if "device" in inspect.signature(make).parameters else {}
+        make(study, **node.keywords, **on)
+    return study
+
+
+@contextmanager
+def flipped(path: Path, bit: int) -> Iterator[None]:
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+    try:
+        yield
+    finally:
+        path.write_bytes(whole)
+
+
+def refused(study: Study, reader: Node) -> bool:
+    try:
+        with records.node(study, reader):
+            return False
+    except UserError as error:
+        return "would read" in str(error)
+
+
+def test_every_flipped_bit_is_found_and_none_is_used(study: Study) -> None:
+    nodes = graph.in_order(study)
+    assert all(f.state == "current" for f in freshness.examine(study, deep=True))
+    files = [(n, p) for n in nodes for p in (n.record(study), *n.outputs(study).values())]
+    chance, refusals, damaged = seeds.generator("flipped bits"), 0, 0
+    for _ in range(FLIPS):
+        node, path = files[chance.integers(len(files))]
+        is_record = path == node.record(study)
+        with flipped(path, int(chance.integers(8 * path.stat().st_size))):
+            told = {f.node: f.why for f in freshness.examine(study, deep=True) if f.state == "stale"}
+            assert told == {node: "its record is damaged" if is_record else f"{path} has changed"}
+            damaged += is_record
+            readers = [
+                reader
+                for reader in nodes
+                if path in graph.inputs(study, reader.name, **reader.keywords).values()
+                or (is_record and node in graph.reads_from(study, reader))
+            ]
+            assert all(refused(study, reader) for reader in readers), path
+            refusals += len(readers)
+    assert damaged > 10
+    assert refusals > 50
+    assert all(f.state == "current" for f in freshness.examine(study, deep=True))
+
+
+def test_every_bit_of_a_record_counts(tmp_path: Path) -> None:
+    """Even those that leave its meaning as it is: another space, 1e5 for 1E5."""
+    path = tmp_path / "record.json"
+    value = {"digest": "0" * 16, "seconds": 1e-7, "spec": {"name": "Mühle", "of": [None, True]}}
+    sealed.write(path, value)
+    assert sealed.read(path).items() > value.items()
+    for bit in range(8 * path.stat().st_size):
+        with flipped(path, bit), pytest.raises(ValueError, match=r"."):
+            sealed.read(path)
+
+
+def test_what_is_damaged_or_cannot_vouch_for_itself_is_made_again(study: Study) -> None:
+    nodes = {node.label: node for node in graph.in_order(study)}
+    third, fourth = nodes["table table3"], nodes["figure drop"]
+    table, figure = study.files.at("table_md", table="table3"), fourth.record(study)
+    with flipped(table, 5), flipped(figure, 999):
+        stale = freshness.settle(study, deep=True).stale
+    assert stale == {third.label: f"{table} has changed", fourth.label: "its record is damaged"}
+    # Records of earlier versions: what they tell of masks and durations still serves.
+    kept = {k: v for k, v in records.read(figure).items() if k not in (sealed.SEAL, sealed.SEALED)}
+    write_json(figure, kept)
+    assert records.read(figure) == kept
+    assert records.of_now(study, fourth) == {}
+    found = {f.node: f.why for f in freshness.examine(study) if f.state == "stale"}
+    assert found == {fourth: "its record has no checksum of itself"}
