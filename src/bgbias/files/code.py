@@ -35,7 +35,18 @@ NO_NUMBERS = (
     *("cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking"),
     *(
         f"files.{m}"
-        for m in ("atomic", "checksums", "code", "download", "fetch", "fingerprint", "locks", "places")
+        for m in (
+            "atomic",
+            "checksums",
+            "code",
+            "contents",
+            "download",
+            "fetch",
+            "fingerprint",
+            "locks",
+            "places",
+            "sealed",
+        )
     ),
     *("compute.gpu_slots", "compute.vitals"),
 )
