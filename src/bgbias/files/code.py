@@ -32,43 +32,16 @@ from bgbias.files.atomic import write_json
 
 ROOT = Path(__file__).parents[1]
 NO_NUMBERS = (
-    *("cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking"),
-    *(
-        f"files.{m}"
-        for m in (
-            "atomic",
-            "checksums",
-            "code",
-            "contents",
-            "download",
-            "fetch",
-            "fingerprint",
-            "locks",
-            "places",
-            "sealed",
-        )
-    ),
-    *("compute.gpu_slots", "compute.vitals"),
-)
+    "cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking",
+    "files.atomic", "files.checksums", "files.code", "files.contents", "files.download", "files.fetch", "files.fingerprint",
+    "files.locks", "files.places", "files.sealed", "compute.gpu_slots", "compute.vitals",
+)  # fmt: skip
 NUMBERS = ("study.album", "study.training")  # of packages that make none, but for these
 PLANNED = ("nodes", "report.tables", "report.figures")
 PLANNING = {
-    *(
-        "SUBJECT",
-        "OUTPUTS",
-        "COLLECTION",
-        "CURVE",
-        "PLACE",
-        "ABOUT",
-        "reads",
-        "settings",
-        "uses",
-        "cost",
-        "goals",
-        "subjects",
-    ),
-    *("keep", "wanted", "sources_are_elsewhere"),
-}
+    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost", "goals", "subjects", "keep",
+    "wanted", "sources_are_elsewhere",
+}  # fmt: skip
 # What tables call them stands in the digests of what prints it.
 NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}
 # Who imports it gets numbers from it: import name to distributions of which one is installed.
