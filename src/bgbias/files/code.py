@@ -39,8 +39,8 @@ NO_NUMBERS = (
 NUMBERS = ("study.album", "study.training")  # of packages that make none, but for these
 PLANNED = ("nodes", "report.tables", "report.figures")
 PLANNING = {
-    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost", "goals", "subjects", "keep",
-    "wanted", "sources_are_elsewhere",
+    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost", "goals", "subjects",
+    "keep", "wanted", "sources_are_elsewhere",
 }  # fmt: skip
 # What tables call them stands in the digests of what prints it.
 NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}
