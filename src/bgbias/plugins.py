@@ -25,9 +25,12 @@ from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bgbias.errors import UserError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 FAMILIES = {
     "backbones": "bgbias.models.backbones",
@@ -84,6 +87,7 @@ def use(*folders: Path | str) -> None:
     before, _folders = _folders, tuple(Path(folder).resolve() for folder in folders)
     importlib.invalidate_caches()
     _places.cache_clear()
+    _entry_points.cache_clear()
     try:
         for folder in _folders:
             for family in _families(folder):
@@ -177,10 +181,16 @@ def _in_folders(family: str) -> Iterator[tuple[str, _Place]]:
         yield from _listed(f"{package}.{family}", [str(folder / family)])
 
 
-def _installed(family: str) -> Iterator[tuple[str, _Place]]:
+@cache
+def _entry_points() -> EntryPoints:
+    """Those of all that is installed, looked through once."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=f"bgbias.{family}"):
+    return entry_points()
+
+
+def _installed(family: str) -> Iterator[tuple[str, _Place]]:
+    for point in _entry_points().select(group=f"bgbias.{family}"):
         yield point.name, _Place(point.module, f"{point.value} of {point.dist.name if point.dist else '?'}")
 
 
