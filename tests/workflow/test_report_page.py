@@ -90,6 +90,8 @@ def test_page_shows_a_result_that_is_clicked_on_and_asks_no_host(
 def test_page_says_what_the_study_is_and_how_each_result_is_made_again(report: Project) -> None:
     text = (report.folder / "page.html").read_text(encoding="utf-8")
     assert "Models of the grid <em>smoke</em>" in text
+    assert "What training took" in text
+    assert "Training, min" in text
     results = json.loads(re.search(r"var results = (\{.*\});", text)[1])  # type: ignore[index]
     assert {p.rpartition("/")[2] for p in results} == {
         *("table1.html", "table2.html", "table3.html"),
