@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -42,8 +43,8 @@ class Ending:
         self.reported, self.ended = 0, False
 
     @pytest.hookimpl
-    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> LoadFileScheduling | None:
-        return ByFile(config) if config.getvalue("dist") == "loadfile" else None
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+        return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:
