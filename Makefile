@@ -67,12 +67,16 @@ report: $(READY)  ## a page of the grid's tables, figures, rules and times that 
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs docs-demo
+.PHONY: docs docs-demo docs-masker
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README
 	python docs/demo/from_report.py
+
+docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
+	python -m bgbias train-masker $(or $(BGBIAS_SHARED_DATA),../shared/data)/hand_masks --device cpu --report data/report/hand_masks
+	python docs/results/masker_from_report.py data/report/hand_masks
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
@@ -103,6 +107,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
+	python docs/results/masker_from_report.py --check
 	python docs/demo/from_report.py --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md

@@ -25,12 +25,9 @@ from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
 
 FAMILIES = {
     "backbones": "bgbias.models.backbones",
@@ -182,7 +179,7 @@ def _in_folders(family: str) -> Iterator[tuple[str, _Place]]:
 
 
 @cache
-def _entry_points() -> EntryPoints:
+def _entry_points() -> Any:
     """Those of all that is installed, looked through once."""
     from importlib.metadata import entry_points
 

@@ -78,10 +78,26 @@ class Judgement:
 
     @property
     def shares(self) -> pd.DataFrame:
-        """What the choice saw: a row a share of new weights, with the mean change and its interval."""
-        low, high = interval(self.changes)
-        rows = {"blend": self.blends, "change": self.changes.mean(axis=1), "low": low, "high": high}
-        return pd.DataFrame(rows).assign(chosen=[b == self.blend for b in self.blends])
+        """What the choice saw: a row a group and share of new weights, with the mean change and its interval."""
+        made = []
+        for group, members in groups([v.pair.group for v in self.verdicts]):
+            low, high = interval(self.changes[:, members])
+            row = {
+                "blend": self.blends,
+                "change": self.changes[:, members].mean(axis=1),
+                "low": low,
+                "high": high,
+            }
+            made.append(pd.DataFrame({"group": group, **row}))
+        rows = pd.concat(made, ignore_index=True)
+        return rows.assign(chosen=rows["blend"] == self.blend)
+
+
+def groups(of: Sequence[str]) -> list[tuple[str, NDArray[np.bool_]]]:
+    """The groups by name, if there are several, and all photos: which photos [N] are of each."""
+    names = np.asarray(of, dtype=object)
+    several = sorted(set(of)) if len(set(of)) > 1 else []
+    return [*((name, names == name) for name in several), (ALL, np.ones(len(names), bool))]
 
 
 def interval(changes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -100,8 +116,8 @@ def interval(changes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
 
 def choice(changes: NDArray[np.float64], blends: Sequence[float], always: bool = False) -> float:
     """The blend with the largest mean of ``changes`` [B, N] of those that gain, or of all (``always``); 0 if there is none."""
-    gaining = always | (interval(changes)[0] > 0)
-    return float(blends[np.where(gaining, changes.mean(axis=1), -np.inf).argmax()]) if gaining.any() else 0.0
+    mean = np.where(always | (interval(changes)[0] > 0), changes.mean(axis=1), -np.inf)
+    return float(blends[int(mean.argmax())]) if mean.max() > -np.inf else 0.0
 
 
 def folds(pairs: Sequence[MaskPair], count: int) -> list[int]:
@@ -139,7 +155,7 @@ def cross_validate(
     after = list(before)
     left_out = [*combinations(range(count), 2), *((number,) for number in range(count))]
     for done, without in enumerate(left_out, 1):
-        out = np.flatnonzero(np.isin(fold, without))
+        out = np.flatnonzero(np.isin(fold, without)).tolist()
         progress.say(f"training {done} of {len(left_out)}, on {len(pairs) - len(out)} photos")
         tuned = fine_tune([p for n, p in enumerate(pairs) if n not in out], start, recipe, device)
         if len(without) == 1:
@@ -175,11 +191,11 @@ def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a group and one of all photos: mean IoUs, mean change with its interval, and how many changed by .005."""
-    groups = list(rows.groupby("group")) if rows["group"].nunique() > 1 else []
     made = []
-    for name, part in [*groups, (ALL, rows)]:
-        change = part["change"]
-        low, high = interval(change.to_numpy())
+    for name, members in groups(rows["group"].tolist()):
+        part = rows[members]
+        change = part["change"].to_numpy(np.float64)
+        low, high = interval(change)
         made.append(
             {
                 "group": name,
@@ -189,8 +205,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "change": change.mean(),
                 "low": float(low),
                 "high": float(high),
-                "better": (change > 0.005).sum(),
-                "worse": (change < -0.005).sum(),
+                "better": int((change > 0.005).sum()),
+                "worse": int((change < -0.005).sum()),
             }
         )
     return pd.DataFrame(made)
@@ -205,13 +221,12 @@ def gains(rows: pd.DataFrame) -> bool:
 def said(rows: pd.DataFrame) -> list[str]:
     """The change of each group's and of all photos' mean IoU in words, with its interval."""
     lines = []
-    for row in summary(rows).itertuples():
-        bounds = "one photo" if row.photos == 1 else f"95 %: {row.low:+.3f} to {row.high:+.3f}"
-        word = "a gain" if row.low > 0 else "a loss" if row.high < 0 else "no more than chance"
-        word = "left as it was" if row.low == row.high == 0 else word
-        lines.append(
-            f"{row.group}: {row.before:.3f} -> {row.after:.3f}, {row.change:+.3f} ({bounds}): {word}"
-        )
+    for row in summary(rows).to_dict("records"):
+        bounds = "one photo" if row["photos"] == 1 else f"95 %: {row['low']:+.3f} to {row['high']:+.3f}"
+        word = "a gain" if row["low"] > 0 else "a loss" if row["high"] < 0 else "no more than chance"
+        word = "left as it was" if row["low"] == row["high"] == 0 else word
+        change = f"{row['before']:.3f} -> {row['after']:.3f}, {row['change']:+.3f}"
+        lines.append(f"{row['group']}: {change} ({bounds}): {word}")
     return lines
 
 

@@ -1,0 +1,95 @@
+"""Put what `bgbias train-masker` found on the shared hand masks into the documents: `make docs-masker`.
+
+``python docs/results/masker_from_report.py REPORT`` takes the command's figures and writes the pages anew. The figures lie beside
+this file; every number that a page says of them is made from these. With ``--check`` it says which page differs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from bgbias.masks import cross_validation
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path("docs/results")
+PAGES = (HERE / "masker_finetuning.md", HERE / "index.md", Path("docs/masks.md"))
+PART = re.compile(r"(<!-- masker (\w+) -->\n?).*?(<!-- end -->)", re.DOTALL)
+SETS = {"cars196": "Cars196", "cub200": "CUB200", "sop": "SOP"}
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """A table, its numbers right."""
+    lines = [list(frame.columns), ["---", *["---:"] * (frame.shape[1] - 1)], *frame.to_numpy().tolist()]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def change(row: pd.Series) -> str:
+    """A change with its interval."""
+    if row["low"] == row["high"] == 0:
+        return "unchanged"
+    return f"{row['change']:+.3f} (95 %: {row['low']:+.3f} to {row['high']:+.3f})"
+
+
+def parts(folds: pd.DataFrame, shares: pd.DataFrame) -> dict[str, str]:
+    """What stands between the marks of the pages, by the marks' names."""
+    rows = cross_validation.summary(folds)
+    whole = rows.iloc[-1]
+    table = pd.DataFrame(
+        {
+            "set": rows["group"].replace(SETS),
+            "photos": rows["photos"],
+            "published": rows["before"].map("{:.3f}".format),
+            "as chosen": rows["after"].map("{:.3f}".format),
+            "change": rows.apply(change, axis=1),
+            "better": rows["better"],
+            "worse": rows["worse"],
+        }
+    )
+    tried = pd.DataFrame(
+        {
+            "set": shares["group"].replace(SETS),
+            "share of new weights": shares["blend"].map("{:g}".format),
+            "change": shares.apply(change, axis=1),
+            "chosen": shares["chosen"].map({True: "yes", False: "no"}),
+        }
+    )
+    unchanged = folds["blend"].eq(0).groupby(folds["fold"]).all()
+    helps = bool(shares["chosen"].any()) and cross_validation.gains(folds)
+    everything = shares[shares["group"] == whole["group"]]
+    at = [f"at {row['blend']:g} by {change(row)}" for _, row in everything.iterrows()]
+    verdict = f"a gain: {change(whole)}" if helps else "no gain that is more than chance"
+    sentence = (
+        f"On {whole['photos']} hand-masked photos there was {verdict}: mean IoU {whole['before']:.3f} published,"
+        f" {whole['after']:.3f} as chosen.\n"
+        f"{unchanged.sum()} of {len(unchanged)} outer folds left the net as it is. By share of new weights, the mean"
+        f" IoU of held-out photos changed\n{', '.join(at)}.\n"
+    )
+    return {"table": markdown(table), "shares": markdown(tried), "verdict": verdict, "sentence": sentence}
+
+
+def wanted(root: Path) -> dict[Path, str]:
+    """The pages with every part as its figures say, by their places below ``root``."""
+    made = parts(*(pd.read_csv(root / HERE / f"masker_{name}.csv") for name in ("folds", "shares")))
+    texts = {page: (root / page).read_text(encoding="utf-8") for page in PAGES}
+    return {page: PART.sub(lambda m: m[1] + made[m[2]] + m[3], text) for page, text in texts.items()}
+
+
+def differing(root: Path) -> list[Path]:
+    """Pages that do not say what the figures do."""
+    return [p for p, text in wanted(root).items() if (root / p).read_text(encoding="utf-8") != text]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        for place in (found := differing(ROOT)):
+            print(f"{place} does not say what {HERE}/masker_*.csv do; write it anew: make docs-masker")
+        sys.exit(bool(found))
+    for name in ("folds", "shares"):
+        (ROOT / HERE / f"masker_{name}.csv").write_bytes((Path(sys.argv[1]) / f"{name}.csv").read_bytes())
+    for page, text in wanted(ROOT).items():
+        (ROOT / page).write_text(text, encoding="utf-8")
+        print(page)
