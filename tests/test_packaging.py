@@ -121,7 +121,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         said = archive.read(metadata).decode()
     # Also what is no code: lists of names, py.typed.
-    files = [p for p in (ROOT / "src/bgbias").rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    files = [p for p in (ROOT / "src/bgbias").rglob("*") if p.is_file() and p.parent.name != "__pycache__"]
     assert names == {p.relative_to(ROOT / "src").as_posix() for p in files}
     assert "bgbias/py.typed" in names
     assert f"\nVersion: {bgbias.__version__}\n" in said

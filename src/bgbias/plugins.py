@@ -235,7 +235,7 @@ def _checked(family: str, place: _Place) -> ModuleType:
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
         )
-    needs: Collection[str] = getattr(module, "NEEDS", ())
+    needs: Collection[str] = module.NEEDS if "NEEDS" in required.always else ()
     if isinstance(needs, str) or not set(needs) <= NEEDED:
         raise UserError(
             f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED))}, or empty."

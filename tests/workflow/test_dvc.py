@@ -20,7 +20,7 @@ TABLE = "data/report/smoke/table1.csv"
 TWO_EPOCHS = "      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
 ONE_CELL = (f"      - plain\n      - bgaugment\n{TWO_EPOCHS}", f"      - plain\n{TWO_EPOCHS}")
 TABLES = ("table1", "table2", "table3")
-STAGES = ("data", "masks", "models", "scores", *TABLES)
+STAGES = ("code", "data", "masks", "models", "scores", *TABLES)
 EVALUATION = {"embed", "score", "collect", "table"}
 
 

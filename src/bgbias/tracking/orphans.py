@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bgbias.tracking import store
 
@@ -25,19 +23,7 @@ def find(uri: str, grid: str) -> list[Path]:
         return [
             folder
             for folder in folders
-            if not _known(
+            if not store.is_known(
                 client.get_logged_model if folder.parent.name == "models" else client.get_run, folder.name
             )
         ]
-
-
-def _known(ask: Callable[[str], Any], identity: str) -> bool:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        ask(identity)
-    except MlflowException as error:
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-            return False
-        raise
-    return True

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
@@ -294,3 +294,16 @@ def _dataset(read: Collection, use: str) -> DatasetInput:
     name, digest = read.name[-DATASET_NAME:], read.digest[:DATASET_DIGEST]
     made = Dataset(name, digest, "local", source, profile=profile)
     return DatasetInput(made, [InputTag("mlflow.data.context", use)])
+
+
+def is_known(ask: Callable[[str], Any], identity: str) -> bool:
+    """Whether MLflow, asked by ``ask`` for a run or a model of this id, knows one."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        ask(identity)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return False
+        raise
+    return True
