@@ -42,6 +42,16 @@ class Repository(Project):
         return made
 
 
+def finished(smoke_run: Project, folder: Path) -> Repository:
+    """A finished run of the grid `smoke`, copied to ``folder`` and committed."""
+    made = Repository(smoke_run.copy(folder).folder)
+    made.edit("grid: demo ", "grid: smoke ")
+    made.git("init", "--quiet")
+    made.git("add", "--all")
+    made.git("commit", "--quiet", "-m", "before")
+    return made
+
+
 def ran(said: str) -> list[str]:
     """The stages that a repro ran."""
     return [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from project import SMOKE, Project
-from repository import Repository, jobs, ran
+from repository import Repository, finished, jobs, ran
 
 pytestmark = pytest.mark.workflow
 LOSS = "src/bgbias/training/losses/contrastive.py"
@@ -22,12 +22,7 @@ HALVED = (
 @pytest.fixture
 def project(smoke_run: Project, tmp_path: Path) -> Repository:
     """A finished run under git."""
-    made = Repository(smoke_run.copy(tmp_path / "project").folder)
-    made.edit("grid: demo ", "grid: smoke ")
-    made.git("init", "--quiet")
-    made.git("add", "--all")
-    made.git("commit", "--quiet", "-m", "before")
-    return made
+    return finished(smoke_run, tmp_path / "project")
 
 
 def clean(project: Project) -> pd.Series:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from project import Project
-from repository import Repository, jobs, ran
+from repository import Repository, finished, jobs, ran
 
 pytestmark = pytest.mark.workflow
 NODE = '''"""Node: the mean brightness of a dataset's photos."""
@@ -77,11 +77,7 @@ STAGE = """
 @pytest.fixture
 def project(smoke_run: Project, tmp_path: Path) -> Repository:
     """A finished run under git, with one node more."""
-    made = Repository(smoke_run.copy(tmp_path / "project").folder)
-    made.edit("grid: demo ", "grid: smoke ")
-    made.git("init", "--quiet")
-    made.git("add", "--all")
-    made.git("commit", "--quiet", "-m", "before")
+    made = finished(smoke_run, tmp_path / "project")
     (made.folder / "src/bgbias/nodes/brightness.py").write_text(NODE, encoding="utf-8")
     for name, text in (("workflow/rules/data.smk", RULE), ("dvc.yaml", STAGE)):
         with (made.folder / name).open("a", encoding="utf-8") as file:
