@@ -63,11 +63,7 @@ def test_an_edited_loss_makes_its_own_models_stale_with_the_file_as_the_reason(
     study: Study, tmp_path: Path
 ) -> None:
     edit(tmp_path, "WIDE = 1", "WIDE = 2")
-    assert stale(study) == {
-        "train squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed",
-        # Which says how embeddings are compared.
-        "attribute squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed",
-    } or stale(study) == {"train squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed"}
+    assert stale(study) == {"train squares/pixels/wide/plain/seed0": "mine/losses/wide.py changed"}
     kept = [label for label, state in states(study).items() if state == "current"]
     assert "train squares/pixels/contrastive/plain/seed0" in kept
     assert not any("wide" in label for label in kept)
@@ -75,7 +71,7 @@ def test_an_edited_loss_makes_its_own_models_stale_with_the_file_as_the_reason(
 
 def test_what_was_accepted_is_current_and_with_it_all_that_follows(study: Study, tmp_path: Path) -> None:
     edit(tmp_path, "WIDE = 1", "WIDE = 1 + 0")
-    lines = accept(study, ["train", "attribute"])
+    lines = accept(study, ["train"])
     assert "accepted: train squares/pixels/wide/plain/seed0 (mine/losses/wide.py changed)" in lines
     assert set(states(study).values()) == {"current"}
     record = records.read(by_name(study, "train", "wide").record(study))
@@ -102,7 +98,7 @@ def test_an_edit_of_anything_else_is_not_accepted_with_it(study: Study, tmp_path
     raw["losses"]["wide"] = {"default": {"pos_margin": 0.0, "neg_margin": 0.6}}
     raw["grids"]["small"]["cells"][0] |= {"losses": ["wide", "contrastive"], "methods": ["plain"]}
     other = load(tmp_path, raw)
-    assert not any(line.startswith("accepted: train") for line in accept(other, ["train", "attribute"]))
+    assert not any(line.startswith("accepted: train") for line in accept(other, ["train"]))
     assert states(other)["train squares/pixels/wide/plain/seed0"] == "stale"
 
 

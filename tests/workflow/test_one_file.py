@@ -90,6 +90,7 @@ def test_a_new_node_is_planned_run_kept_and_shown(project: Repository) -> None:
     assert changed == {"src/bgbias/nodes/brightness.py", "workflow/rules/data.smk", "dvc.yaml"}
     record = "data/report/smoke/brightness/toy_smoke.json"
     assert project.planned(record) == ["brightness toy_smoke"]
+    project.dvc("repro", "--single-item", "code")
     said = project.dvc("repro", "--single-item", "brightness")
     assert (ran(said), jobs(said)) == (["brightness"], {"brightness"})
     made = project.folder / "data/report/smoke/brightness/toy_smoke.txt"

@@ -33,16 +33,22 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How attribution is computed."""
+    """How attribution is computed, and how the loss compares embeddings."""
     # Scores that were made before there was a choice stay what they are.
     left_out = None if study.attribution.similarity else {"similarity"}
     chosen = study.attribution.model_dump(exclude=left_out)
-    return {"attribution": chosen, **inputs.untrained(study, cell, "attribute"), **inputs.mask_policy(study)}
+    distance = {"distance": plugins.load("losses", cell.loss).DISTANCE}
+    return {
+        "attribution": chosen,
+        **distance,
+        **inputs.untrained(study, cell, "attribute"),
+        **inputs.mask_policy(study),
+    }
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, and the loss, which says how embeddings are compared."""
-    return [plugins.load("backbones", cell.backbone), plugins.load("losses", cell.loss)]
+    """The backbone."""
+    return [plugins.load("backbones", cell.backbone)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
