@@ -28,7 +28,7 @@ from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files import places
 from bgbias.files.archives import members
-from bgbias.files.fetch import is_picture
+from bgbias.files.pictures import is_picture
 from bgbias.files.store import writing
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable

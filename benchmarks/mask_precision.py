@@ -64,7 +64,7 @@ def _masks(masker: Any, pictures: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 def _pictures(name: str, count: int) -> Iterator[Any]:
     from bgbias.files.archives import members
-    from bgbias.files.fetch import is_picture
+    from bgbias.files.pictures import is_picture
     from bgbias.files.places import source
     from bgbias.images.pixels import decode
 

@@ -109,7 +109,7 @@ def _numbers(
 def _photos(count: int | None, every: int) -> tuple[list[Any], Any]:
     """Centre crops uint8 [224, 224, 3] of every so many photos, and their classes as numbers."""
     from bgbias.files.archives import members
-    from bgbias.files.fetch import is_picture
+    from bgbias.files.pictures import is_picture
     from bgbias.files.places import source
     from bgbias.images import pixels
     from bgbias.models.backbones.mobilenet_v2_tf import FACTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,10 @@ def stale(study: Study) -> dict[str, str]:
     return {f.node.label: f.why for f in freshness.examine(study) if f.state == "stale"}
 
 
+def _draws_tables(study: Study, node: Node) -> bool:
+    return any(n.name == "table" for n in graph.reads_from(study, node))
+
+
 def by_name(study: Study, name: str, of: str = "") -> Node:
     return next(n for n in graph.in_order(study) if n.name == name and of in n.of)
 
@@ -73,7 +78,10 @@ def test_what_was_accepted_is_current_and_with_it_all_that_follows(study: Study,
     edit(tmp_path, "WIDE = 1", "WIDE = 1 + 0")
     lines = accept(study, ["train"])
     assert "accepted: train squares/pixels/wide/plain/seed0 (mine/losses/wide.py changed)" in lines
-    assert set(states(study).values()) == {"current"}
+    # Tables are made again: they say so.
+    assert {label for label, state in states(study).items() if state != "current"} == {
+        f.label for f in graph.in_order(study) if f.name == "table" or _draws_tables(study, f)
+    }
     record = records.read(by_name(study, "train", "wide").record(study))
     (entry,) = record["accepted"]
     assert entry["changed"] == ["mine/losses/wide.py changed"]
@@ -81,6 +89,21 @@ def test_what_was_accepted_is_current_and_with_it_all_that_follows(study: Study,
     said = told(study, step("table", table="table1"))
     assert "train: mine/losses/wide.py changed" in said
     assert "accepted" not in records.read(by_name(study, "train", "contrastive").record(study))
+
+
+def test_what_was_edited_since_it_was_made_is_not_accepted(study: Study, tmp_path: Path) -> None:
+    node = by_name(study, "train", "wide")
+    model = node.outputs(study)["model"]
+    model.write_bytes(model.read_bytes()[:-1] + b"x")
+    edit(tmp_path, "WIDE = 1", "WIDE = 2 - 1")
+    assert accept(study, ["train"]) == []
+    record = json.loads(node.record(study).read_text())
+    model.write_text(f"{model} ")
+    node.record(study).write_text(
+        json.dumps({k: v for k, v in record.items() if not k.startswith("record_")})
+    )
+    assert accept(study, ["train"]) == []
+    assert states(study)[node.label] == "stale"
 
 
 def test_one_node_can_be_accepted_by_its_label(study: Study, tmp_path: Path) -> None:

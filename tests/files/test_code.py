@@ -119,7 +119,7 @@ def test_differences_name_the_file_and_a_move_is_none(folder: Path) -> None:
     after = code.modules(plugins.load("losses", "wide").__name__)
     assert code.differences(before, after) == ["mine/losses/_margins.py changed"]
     moved = {f"elsewhere/{Path(file).name}": mark for file, mark in before.items()}
-    assert code.differences(before, moved) == []
+    assert code.differences(before, moved) == ["imports of its code changed"]
     assert code.differences(before, before | {"new.py": "0"}) == ["new.py is new"]
     assert code.differences(before | {"old.py": "0"}, before) == ["old.py is gone"]
 
@@ -162,3 +162,58 @@ def test_every_module_of_the_package_can_be_read() -> None:
     code.look_again()
     assert {file: module.fingerprint for file, module in code._package().items()} == first
     assert "training/losses/contrastive.py" in first
+
+
+def test_another_module_under_the_same_imported_name_is_other_code(folder: Path) -> None:
+    (folder / "_narrow.py").write_text(SHARED.replace("0.5", "0.25"))
+    (folder / "wide.py").write_text(f"{LOSS}\nfrom ._narrow import margin as narrow\n")
+    first = fingerprint(folder)
+    text = (folder / "wide.py").read_text()
+    (folder / "wide.py").write_text(text.replace("._margins import margin", "._narrow import margin"))
+    assert fingerprint(folder) != first
+    # Nor may two helpers change places.
+    (folder / "wide.py").write_text(text)
+    (folder / "_margins.py").write_text(SHARED.replace("0.5", "0.25"))
+    (folder / "_narrow.py").write_text(SHARED)
+    assert fingerprint(folder) != first
+
+
+def test_a_file_of_data_beside_a_module_is_part_of_it(folder: Path) -> None:
+    (folder / "margins.json").write_text("[1]")
+    (folder / "wide.py").write_text(f'{LOSS}\nTABLE = "margins.json"\n')
+    first = fingerprint(folder)
+    (folder / "margins.json").write_text("[2]")
+    assert fingerprint(folder) != first
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    wide: int = dim * 2\n", "    say(wide := dim * 2)\n"),
+        (
+            "    if classes < 2:",
+            "    if TYPE_CHECKING:\n        wide = 0\n    else:\n        dim = dim + 1\n    if classes < 2:",
+        ),
+        ('DISTANCE = "cosine"', 'DISTANCE = TITLE = "cosine"'),
+    ],
+)
+def test_numbers_in_unusual_places_are_seen(folder: Path, before: str, after: str) -> None:
+    assert LOSS.count(before) == 1
+    edited = LOSS.replace(before, after)
+    (folder / "wide.py").write_text(edited)
+    first = fingerprint(folder)
+    for number, other in (("2)", "3)"), ("dim + 1", "dim + 2"), ('"cosine"', '"l2"')):
+        if number in after:
+            (folder / "wide.py").write_text(edited.replace(number, other))
+    assert fingerprint(folder) != first
+
+
+def test_a_title_moves_nothing_unless_it_is_reckoned_with(folder: Path) -> None:
+    (folder / "wide.py").write_text(f'{LOSS}\nTITLE = "Wide"\n')
+    first = fingerprint(folder)
+    (folder / "wide.py").write_text(f'{LOSS}\nTITLE = "Very wide"\n')
+    assert fingerprint(folder) == first
+    (folder / "wide.py").write_text(f'{LOSS}\nTITLE = "Wide"\nLENGTH = len(TITLE)\n')
+    first = fingerprint(folder)
+    (folder / "wide.py").write_text(f'{LOSS}\nTITLE = "Very wide"\nLENGTH = len(TITLE)\n')
+    assert fingerprint(folder) != first

@@ -86,6 +86,13 @@ def test_a_stage_names_the_code_of_its_nodes(stages: Stages) -> None:
             assert {n.name for n in (node, *archives)} <= stages.code(stages.of(node)), node.label
 
 
+def test_nothing_of_params_reaches_a_shell() -> None:
+    """DVC fills names in before anybody checks them, and a shell runs what it is given."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert stages.keys() >= {"code", "data", "models", "table1", "report"}
+    assert not [name for name, stage in stages.items() if "$" in stage["cmd"]]
+
+
 def test_what_no_stage_keeps_is_made_again_with_the_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -136,9 +136,7 @@ def status(
 def code_table(
     grid: Grid = None,
     params: Params = DEFAULT,
-    out: Annotated[
-        Path | None, typer.Option(help="A YAML file instead of the terminal.", show_default=False)
-    ] = None,
+    write: Annotated[bool, typer.Option(help="Write it where DVC looks, instead of printing it.")] = False,
 ) -> None:
     """Tell by which code a grid is made: a fingerprint for each kind of node, which an edit of a formula changes."""
     import yaml
@@ -146,9 +144,10 @@ def code_table(
     from bgbias.engine import digests
     from bgbias.files.atomic import write_text
 
-    text = yaml.safe_dump(digests.code_of(load(params, grid)))
-    if out:
-        write_text(out, text)
+    study = load(params, grid)
+    text = yaml.safe_dump(digests.code_of(study))
+    if write:
+        write_text(study.files.at("code"), text)
     else:
         print(text, end="")
 

@@ -10,6 +10,7 @@ import difflib
 import json
 from collections.abc import Collection
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
@@ -17,6 +18,7 @@ from bgbias.engine import digests, graph, records
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import code, sealed
+from bgbias.files.checksums import sha256
 from bgbias.study.params import Study
 
 BY = ("code", "libraries")  # of a node's spec: what may be accepted
@@ -24,7 +26,8 @@ BY = ("code", "libraries")  # of a node's spec: what may be accepted
 
 def accept(study: Study, named: Collection[str]) -> list[str]:
     """Take the products of these nodes (``train``, or one: ``train toys/tiny/...``) for those of the code of now, if nothing but
-    code has changed, and with them all that follows. Gives a line for each that was accepted. An unknown name is an error.
+    code has changed, and with them all that follows, but for tables, which are to say so. Gives a line for each that was
+    accepted. An unknown name is an error.
     """
     nodes = graph.in_order(study)
     _check(named, nodes)
@@ -34,7 +37,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
         for node in nodes:
             record = records.of_any_time(node.record(study))
             now = digests.digest(study, node.name, **node.keywords)
-            if not record or record["digest"] == now:
+            if not record or record["digest"] == now or _doubtful(record):
                 continue
             planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
             makers = {m.name for m in graph.reads_from(study, node)}
@@ -45,7 +48,9 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
                 _digest_of(maker, record["spec"]) in (old.get(maker), _digest_of(maker, planned))
                 for maker in graph.reads_from(study, node)
             )
-            if own - set(BY) or (own and not chosen) or not followed:
+            # A table is made again: it says what was accepted of what it is made of.
+            remade = node.name == "table" and not chosen
+            if own - set(BY) or (own and not chosen) or not followed or remade:
                 continue
             modules = code.modules(*node.code(study))
             edited = code.differences(record.get("code", {}), modules) if "code" in own else []
@@ -70,6 +75,12 @@ def told(study: Study, reader: Node) -> str:
     if not stated:
         return ""
     return f"Made in part by earlier code, which was accepted as computing the same ({'; '.join(stated)})."
+
+
+def _doubtful(record: dict[str, Any]) -> bool:
+    """Whether a record or what it certifies is another one than was written: nothing vouches for it, and nobody accepts it."""
+    there = {p: checksum for p, checksum in record["outputs"].items() if Path(p).exists()}
+    return not sealed.is_sealed(record) or any(sha256(Path(p)) != checksum for p, checksum in there.items())
 
 
 def _check(named: Collection[str], nodes: list[Node]) -> None:

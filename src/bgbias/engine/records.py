@@ -106,12 +106,14 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     # Named after the record, not the grid: datasets and masks are shared by all grids.
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
+        # First of all: an edit that is saved from now on is none of the code that works here.
+        made = Record(outputs, digests.digest(study, name, **subject))
+        by = code.modules(*worker.code(study))
         read = {str(p): sha256(p) for p in inputs.values()}
         _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
-        made = Record(outputs, digests.digest(study, name, **subject))
         cell, curve = worker.cell, getattr(worker.declared, "CURVE", "")
         written: dict[str, Any] = {
             "node": name,
@@ -121,7 +123,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "status": "running",
             "spec": digests.spec(study, name, **subject),
             "digest": made.digest,
-            "code": code.modules(*worker.code(study)),
+            "code": by,
             "started": _now(),
             "command": command(),
             **_checkout(),

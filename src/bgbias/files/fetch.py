@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import shutil
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -16,8 +15,7 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing
 from bgbias.files.checksums import Checksums, checksum, sha256
-from bgbias.files.pictures import PICTURES, has_suffix, is_picture, walk, why_not
-from bgbias.files.store import writing
+from bgbias.files.packing import pack
 from bgbias.progress import say
 from bgbias.settings import Strict
 
@@ -186,7 +184,7 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
     if not origin.exists():
         raise FileNotFoundError("no such file or folder")
     if origin.is_dir():
-        _pack(origin, target, source)
+        pack(origin, target, source.names, source.keep)
         return
     _verify(origin, source)
     if source.file:
@@ -197,31 +195,6 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
             link_or_copy(origin, temporary)
         else:
             shutil.copyfile(origin, temporary)
-
-
-def _pack(folder: Path, target: Path, source: Source) -> None:
-    """A folder's pictures, or those that are named, and other files that a layout needs, as one archive in sorted order."""
-    files, left_out = walk(folder)
-    if source.names is not None and not source.names & files.keys():
-        raise UserError(
-            f"The folder {folder} holds none of the {len(source.names)} files that the table names, e.g. '{min(source.names)}';"
-            " they are named relative to the table's folder, or to the option `root`."
-        )
-    if not any(map(is_picture, files)):
-        others = [why_not(name) for name in files] + list(left_out.values())
-        there = (
-            f" What is there: {Counter(others).most_common(1)[0][0]} ({len(others)} files in all)."
-            if others
-            else ""
-        )
-        raise UserError(
-            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.{there}"
-        )
-    with writing(target) as store:
-        for name, path in files.items():
-            named = source.names is None or name in source.names
-            if named and has_suffix(name, PICTURES + source.keep):
-                store.add(name, path.read_bytes())
 
 
 def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import step
 from bgbias.files import fetch as fetching
-from bgbias.files import pictures, places
+from bgbias.files import packing, pictures, places
 from bgbias.files.checksums import Checksums
 from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.progress import say
@@ -36,6 +37,11 @@ def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
         if _without_listing(before) == _without_listing(planned):
             return {"sources": before}
     return {"sources": planned}
+
+
+def uses(study: Study, dataset: str, part: str) -> list[ModuleType]:
+    """How a folder is packed. What is fetched is verified, whatever code brings it."""
+    return [packing]
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:

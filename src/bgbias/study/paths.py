@@ -60,6 +60,8 @@ UNFINISHED = {
     "gpu_slots": "WORK/gpu-slots",
     # what files outside the project hold, each read once (see files/contents.py)
     "known_files": "WORK/known_files.sqlite",
+    # by which code the grid is made, for DVC (see dvc.yaml)
+    "code": "RUNS/code.yaml",
     "logs": "WORK/logs/{name}.log",
     # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
     "changed_plan": "WORK/changed_plan",
