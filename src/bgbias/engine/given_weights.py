@@ -90,7 +90,9 @@ def _check_backbone(name: str, module: Any, params: Strict, file: Path) -> None:
     from bgbias.models.backbones import _weights
 
     # timm's own conversions compute with values.
-    state = state_dicts.read(file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta")
+    state = state_dicts.read_state_dict(
+        file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta"
+    )
     _weights.fitted(_on_paper(lambda: backbones.build(name, params)), state, name, str(file))
 
 
@@ -100,7 +102,9 @@ def _check_masker(name: str, module: Any, params: Strict, file: Path) -> None:
 
     net, whose = _on_paper(module.network), f"masker '{name}'"
     state = (
-        onnx.read_onnx(file, net, whose) if file.suffix == ".onnx" else state_dicts.read(file, whose, "meta")
+        onnx.read_onnx(file, net, whose)
+        if file.suffix == ".onnx"
+        else state_dicts.read_state_dict(file, whose, "meta")
     )
     saliency.check_fits(net, state, file, name)
 
