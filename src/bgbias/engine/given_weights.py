@@ -53,6 +53,9 @@ def _network_of(study: Study, node: Node) -> str:
         return str(node.keywords["owner"])
     if node.name == "masks":
         return pretrained.owner("maskers", node.keywords["masker"])
+    if node.name == "propose":
+        proposal = plan.pools(study, node.keywords["pool"]).propose
+        return pretrained.owner("maskers", proposal.masker) if proposal else ""
     untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
     if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
         return pretrained.owner("backbones", node.cell.backbone)
