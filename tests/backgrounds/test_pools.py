@@ -59,6 +59,13 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     assert first == {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in first}
 
 
+def test_pictures_in_hidden_folders_are_in_no_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
+    shutil.copytree(tmp_path / "train", tmp_path / "train" / ".thumbnails")
+    study = load(tmp_path, raw)
+    backgrounds.backgrounds(study, "noise")
+    assert pool_names(study, "train") == [f"train{n}.png" for n in range(5)]
+
+
 def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:
     noise = raw["backgrounds"]["noise"]
     if change == "same photo under another name":
@@ -75,6 +82,9 @@ def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:
         noise["test"]["source"] = str(tmp_path / "nowhere.zip")
     elif change == "empty source":
         noise["test"]["part"] = [10, 20]
+    elif change == "list in Latin-1":
+        (tmp_path / "list.txt").write_bytes("für.png\n".encode("latin-1"))
+        noise["train"]["source"] = str(tmp_path / "list.txt")
     elif change == "missing in list":
         (tmp_path / "list.txt").write_text("train/nobody.png\n")
         noise["train"]["source"] = str(tmp_path / "list.txt")
@@ -98,6 +108,7 @@ def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:
         ("missing source", r"nowhere\.zip is missing. Put it there, set BGBIAS_SHARED_DATA"),
         ("empty source", "gives no pictures for the test pool"),
         ("missing in list", r"list\.txt lists .*nobody\.png, which is missing"),
+        ("list in Latin-1", r"list\.txt is not UTF-8"),
         ("twice", r"Two pictures are called '1\.png'"),
         ("leads out", r"has a member '\.\./1\.png' that leads out of it"),
     ],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import as_folder, as_zip
+from miniatures import as_folder, as_tar, as_zip
 from typer.testing import CliRunner
 
 from bgbias import cli
@@ -34,6 +35,22 @@ def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -
         assert f"{place.name}: 15 photos of 5 classes, 5 files left out\n" in told
         assert "5/3.heic, 5/4.heic)" in said(place, "--all")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.zip"]
+
+
+def test_doctor_tells_links_in_a_tar(tmp_path: Path) -> None:
+    files = {
+        f"{c}/{n}.png": encode_png(np.full((4, 4), 9 * c + n, np.uint8)) for c in range(5) for n in (0, 1)
+    }
+    place = as_tar(tmp_path / "shop.tgz", files)
+    with tarfile.open(tmp_path / "linked.tar", "w") as archive, tarfile.open(place) as before:
+        for member in before:
+            archive.addfile(member, before.extractfile(member))
+        link = tarfile.TarInfo("4/2.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "../3/0.png"
+        archive.addfile(link)
+    told = said(tmp_path / "linked.tar")
+    assert "left out: 1 (4/2.png): a link, which is not followed in an archive: pack" in told
+    assert "10 photos of 5 classes, 1 files left out" in told
 
 
 def test_doctor_tells_what_makes_it_no_dataset(tmp_path: Path) -> None:

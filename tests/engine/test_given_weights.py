@@ -90,6 +90,17 @@ def test_a_maskers_file_of_another_net_is_told(tmp_path: Path) -> None:
         given_weights.check(study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors"))
 
 
+def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -> None:
+    save_file(state_of("resnet18"), tmp_path / "own.safetensors")
+    study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors")
+    raw = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    raw["datasets"]["toy_smoke"] |= {"masker": "ground_truth", "backgrounds": "proposed"}
+    raw["backgrounds"]["proposed"] = {"propose": {"source": str(tmp_path), "masker": "own", "licence": "CC0"}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
+        given_weights.check(load(tmp_path / "params.yaml", "one"))
+
+
 def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
     for weights in (None, "published"):
         with pytest.raises(

@@ -97,9 +97,31 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
         list(members(path, lambda name: True))
 
 
-def test_links_are_no_files(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "links.tar", "w") as archive:
-        link = tarfile.TarInfo("a/passwd.jpg")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
-    assert list(members(tmp_path / "links.tar", lambda name: True)) == []
+def tar_with_links(path: Path, **links: tuple[bytes, str]) -> Path:
+    """A tar of ``a/1.jpg`` and of links: name to kind and target."""
+    with tarfile.open(path, "w") as archive:
+        first = tarfile.TarInfo("a/1.jpg")
+        first.size = 3
+        archive.addfile(first, io.BytesIO(b"one"))
+        for name, (kind, target) in links.items():
+            link = tarfile.TarInfo(f"b/{name}.jpg")
+            link.type, link.linkname = kind, target
+            archive.addfile(link)
+    return path
+
+
+def test_hard_links_are_files_and_symbolic_ones_are_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tar_with_links(
+        tmp_path / "a.tar", hard=(tarfile.LNKTYPE, "a/1.jpg"), soft=(tarfile.SYMTYPE, "/etc/passwd")
+    )
+    passed_over: dict[str, str] = {}
+    found = list(members(path, lambda name: True, passed_over))
+    assert found == [("a/1.jpg", b"one"), ("b/hard.jpg", b"one")]
+    assert list(passed_over) == ["b/soft.jpg"]
+    assert "tar --dereference" in passed_over["b/soft.jpg"]
+
+
+def test_hard_link_to_nothing_is_an_error(tmp_path: Path) -> None:
+    path = tar_with_links(tmp_path / "a.tar", hard=(tarfile.LNKTYPE, "a/2.jpg"))
+    with pytest.raises(UserError, match=r"a\.tar cannot be read .*a/2\.jpg.*fetch it again"):
+        list(members(path, lambda name: True))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 
 
@@ -84,3 +85,22 @@ def test_photos_that_a_list_names_belong_to_it(tmp_path: Path) -> None:
     before = seen(tmp_path / "list.txt")
     (tmp_path / "b.png").write_bytes(b"2")
     assert seen(tmp_path / "list.txt") != before
+
+
+def test_what_systems_add_to_a_folder_is_no_edit_of_it(tmp_path: Path) -> None:
+    place = tmp_path / ".mine"  # a hidden place that somebody names is looked at
+    (place / "class").mkdir(parents=True)
+    empty = seen(place)
+    (place / "class" / "a.jpg").write_bytes(b"one")
+    before = seen(place)
+    assert before != empty
+    for name in (".DS_Store", "class/._a.jpg", "class/Thumbs.db", ".cache/a.jpg", "__MACOSX/a.jpg"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_bytes(b"x")
+    assert seen(place) == before
+
+
+def test_a_list_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes("für.png\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"list\.txt .*not UTF-8.*save it as"):
+        seen(tmp_path / "list.txt")

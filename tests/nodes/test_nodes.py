@@ -20,7 +20,8 @@ from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.nodes import fetch, index, masks
+from bgbias.masks import policy
+from bgbias.nodes import collect, fetch, index, masks
 from bgbias.photos.table import read_table
 from bgbias.study.params import Study
 
@@ -197,6 +198,23 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
     said = capsys.readouterr().err
     assert "mine: left out: 1 (5/a.HEIC): a photo in a format that is not read here (.HEIC)" in said
     assert "mine: folders whose photos were all left out: 1 (5)" in said
+
+
+@pytest.mark.parametrize("name", ["NA", "null", "nan"])
+def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[str, Any], name: str) -> None:
+    photos = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
+    half = pixels.encode_png(np.repeat(np.uint8([0, 255]), 32).reshape(8, 8))
+    drawn = miniatures.as_folder(tmp_path / "masks", dict.fromkeys(photos, half))
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+    study = own_photos(tmp_path, raw, photos | {name: b"x"}, masks=str(drawn))
+    index.index(study, "mine")
+    masks.masks(study, "mine")
+    assert collect._mask_report(study)["photos_unreadable"].tolist() == [0]
+    made = study.files.at("mask_table", dataset="mine", masker="ground_truth")
+    made.write_text(made.read_text().replace("0/0.png", name))
+    table = policy.read_mask_table(made).set_index("image_id")
+    assert table.loc[name, "area"] == 0.5
+    assert table["confidence"].notna().all()
 
 
 def test_raw_trimaps_are_refused_with_their_levels(tmp_path: Path, raw: dict[str, Any]) -> None:

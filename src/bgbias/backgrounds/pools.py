@@ -11,7 +11,7 @@ from bgbias.backgrounds.settings import PoolSource, Proposal
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
-from bgbias.files.pictures import is_picture
+from bgbias.files.pictures import is_picture, listed
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
@@ -86,9 +86,10 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.is_dir():
-        yield from ((p.name, p.read_bytes()) for p in sorted(origin.rglob("*")) if is_picture(p.name))
+        found = (p for p in sorted(origin.rglob("*")) if is_picture(p.relative_to(origin).as_posix()))
+        yield from ((p.name, p.read_bytes()) for p in found)
     elif origin.suffix in (".txt", ".lst"):
-        written = [origin.parent / line.strip() for line in origin.read_text().splitlines() if line.strip()]
+        written = [origin.parent / line for line in listed(origin)]
         absent = [p for p in written if not p.exists()]
         if absent:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")

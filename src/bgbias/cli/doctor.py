@@ -8,7 +8,6 @@ from pathlib import Path
 from bgbias import progress
 from bgbias.datasets import folder
 from bgbias.errors import UserError
-from bgbias.files import pictures
 from bgbias.photos.examination import SHOWN, Examination
 
 
@@ -25,7 +24,7 @@ def examine(photos: Path, masks: Path | None, class_level: int | None, every: bo
     except ValueError as error:
         raise UserError(str(error)) from error
     name = photos.resolve().name
-    seen = Examination(pictures.left_out(photos) if photos.is_dir() else folder.left_out(params, parts))
+    seen = Examination(folder.left_out(params, parts))
     taken: dict[str, str] = {}
     try:
         for item in progress.track(folder.items(params, parts, name), None, f"examining {name}"):

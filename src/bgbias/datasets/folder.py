@@ -102,7 +102,7 @@ def _stem(member: str) -> str:
 
 
 def left_out(params: Params, parts: dict[str, Path]) -> dict[str, str]:
-    """Files in the archive that are no pictures, with the reason."""
+    """What lies in the archive and is no picture, with the reason."""
     others: dict[str, str] = {}
 
     def wanted(member: str) -> bool:
@@ -110,7 +110,7 @@ def left_out(params: Params, parts: dict[str, Path]) -> dict[str, str]:
             others[member] = why_not(member)
         return False
 
-    for _ in members(parts["photos"], wanted):
+    for _ in members(parts["photos"], wanted, others):
         pass
     return others
 

@@ -53,6 +53,9 @@ def _network_of(study: Study, node: Node) -> str:
         return str(node.keywords["owner"])
     if node.name == "masks":
         return pretrained.owner("maskers", node.keywords["masker"])
+    if node.name == "propose":
+        proposal = plan.pools(study, node.keywords["pool"]).propose
+        return pretrained.owner("maskers", proposal.masker) if proposal else ""
     untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
     if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
         return pretrained.owner("backbones", node.cell.backbone)
@@ -90,7 +93,9 @@ def _check_backbone(name: str, module: Any, params: Strict, file: Path) -> None:
     from bgbias.models.backbones import _weights
 
     # timm's own conversions compute with values.
-    state = state_dicts.read(file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta")
+    state = state_dicts.read_state_dict(
+        file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta"
+    )
     _weights.fitted(_on_paper(lambda: backbones.build(name, params)), state, name, str(file))
 
 
@@ -100,7 +105,9 @@ def _check_masker(name: str, module: Any, params: Strict, file: Path) -> None:
 
     net, whose = _on_paper(module.network), f"masker '{name}'"
     state = (
-        onnx.read_onnx(file, net, whose) if file.suffix == ".onnx" else state_dicts.read(file, whose, "meta")
+        onnx.read_onnx(file, net, whose)
+        if file.suffix == ".onnx"
+        else state_dicts.read_state_dict(file, whose, "meta")
     )
     saliency.check_fits(net, state, file, name)
 

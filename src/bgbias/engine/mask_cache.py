@@ -114,7 +114,11 @@ def adopt(study: Study, dataset: str, masker: str, record: dict[str, Any]) -> No
     if key and masks.exists() and table.exists():
         folder = study.files.at("mask_cache", **subject, key=key)
         if not any(folder.glob("*.csv")):
-            _keep(folder, masks, pd.read_csv(table, dtype={"image_id": str, "sha256": str}))
+            _keep(
+                folder,
+                masks,
+                pd.read_csv(table, dtype={"image_id": str, "sha256": str}, keep_default_na=False),
+            )
 
 
 def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:

@@ -23,18 +23,27 @@ DAMAGED = (
     OSError,
     NotImplementedError,
     RuntimeError,
+    KeyError,  # a hard link to no member
 )
+LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
-def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def members(
+    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+) -> Iterator[tuple[str, bytes]]:
     """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it.
+
+    ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with _readable(path):
         if path.is_dir():
-            for name, file in walk(path)[0].items():
+            files, others = walk(path)
+            if passed_over is not None:
+                passed_over.update(others)
+            for name, file in files.items():
                 if wanted(name):
                     yield name, file.read_bytes()
         elif zipfile.is_zipfile(path):
@@ -47,9 +56,13 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
             with tarfile.open(path) as archive:
                 for member in archive:
                     _check(member.name, path)
-                    if member.isfile() and wanted(member.name):
+                    if not (member.isfile() or member.islnk()):
+                        if passed_over is not None and not member.isdir():
+                            passed_over[member.name] = LINK
+                    elif wanted(member.name):
                         opened = archive.extractfile(member)
-                        assert opened is not None  # isfile() members have content
+                        if opened is None:
+                            raise tarfile.TarError(f"'{member.name}' is a link to no file")
                         yield member.name, opened.read()
         else:
             raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bgbias.files import checksums, contents, places, sealed
+from bgbias.files import checksums, contents, pictures, places, sealed
 
 DIGITS = 16
 
@@ -17,8 +17,8 @@ DIGITS = 16
 def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) -> str:
     """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
-    A list of paths stands for its files too; of a folder ``only`` these are looked at, if they are named. ``database`` remembers
-    what was read (``contents``).
+    A list of paths stands for its files too. Of a folder, hidden files are not looked at, since nobody takes them, and ``only``
+    these, if they are named. ``database`` remembers what was read (``contents``).
     """
     if "://" in place or not place:
         return ""
@@ -26,8 +26,10 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     top = _absolute(root)
     found = dict(contents.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
     names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
-    if root.is_file() and root.suffix in (".txt", ".lst"):
-        for line in filter(None, map(str.strip, root.read_text("utf-8").splitlines())):
+    if root.is_dir():
+        found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
+    elif root.is_file() and root.suffix in (".txt", ".lst"):
+        for line in pictures.listed(root):
             if (listed := root.parent / line).is_file():
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
     if only is not None:

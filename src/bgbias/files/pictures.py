@@ -6,6 +6,8 @@ import os
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
+from bgbias.errors import UserError
+
 PICTURES = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"),
     *(".gif", ".avif", ".jpe", ".jfif", ".jp2"),
@@ -25,7 +27,7 @@ def is_picture(name: str) -> bool:
 
 def has_suffix(name: str, endings: Collection[str]) -> bool:
     """Whether a name ends so, in capitals or small letters, and is not hidden."""
-    return PurePosixPath(name).suffix.lower() in endings and not _hidden(name)
+    return PurePosixPath(name).suffix.lower() in endings and not hidden(name)
 
 
 def is_photo(name: str) -> bool:
@@ -33,10 +35,15 @@ def is_photo(name: str) -> bool:
     return has_suffix(name, PICTURES + UNREAD)
 
 
+def hidden(name: str) -> bool:
+    """Whether a file of this name (a path with ``/``), or a folder above it, is one of those that systems add or hide."""
+    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)
+
+
 def why_not(name: str) -> str:
     """Why a file of this name is not taken as a picture, and what to do."""
     suffix = PurePosixPath(name).suffix
-    if _hidden(name):
+    if hidden(name):
         return "hidden, as systems add them: nothing to do"
     if suffix.lower() in UNREAD:
         return f"a photo in a format that is not read here ({suffix}): convert it to JPEG or PNG"
@@ -65,7 +72,7 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             if "\udc7f" < max(entry.name) < "\ue000":  # bytes that are no text
                 left_out[ascii(own)] = "its name is no text (UTF-8): rename it"
             elif Path(entry.path).is_dir():
-                if _hidden(entry.name):
+                if hidden(entry.name):
                     left_out[own] = why_not(own)
                 elif any(f"{place}/".startswith(f"{real}/") for place in above):
                     left_out[own] = "a link back to a folder that it lies in: nothing to do"
@@ -87,5 +94,12 @@ def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
     return dict(sorted((reasons | others).items()))
 
 
-def _hidden(name: str) -> bool:
-    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)
+def listed(path: Path) -> list[str]:
+    """The lines of a list of files, without empty ones; a list that is no text is an error."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"The list {path} is not UTF-8 ({error.reason}); save it as UTF-8, one path a line."
+        ) from error
+    return [line.strip() for line in lines if line.strip()]

@@ -1,5 +1,5 @@
-"""Weights in files: a state dict from a .safetensors, or from a .pth that is read without executing anything in it and converted
-once; and what kind of file it is that holds something else."""
+"""Weights in files: a state dict from a .safetensors, or from a .pth that is read without executing anything in it; and what kind
+of file it is that holds something else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 import pickletools
 import zipfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +24,11 @@ WRAPPED = ("module.", "_orig_mod.")  # DataParallel's, and those of torch.compil
 LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 
 
-def read_state_dict(path: Path, whose: str) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU. ``whose`` names the owner in errors, which say what to do.
+def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Tensor]:
+    """Tensors by name on a device (``meta``: shapes alone). ``whose`` names the owner in errors, which say what to do.
 
-    A .pth leaves a .safetensors of the same stem beside it, where its folder can be written; that one is read from then on,
-    as long as it is the younger of the two. A file that cannot be read, or holds anything but tensors by name, is an error.
+    A file that cannot be read, or holds anything but tensors by name, is an error.
     """
-    converted = path.with_suffix(".safetensors")
-    if converted.exists() and (path == converted or converted.stat().st_mtime > path.stat().st_mtime):
-        return read(converted, whose, "cpu")
-    state = read(path, whose, "cpu")
-    with suppress(OSError):  # a read-only folder: the .pth is read again next time
-        write_state_dict(state, converted)
-    return state
-
-
-def read(path: Path, whose: str, device: str) -> dict[str, Tensor]:
-    """As ``read_state_dict``, on a device (``meta``: shapes alone), and nothing is written."""
     import torch
     from safetensors.torch import load_file
 

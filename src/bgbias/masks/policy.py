@@ -29,7 +29,7 @@ def read_mask_table(path: Path) -> pd.DataFrame:
     """The mask table that ``masks`` wrote: one row a photo with the columns of ``COLUMNS``."""
     if not path.exists():
         raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
-    table = pd.read_csv(path, dtype={"image_id": str, "sha256": str})
+    table = pd.read_csv(path, dtype={"image_id": str, "sha256": str}, keep_default_na=False, na_values=[""])
     return table.reindex(columns=list(COLUMNS))  # earlier tables know fewer measures
 
 

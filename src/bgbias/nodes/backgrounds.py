@@ -94,7 +94,7 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
 
     described = study.backgrounds[pool]
     if described.propose:
-        table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str})
+        table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str}, keep_default_na=False)
         found = pools.unique(described.propose.source)
         kept = [name for name in table.loc[table["kept"], "name"] if name in found]
         for role, names in pools.shared_out(kept, described.propose).items():

@@ -85,7 +85,7 @@ def _mask_report(study: Study) -> pd.DataFrame:
         masker = study.datasets[dataset].masker
         quality = policy.read_mask_table(study.files.at("mask_table", dataset=dataset, masker=masker))
         table = read_table(study.files.at("table", dataset=dataset))
-        excluded = pd.read_csv(study.files.at("excluded", dataset=dataset), dtype=str)
+        excluded = pd.read_csv(study.files.at("excluded", dataset=dataset), dtype=str, keep_default_na=False)
         test = set(table.split("test").ids)
         usable = policy.usable(quality, study.mask_policy)
         rows.append(

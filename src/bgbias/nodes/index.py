@@ -17,7 +17,6 @@ from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
     import pandas as pd
 

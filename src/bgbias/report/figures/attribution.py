@@ -37,7 +37,12 @@ def draw(study: Study) -> look.Figure:
     for cell in shown.pair(study):
         with np.load(read[f"maps {cell.name}"].path(study), allow_pickle=False) as file:
             maps[cell.method] = dict(zip(file["ids"].tolist(), file["ref"], strict=True))
-        frame = pd.read_csv(read[f"attribution {cell.name}"].path(study))
+        frame = pd.read_csv(
+            read[f"attribution {cell.name}"].path(study),
+            dtype={"image_id": str},
+            keep_default_na=False,
+            na_values=[""],
+        )
         scores[cell.method] = frame[frame["variant"] == "ref"].set_index("image_id")["score"].to_dict()
     ids = [i for i in maps["plain"] if all(i in m for m in maps.values())][:PHOTOS]
     return figure_attribution(

@@ -57,7 +57,7 @@ def bootstrap(of: str) -> str:
 
 def excluded(mask_report: Path) -> dict[str, int]:
     """How many test photos of each dataset have a mask too empty or too full to replace their background."""
-    report = pd.read_csv(mask_report)
+    report = pd.read_csv(mask_report, keep_default_na=False, na_values=[""])
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
 
 

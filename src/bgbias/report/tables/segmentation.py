@@ -61,7 +61,10 @@ def reads(study: Study) -> dict[str, Made]:
 
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
-    of_cells = [pd.read_csv(m.path(study)).assign(**m.node.wildcards) for m in reads(study).values()]
+    of_cells = [
+        pd.read_csv(m.path(study), keep_default_na=False, na_values=[""]).assign(**m.node.wildcards)
+        for m in reads(study).values()
+    ]
     return table(rows.together(of_cells))
 
 
