@@ -203,7 +203,7 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
 @pytest.mark.parametrize("name", ["NA", "null", "nan"])
 def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[str, Any], name: str) -> None:
     photos = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
-    half = pixels.encode_png(np.repeat(np.uint8([0, 255]), 32).reshape(8, 8))
+    half = pixels.encode_png(np.repeat(np.array([0, 255], np.uint8), 32).reshape(8, 8))
     drawn = miniatures.as_folder(tmp_path / "masks", dict.fromkeys(photos, half))
     raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
     study = own_photos(tmp_path, raw, photos | {name: b"x"}, masks=str(drawn))
@@ -232,7 +232,7 @@ def test_files_among_the_masks_that_are_none_are_listed_and_are_no_photos(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
     photos = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
-    half = pixels.encode_png(np.repeat(np.uint8([0, 255]), 32).reshape(8, 8))
+    half = pixels.encode_png(np.repeat(np.array([0, 255], np.uint8), 32).reshape(8, 8))
     drawn = dict.fromkeys(list(photos)[1:], half) | {"0/0.heic": b"x"}
     raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
     for pack in (miniatures.as_folder, miniatures.as_zip):
