@@ -53,6 +53,24 @@ def test_doctor_tells_links_in_a_tar(tmp_path: Path) -> None:
     assert "10 photos of 5 classes, 1 files left out" in told
 
 
+def test_doctor_looks_at_masks_too(tmp_path: Path) -> None:
+    files = {
+        f"{c}/{n}.png": encode_png(np.full((4, 4), 9 * c + n, np.uint8)) for c in range(5) for n in (0, 1)
+    }
+    photos = as_folder(tmp_path / "shop", files)
+    white = encode_png(np.full((4, 4), 255, np.uint8))
+    drawn = {"0/0.png": white, "0/1.npy": b"x", "1/0.heic": b"x"}
+    for place in (as_folder(tmp_path / "masks", drawn), as_zip(tmp_path / "masks.zip", drawn)):
+        told = said(photos, "--masks", place)
+        assert "left out: 1 (0/1.npy (masks)): no picture by its name" in told
+        assert "left out: 1 (1/0.heic (masks)): a photo in a format that is not read here" in told
+        assert "photos without a true mask: 9 (0/1.png, 1/0.png, 1/1.png and 6 more): " in told
+        assert "10 photos of 5 classes, 2 files left out" in told
+    arrays = as_folder(tmp_path / "arrays", {"0/1.npy": b"x"})
+    with pytest.raises(UserError, match=r"arrays holds no pictures.*run: python -m bgbias doctor .*--masks"):
+        said(photos, "--masks", arrays)
+
+
 def test_doctor_tells_what_makes_it_no_dataset(tmp_path: Path) -> None:
     files = {f"{c}/{n}/a.png": encode_png(np.full((4, 4), n, np.uint8)) for c in range(3) for n in range(3)}
     folder = as_folder(tmp_path / "shop", files)

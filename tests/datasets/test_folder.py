@@ -65,6 +65,23 @@ def test_folder_mask_of_no_photo_is_refused(classes: Path, tmp_path: Path) -> No
         folder_items(classes, masks=str(masks))
 
 
+@pytest.mark.parametrize(
+    ("photo", "mask", "words"),
+    [
+        (None, "class 00/0.bmp", r"the masks 'class 00/0\.bmp' and 'class 00/0\.png' have one name"),
+        ("class 00/0.png", None, r"the photos 'class 00/0\.jpg' and 'class 00/0\.png' have one name"),
+    ],
+)
+def test_two_masks_of_a_photo_and_two_photos_of_a_mask_are_refused(
+    classes: Path, tmp_path: Path, photo: str | None, mask: str | None, words: str
+) -> None:
+    if photo:
+        (classes / photo).touch()
+    drawn = {name: b"" for name in ("class 00/0.png", mask) if name}
+    with pytest.raises(UserError, match=words):
+        folder_items(classes, masks=str(as_folder(tmp_path / "masks", drawn)))
+
+
 def test_folder_gives_a_class_for_each_folder(classes: Path) -> None:
     found = folder_items(classes)
     assert len(found) == 11 * 3 + 1

@@ -203,7 +203,7 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
 @pytest.mark.parametrize("name", ["NA", "null", "nan"])
 def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[str, Any], name: str) -> None:
     photos = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
-    half = pixels.encode_png(np.repeat(np.uint8([0, 255]), 32).reshape(8, 8))
+    half = pixels.encode_png(np.repeat(np.array([0, 255], np.uint8), 32).reshape(8, 8))
     drawn = miniatures.as_folder(tmp_path / "masks", dict.fromkeys(photos, half))
     raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
     study = own_photos(tmp_path, raw, photos | {name: b"x"}, masks=str(drawn))
@@ -226,6 +226,25 @@ def test_raw_trimaps_are_refused_with_their_levels(tmp_path: Path, raw: dict[str
         UserError, match=r"'mask of 0/0\.png' is no mask: its grey levels are 1, 2, 3, as of a trimap"
     ):
         index.index(study, "mine")
+
+
+def test_files_among_the_masks_that_are_none_are_listed_and_are_no_photos(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    photos = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
+    half = pixels.encode_png(np.repeat(np.array([0, 255], np.uint8), 32).reshape(8, 8))
+    drawn = dict.fromkeys(list(photos)[1:], half) | {"0/0.heic": b"x"}
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+    for pack in (miniatures.as_folder, miniatures.as_zip):
+        place = pack(tmp_path / f"masks {pack.__name__}", drawn)
+        study = own_photos(tmp_path, raw, photos, masks=str(place))
+        index.index(study, "mine")
+        excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
+        assert excluded["image_id"].tolist() == ["0/0.heic (masks)"]
+        found = record(study, "index_record", dataset="mine")
+        assert found["notes"]["photos_without_a_true_mask"] == ["0/0.png"]
+        masks.masks(study, "mine")
+        assert collect._mask_report(study)["photos_unreadable"].tolist() == [0]
 
 
 def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(

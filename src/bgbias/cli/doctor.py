@@ -8,7 +8,7 @@ from pathlib import Path
 from bgbias import progress
 from bgbias.datasets import folder
 from bgbias.errors import UserError
-from bgbias.photos.examination import SHOWN, Examination
+from bgbias.photos.examination import SHOWN, Examination, of_parts
 
 
 def examine(photos: Path, masks: Path | None, class_level: int | None, every: bool) -> None:
@@ -24,7 +24,7 @@ def examine(photos: Path, masks: Path | None, class_level: int | None, every: bo
     except ValueError as error:
         raise UserError(str(error)) from error
     name = photos.resolve().name
-    seen = Examination(folder.left_out(params, parts))
+    seen = Examination(of_parts({part: folder.left_out(place) for part, place in parts.items()}))
     taken: dict[str, str] = {}
     try:
         for item in progress.track(folder.items(params, parts, name), None, f"examining {name}"):

@@ -17,7 +17,7 @@ from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import is_picture, why_not
+from bgbias.files.pictures import is_picture, stem, unique, why_not
 from bgbias.images.drawn_masks import white
 from bgbias.images.pixels import upright
 from bgbias.photos.table import Item
@@ -65,7 +65,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The pictures with their path as id and their folder as class; labels follow the sorted names of the folders.
 
     Pictures outside any folder, folders in folders without a ``class_level``, too few classes for three splits, and a mask that
-    belongs to no photo are errors.
+    belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
     names = [member for member, _ in members(parts["photos"], is_picture)]
     class_of = _classes(names, params.class_level, name)
@@ -73,11 +73,16 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     label_of = {c: number for number, c in enumerate(classes)}
     split_of = assign(classes, params, name)
     masks = Lookup(parts["masks"], is_picture) if "masks" in parts else None
+    if masks and not masks.names:
+        raise UserError(
+            f"{name}: {masks.path} holds no pictures; masks are called like their photo, with the ending .png. To see what is"
+            f" there, run: python -m bgbias doctor {parts['photos']} --masks {masks.path}"
+        )
     mask_of = _mask_names(masks, names, name) if masks else {}
     for member, data in members(parts["photos"], is_picture):
         own = class_of[member]
         split = split_of[own]
-        mask = mask_of.get(_stem(member))
+        mask = mask_of.get(stem(member))
         truth = white(masks.read(mask), mask) if masks and mask else None
         data = upright(data, member) if params.upright else data
         yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
@@ -87,22 +92,20 @@ def _mask_names(masks: Lookup, photos: list[str], name: str) -> dict[str, str]:
     """The masks by the stem they share with their photo. A mask is taken for no photo's if the names do not fit: an error,
     for the photo would silently go without.
     """
-    stems = {_stem(n) for n in photos}
-    homeless = [n for n in masks.names if _stem(n) not in stems]
+    stems = {stem(n) for n in photos}
+    homeless = [n for n in masks.names if stem(n) not in stems]
     if homeless:
         raise UserError(
             f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
             f" the ending .png, in the same folders below datasets.{name}.options.masks."
         )
-    return {_stem(n): n for n in masks.names}
+    mask_of = unique(sorted(masks.names), stem, f"{name}: the masks")
+    unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")
+    return mask_of
 
 
-def _stem(member: str) -> str:
-    return PurePosixPath(member).with_suffix("").as_posix()
-
-
-def left_out(params: Params, parts: dict[str, Path]) -> dict[str, str]:
-    """What lies in the archive and is no picture, with the reason."""
+def left_out(place: Path) -> dict[str, str]:
+    """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
     others: dict[str, str] = {}
 
     def wanted(member: str) -> bool:
@@ -110,7 +113,7 @@ def left_out(params: Params, parts: dict[str, Path]) -> dict[str, str]:
             others[member] = why_not(member)
         return False
 
-    for _ in members(parts["photos"], wanted, others):
+    for _ in members(place, wanted, others):
         pass
     return others
 

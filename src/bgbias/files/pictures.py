@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
@@ -103,3 +103,19 @@ def listed(path: Path) -> list[str]:
             f"The list {path} is not UTF-8 ({error.reason}); save it as UTF-8, one path a line."
         ) from error
     return [line.strip() for line in lines if line.strip()]
+
+
+def stem(name: str) -> str:
+    """The path without its last suffix, which a photo and its mask have in common."""
+    return PurePosixPath(name).with_suffix("").as_posix()
+
+
+def unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[str, str]:
+    """The names by their key; two of one key are an error that names both and says ``what`` they are."""
+    by_key: dict[str, str] = {}
+    for name in names:
+        if by_key.setdefault(key(name), name) != name:
+            raise UserError(
+                f"{what} '{by_key[key(name)]}' and '{name}' have one name; rename or remove one of them."
+            )
+    return by_key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import is_picture
+from bgbias.files.pictures import is_picture, stem, unique
 from bgbias.images import drawn_masks
 
 SUFFIX = "_mask"
@@ -30,36 +30,21 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
     if not place.exists():
         raise UserError(f"There are no masks at {place}; correct the masker's options in params.yaml.")
     files = Lookup(place, is_picture)
-    mask_of = _unique(sorted(files.names), lambda n: _stem(n).removesuffix(SUFFIX), f"{place}: the masks")
-    photo_of = _unique((i for i in ids if _stem(i) in mask_of), _stem, "The photos")
+    mask_of = unique(sorted(files.names), lambda n: stem(n).removesuffix(SUFFIX), f"{place}: the masks")
+    photo_of = unique((i for i in ids if stem(i) in mask_of), stem, "The photos")
     unclaimed = mask_of.keys() - photo_of.keys()
     if len(unclaimed) == len(mask_of):
-        example = f"the mask of '{ids[0]}' would be '{_stem(ids[0])}.png'"
+        example = f"the mask of '{ids[0]}' would be '{stem(ids[0])}.png'"
         there = f"there is '{min(mask_of.values())}'" if mask_of else "there are no pictures"
         raise UserError(f"{place} has no mask for any photo: {example}, but {there}; rename the masks.")
     if unclaimed:
         progress.say(f"{place}: {len(unclaimed)} masks of no photo here, e.g. {mask_of[min(unclaimed)]}")
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
-        name = mask_of.get(_stem(image_id))
+        name = mask_of.get(stem(image_id))
         return None if name is None else drawn_masks.decode_mask(files.read(name), f"{place}: {name}")
 
     return given
-
-
-def _stem(name: str) -> str:
-    """The path without its last suffix."""
-    return PurePosixPath(name).with_suffix("").as_posix()
-
-
-def _unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[str, str]:
-    by_key: dict[str, str] = {}
-    for name in names:
-        if by_key.setdefault(key(name), name) != name:
-            raise UserError(
-                f"{what} '{by_key[key(name)]}' and '{name}' have one name; rename or remove one of them."
-            )
-    return by_key
 
 
 def from_coco(path: Path, ids: Sequence[str]) -> Given:

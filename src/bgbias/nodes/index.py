@@ -72,7 +72,7 @@ def index(study: Study, dataset: str) -> None:
     with records.node(study, step("index", dataset=dataset)) as made:
         outputs = made.outputs
         rows: list[dict[str, object]] = []
-        seen = Examination(_not_read(study, dataset, module, params, parts))
+        seen = Examination(_not_read(study, dataset, module, parts))
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):
@@ -115,15 +115,18 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
         )
 
 
-def _not_read(
-    study: Study, dataset: str, module: ModuleType, params: Any, parts: dict[str, Path]
-) -> dict[str, str]:
-    """Files of a user's own that did not come with the photos, or lie among them and are none, with the reasons."""
+def _not_read(study: Study, dataset: str, module: ModuleType, parts: dict[str, Path]) -> dict[str, str]:
+    """Files of a user's own that did not come with the photos or their masks, or lie among them and are none, and why."""
+    from bgbias.photos.examination import of_parts
+
     if not hasattr(module, "left_out"):
         return {}
-    record = study.files.at("fetch_record", dataset=dataset, part="photos")
-    packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
-    return packed | module.left_out(params, parts)
+    found = {}
+    for part, place in parts.items():
+        record = study.files.at("fetch_record", dataset=dataset, part=part)
+        packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
+        found[part] = packed | module.left_out(place)
+    return of_parts(found)
 
 
 def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:

@@ -31,6 +31,10 @@ FINDINGS = {
         "the one always finds the other; remove the copies",
     ),
     "classes_of_one_photo": ("classes of one photo", "nobody can find it, and it is no query; add photos"),
+    "photos_without_a_true_mask": (
+        "photos without a true mask",
+        "by `ground_truth` they have none, and are no query; draw theirs, or name another masker",
+    ),
     "folders_without_a_photo": ("folders whose photos were all left out", "see above why"),
 }
 
@@ -71,6 +75,7 @@ class Examination:
             "animated": animated,
             "identical_under_two_labels": same is False,
             "identical_within_a_class": same is True,
+            "photos_without_a_true_mask": truth is None,
         }.items():
             if found:
                 of = f" (as {first.image_id})" if name.startswith("identical") else ""
@@ -83,9 +88,12 @@ class Examination:
         sizes = Counter(self._class_of.values())
         given = {p for image_id in self._class_of for p in PurePosixPath(image_id).parents}
         wanted = {PurePosixPath(n).parent for n in self.left_out if is_photo(n)}
+        bare = self._read["photos_without_a_true_mask"]
         found = self._read | {
             "classes_of_one_photo": [c for c, n in sizes.items() if n == 1],
             "folders_without_a_photo": [str(folder) for folder in wanted - given],
+            # Where nobody drew any, none is missing.
+            "photos_without_a_true_mask": bare if len(bare) < len(self._class_of) else [],
         }
         return {name: sorted(values) for name, values in found.items() if values}
 
@@ -100,6 +108,15 @@ class Examination:
         for finding, values in self.findings.items():
             what, remedy = FINDINGS[finding]
             yield f"{name}: {what}: {len(values)} ({_some(values, shown)}): {remedy}"
+
+
+def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """What was left out of each part of a dataset, in one: names of other parts than the photos say so, and are no photo's."""
+    return {
+        name if part == "photos" else f"{name} ({part})": reason
+        for part, found in left_out.items()
+        for name, reason in found.items()
+    }
 
 
 def _some(names: list[str], shown: int) -> str:
