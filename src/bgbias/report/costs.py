@@ -6,6 +6,8 @@ faithfully leaves tables and their checksums as they are. The records have them,
 
 from __future__ import annotations
 
+import textwrap
+
 from bgbias.engine.node import step
 from bgbias.report import columns as words
 from bgbias.report import formats
@@ -14,6 +16,7 @@ from bgbias.results import costs
 from bgbias.study import plan
 from bgbias.study.params import Study
 
+WIDTH = 64  # of the report page's text
 COLUMNS = (
     Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
     Column("by plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
@@ -32,8 +35,8 @@ def told(study: Study) -> str:
     spent = costs.by_model(here, study.train.iterations_per_epoch)
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(spent["cost_device"]))
     legend = (
-        f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their",
-        f"steps of {photos} photos, what a method does between steps included (median over trainings). Training: all",
-        "epochs without validation. Memory: the largest of the process.",
+        f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
+        " photos, what a method does between steps included (median over trainings). Training: all epochs without"
+        " validation. Memory: the largest of the process."
     )
-    return formats.plain(spent, COLUMNS, legend)
+    return formats.plain(spent, COLUMNS, textwrap.wrap(legend, WIDTH))
