@@ -16,15 +16,15 @@ from small_study import described, load, options
 from bgbias.cli.nodes import work
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node
-from bgbias.files import code
+from bgbias.files import code, code_text
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code.PLANNED)
+PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code_text.PLANNED)
 # They say what is to be done, move files that checksums verify, or speak to people.
 WITHOUT_NUMBERS = {
     *(f"engine/{m}" for m in ("accept", "graph", "inputs", "node", "records")),
-    *(f"files/{m}" for m in ("atomic", "code", "locks", "places", "sealed")),
+    *(f"files/{m}" for m in ("atomic", "code", "code_text", "locks", "places", "sealed")),
     *("plugins", "progress", "settings"),
     *(f"study/{m}" for m in ("cell", "params", "paths", "plan", "sources", "weights")),
 }
@@ -54,7 +54,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
         def note(frame: FrameType, event: str, arg: Any) -> None:
             file, name = frame.f_code.co_filename, frame.f_code.co_name
             # An import computes nothing, and what a plan is made of stands in the digest itself.
-            planned = name == "<module>" or (name in code.PLANNING and any(p in file for p in PLANNED))
+            planned = name == "<module>" or (name in code_text.PLANNING and any(p in file for p in PLANNED))
             if event == "call" and not planned:
                 files.add(file)
 
