@@ -75,7 +75,10 @@ HANGS = {
 }
 
 
-@pytest.mark.parametrize("kinds", [("sleeping", "waiting"), ("stopped", "deaf", "leaving")])
+@pytest.mark.parametrize(
+    "kinds",
+    [("sleeping", "waiting"), pytest.param(("stopped", "deaf", "leaving"), marks=pytest.mark.slow)],
+)
 def test_a_process_that_hangs_is_ended_and_its_test_fails(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     status, ends, said = _run(
         tmp_path, *SHORT, **{kind: f"{HANGS[kind]}def test_last(): pass\n" for kind in kinds}
@@ -94,6 +97,7 @@ def test_a_run_ends_though_nobody_knows_what_holds_it(tmp_path: Path) -> None:
     assert status != 0, said
 
 
+@pytest.mark.slow
 def test_a_test_that_never_ends_but_works_is_ended_too(tmp_path: Path) -> None:
     status, ends, said = _run(
         tmp_path, "-o", "longest=20", "-o", "stalled=60", **{"3": "def test_hangs():\n    while True: pass\n"}
