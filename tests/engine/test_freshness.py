@@ -295,3 +295,16 @@ def _assert_in_order(study: Study) -> None:
 
 def _time(path: Path) -> int:
     return path.stat().st_mtime_ns
+
+
+def test_what_a_deep_look_alone_finds_fails_its_check(study: Study) -> None:
+    """As of a disk that changes a bit and no time: the record is younger than the file."""
+    node = pretended.run(study)[-1]
+    freshness.settle(study)
+    path = pretended.outputs(study, node)[0]
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    record = node.record(study)
+    while record.stat().st_ctime_ns <= path.stat().st_ctime_ns:  # a disk's clock has ticks
+        os.utime(record, ns=(record.stat().st_atime_ns, record.stat().st_mtime_ns))
+    assert freshness.complete(study)
+    assert not freshness.complete(study, deep=True)

@@ -128,7 +128,7 @@ def status(
             or "Nothing to accept: no code of these nodes has changed alone."
         )
     print(freshness.told(study, deep))
-    if check and not freshness.complete(study):
+    if check and not freshness.complete(study, deep):
         raise typer.Exit(1)
 
 

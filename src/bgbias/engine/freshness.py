@@ -162,9 +162,9 @@ def told(study: Study, deep: bool = False) -> str:
     return for_this_study("\n".join([*lines, _next(study, findings)]))
 
 
-def complete(study: Study) -> bool:
+def complete(study: Study, deep: bool = False) -> bool:
     """Whether all that the grid's tables and figures need is there and current; fetched archives may be elsewhere."""
-    return all(f.state == "current" or f.node.name in ARCHIVES for f in examine(study))
+    return all(f.state == "current" or f.node.name in ARCHIVES for f in examine(study, deep))
 
 
 def _next(study: Study, findings: list[Finding]) -> str:
