@@ -37,7 +37,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
         for node in nodes:
             record = records.of_any_time(node.record(study))
             now = digests.digest(study, node.name, **node.keywords)
-            if not record or record["digest"] == now or _doubtful(record):
+            if not record or record["digest"] == now:
                 continue
             planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
             makers = {m.name for m in graph.reads_from(study, node)}
@@ -50,7 +50,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
             )
             # A table is made again: it says what was accepted of what it is made of.
             remade = node.name == "table" and not chosen
-            if own - set(BY) or (own and not chosen) or not followed or remade:
+            if own - set(BY) or (own and not chosen) or not followed or remade or _doubtful(record):
                 continue
             modules = code.modules(*node.code(study))
             edited = code.differences(record.get("code", {}), modules) if "code" in own else []

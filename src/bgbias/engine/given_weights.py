@@ -143,5 +143,5 @@ def _versions() -> tuple[str, ...]:
 def _remembered(memory: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(memory.read_text("utf-8")))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return {}

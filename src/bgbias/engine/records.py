@@ -107,10 +107,12 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
         # First of all: an edit that is saved from now on is none of the code that works here.
-        made = Record(outputs, digests.digest(study, name, **subject))
         by = code.modules(*worker.code(study))
-        read = {str(p): sha256(p) for p in inputs.values()}
-        _refuse_others(study, worker, label, read)
+        with digests.remembered():
+            made = Record(outputs, digests.digest(study, name, **subject))
+            spec = digests.spec(study, name, **subject)
+            read = {str(p): sha256(p) for p in inputs.values()}
+            _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
@@ -121,7 +123,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "grid": study.grid,
             "cell": cell.wildcards if cell else None,
             "status": "running",
-            "spec": digests.spec(study, name, **subject),
+            "spec": spec,
             "digest": made.digest,
             "code": by,
             "started": _now(),

@@ -4,11 +4,10 @@ The code of a module is its own source and that of every module that it imports,
 where their file is named: ``plugins.load`` is no import, so that a loss is part of the models that are trained with it and of no
 others. What is left out:
 
-* modules that plan, bring bytes that checksums verify, or speak to people (``NO_NUMBERS``); in the files of nodes, tables and
-  figures what is planned with (``PLANNING``), in those of losses, methods and datasets their titles (``NAMES``): what these say
-  stands in digests itself;
+* modules that plan, bring bytes that checksums verify, or speak to people (``NO_NUMBERS``);
 * in a module's source all that moves no number (``files/code_text.py``): comments, layout, docstrings, annotations of functions,
-  what an error or a progress line says, the descriptions of settings, and what the modules are called that a name is imported
+  what an error or a progress line says, the descriptions of settings, titles of losses, methods and datasets, what nodes, tables
+  and figures are planned with (what it says stands in digests itself), and what the modules are called that a name is imported
   from (their code stands for them). So whoever formats, explains or moves code makes nothing again; whoever renames a variable
   says so (``bgbias status --accept``).
 

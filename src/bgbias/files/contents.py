@@ -10,7 +10,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -61,31 +61,35 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
 def forget(database: Path) -> None:
     """Have every file read again by whoever asks next."""
     if database.exists():
-        _asked(database, "DELETE FROM files")
+        _asked(database, lambda files: files.execute("DELETE FROM files"))
 
 
 def _remembered(wanted: Mapping[bytes, str], database: Path) -> list[tuple[bytes, str, str]]:
     if not wanted or not database.exists():
         return []
     # All between the first and the last path: thousands of single questions would take longer.
-    return _asked(database, "SELECT * FROM files WHERE path BETWEEN ? AND ?", [(min(wanted), max(wanted))])
+    between = min(wanted), max(wanted)
+    return _asked(
+        database,
+        lambda files: files.execute("SELECT * FROM files WHERE path BETWEEN ? AND ?", between),
+    )
 
 
 def _remember(rows: Iterable[tuple[bytes, str, str]], database: Path) -> None:
     if rows := list(rows):
         with suppress(OSError):
             database.parent.mkdir(parents=True, exist_ok=True)
-            _asked(database, CREATE)
-            _asked(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", rows)
+            _asked(database, lambda files: files.execute(CREATE))
+            _asked(
+                database,
+                lambda files: files.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", rows),
+            )
 
 
-def _asked(database: Path, words: str, values: Iterable[tuple[bytes | str, ...]] = ()) -> list[tuple]:
+def _asked(database: Path, question: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> list[tuple]:
     try:
         with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection, connection:
-            if words.startswith("INSERT"):
-                connection.executemany(words, values)
-                return []
-            return connection.execute(words, *values).fetchall()
+            return question(connection).fetchall()
     except sqlite3.OperationalError:  # locked for long, or a disk without locks
         return []
     except sqlite3.DatabaseError:  # damaged: begun anew
