@@ -36,7 +36,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 def judge(measured: Measured) -> list[Figure]:
     views, equal, difference = measured.results[OURS]
     return [
-        measured.ratio("times as fast as the published path", PEER, OURS, at_least=15),
+        measured.ratio("times as fast as the published path", PEER, OURS, at_least=10),
         Figure("share of bytes as when each view is made by itself, in whole numbers", [equal], at_least=1),
         Figure("mean difference of pixels from the published path, grey levels", [difference], at_most=0.3),
         measured.rate("photos/s, six views each", OURS, views // (1 + DRAWS), "/s"),

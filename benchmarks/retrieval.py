@@ -34,8 +34,10 @@ def judge(measured: Measured) -> list[Figure]:
     found, theirs = measured.results[OURS], measured.results[PEER]
     on_cpu = measured.device == "cpu"
     figures = [
-        measured.ratio(f"times as fast as {PEER}", PEER, OURS, at_least=2.5 if on_cpu else None),
-        measured.ratio("share of the speed of the multiplications alone", LIMIT, OURS),
+        measured.ratio(f"times as fast as {PEER}", PEER, OURS, at_least=1.5 if on_cpu else None),
+        measured.ratio(
+            "share of the speed of the multiplications alone", LIMIT, OURS, at_least=0.75 if on_cpu else None
+        ),
         Figure(
             f"largest difference of the three metrics from {PEER}'s",
             [max(abs(found[name] - theirs[name]) for name in METRICS)],

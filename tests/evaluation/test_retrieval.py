@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -112,6 +113,31 @@ def test_chunk_sizes_do_not_change_the_order(
     monkeypatch.setattr(retrieval, "BLOCK", block)
     monkeypatch.setattr(retrieval, "SPARE_CANDIDATES", spare)
     np.testing.assert_array_equal(exact_order(points, 25), expected)
+
+
+def test_threads_have_blocks_of_their_own_and_do_not_change_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Searches go on at the same time, each with a single thread of faiss; whoever asked keeps the threads that there were."""
+    points, searching, together = with_duplicates(400, 150), set[int](), threading.Barrier(3, timeout=60)
+    expected, before = exact_order(points, 25), faiss.omp_get_max_threads()
+    search = faiss.knn
+
+    def watched(*args: Any, **how: Any) -> Points:
+        if threading.get_ident() not in searching:
+            searching.add(threading.get_ident())
+            together.wait()
+        assert faiss.omp_get_max_threads() == 1
+        found: Points = search(*args, **how)
+        return found
+
+    monkeypatch.setattr(faiss, "knn", watched)
+    monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", 50)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    np.testing.assert_array_equal(exact_order(points, 25), expected)
+    assert len(searching) == 3
+    assert threading.get_ident() not in searching
+    assert faiss.omp_get_max_threads() == before
 
 
 def a_device_with_errors(size: float) -> Callable[..., Any]:

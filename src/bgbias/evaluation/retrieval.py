@@ -13,19 +13,22 @@ missing a neighbour: those few are ranked against the whole gallery.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from bgbias.compute.device import threads
 from bgbias.errors import UserError
 
 # Candidates beyond the k that are needed, so that near-ties at the k-th place rarely need the whole gallery.
 SPARE_CANDIDATES = 4
 # R@8 is the deepest rank that a metric asks of classes smaller than that.
 DEEPEST_FIXED_RANK = 8
-QUERIES_PER_SEARCH = 4096
+# Enough for the multiplications' speed, and few enough that threads end at about the same time.
+QUERIES_PER_SEARCH = 1024
 # Numbers in one float64 working block: 32 MB.
 BLOCK = 2**22
 UNIT_LENGTH_TOLERANCE = 1e-3
@@ -152,31 +155,33 @@ def _search(
     # u = 2^-24 (Higham 2002, section 3.1), and |x|.|y| <= 1 up to the tolerated lengths.
     error = 1.01 * gallery.shape[1] * 2.0**-24
     propose = _faiss(gallery, n_candidates, device)
-    for start in range(0, len(queries), QUERIES_PER_SEARCH):
-        block = queries[start : start + QUERIES_PER_SEARCH]
-        own = np.arange(start, start + len(block)) if exclude_self else None
-        approximate, candidates = propose(block)
-        last = approximate[:, -1].copy()
-        if own is not None:
-            _put_last(candidates == own[:, None], approximate, candidates)
-        nearest = candidates[:, :k].copy()
-        # Similarities that differ by more than both their errors are in the right order already.
-        close = (np.diff(approximate[:, : k + 1], axis=1) >= -2 * error).any(axis=1)
-        close[::PROBED] = True
-        rows = np.flatnonzero(close)
-        exact = _similarities(block[rows], gallery, candidates[rows])
-        exact[approximate[rows] == SELF] = SELF
-        order = np.lexsort((candidates[rows], -exact), axis=1)[:, :k]
-        nearest[rows] = np.take_along_axis(candidates[rows], order, axis=1)
-        # Whoever was not proposed scored at most as much as the last candidate, give or take the error.
-        unsure = (approximate[:, k - 1] - last <= 2 * error) & (n_candidates < len(gallery))
-        # A device that computes more coarsely than that (TF32, say) is noticed by its errors on some queries.
-        unsure |= (np.abs(approximate[rows] - exact) > error).any()
-        rows = np.flatnonzero(unsure)
-        rank_all = _rank_whole_gallery(block[rows], gallery, k, None if own is None else own[rows])
-        for row, ranked in zip(rows, rank_all, strict=True):
-            nearest[row] = ranked
-        yield start, nearest
+    starts = range(0, len(queries), QUERIES_PER_SEARCH)
+    blocks = [queries[start : start + QUERIES_PER_SEARCH] for start in starts]
+    with ThreadPoolExecutor(1 if device.startswith("cuda") else threads()) as pool:
+        proposals = pool.map(propose, blocks)
+        for start, block, (approximate, candidates) in zip(starts, blocks, proposals, strict=True):
+            own = np.arange(start, start + len(block)) if exclude_self else None
+            last = approximate[:, -1].copy()
+            if own is not None:
+                _put_last(candidates == own[:, None], approximate, candidates)
+            nearest = candidates[:, :k].copy()
+            # Similarities that differ by more than both their errors are in the right order already.
+            close = (np.diff(approximate[:, : k + 1], axis=1) >= -2 * error).any(axis=1)
+            close[::PROBED] = True
+            rows = np.flatnonzero(close)
+            exact = _similarities(block[rows], gallery, candidates[rows])
+            exact[approximate[rows] == SELF] = SELF
+            order = np.lexsort((candidates[rows], -exact), axis=1)[:, :k]
+            nearest[rows] = np.take_along_axis(candidates[rows], order, axis=1)
+            # Whoever was not proposed scored at most as much as the last candidate, give or take the error.
+            unsure = (approximate[:, k - 1] - last <= 2 * error) & (n_candidates < len(gallery))
+            # A device that computes more coarsely than that (TF32, say) is noticed by its errors on some queries.
+            unsure |= (np.abs(approximate[rows] - exact) > error).any()
+            rows = np.flatnonzero(unsure)
+            rank_all = _rank_whole_gallery(block[rows], gallery, k, None if own is None else own[rows])
+            for row, ranked in zip(rows, rank_all, strict=True):
+                nearest[row] = ranked
+            yield start, nearest
 
 
 def _put_last(own: np.ndarray, similarity: np.ndarray, candidates: np.ndarray) -> None:
@@ -198,8 +203,14 @@ def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
         number = int(device.partition(":")[2] or 0)
         on_gpu = faiss.index_cpu_to_gpu(_gpu_memory(number), number, index)
         return lambda block: on_gpu.search(block, k)
-    # The same exact search as IndexFlatIP without its copy of the gallery.
-    return lambda block: faiss.knn(block, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
+
+    def search(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Of the calling thread alone, which has blocks of its own: a team of threads waits for its slowest after every product.
+        faiss.omp_set_num_threads(1)
+        # The same exact search as IndexFlatIP without its copy of the gallery.
+        return faiss.knn(block, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
+
+    return search
 
 
 @cache

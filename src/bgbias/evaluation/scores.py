@@ -31,5 +31,6 @@ def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFr
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:
     """Tidy means of what ``of_queries`` gave: view and metric, ``value``, and ``n``, the queries that have one."""
     keys = [*model, *VIEW]
-    tidy = queries.melt(keys, list(plugins.names("metrics")), var_name="metric")
-    return tidy.groupby([*keys, "metric"], sort=False)["value"].agg(value="mean", n="count").reset_index()
+    views = queries.groupby(keys, sort=False)
+    of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics")}
+    return pd.concat(of_metrics, names=["metric"]).reset_index()[[*keys, "metric", "value", "n"]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
@@ -15,6 +18,8 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+
+ROWS_A_GROUP = 2**20  # as pandas writes them
 
 SUBJECT = ()
 OUTPUTS = {
@@ -57,7 +62,6 @@ def collect(study: Study) -> None:
         outputs = made.outputs
         cells = plan.cells(study)
         scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
-        queries = [pd.read_parquet(files.at("queries", **c.wildcards)) for c in cells]
         attribution = [
             pd.read_csv(
                 files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
@@ -66,11 +70,37 @@ def collect(study: Study) -> None:
         ]
         write_text(outputs["results"], together(scores).to_csv(index=False))
         with replacing(outputs["all_queries"]) as temporary:
-            together(queries).to_parquet(temporary, index=False)
+            write_together([files.at("queries", **c.wildcards) for c in cells], temporary)
         with replacing(outputs["all_attribution"]) as temporary:
             together(attribution).to_parquet(temporary, index=False)
         write_text(outputs["mask_report"], _mask_report(study).to_csv(index=False))
         made.metrics["models"] = len(cells)
+
+
+def write_together(tables: Sequence[Path], path: Path) -> None:
+    """What ``results.rows.together`` makes of these Parquet files, as one file, byte for byte as pandas writes it.
+
+    A few of them are in memory at once: 50 models asked SOP's queries are 33 million rows.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    in_words = any(not pa.types.is_integer(pq.read_schema(table).field("seed").type) for table in tables)
+    with ExitStack() as stack:
+        writer, waiting = None, []
+        for table in tables:
+            values = pd.read_parquet(table)
+            values["seed"] = values["seed"].astype(str) if in_words else values["seed"]
+            waiting.append(pa.Table.from_pandas(values, preserve_index=False))
+            writer = writer or stack.enter_context(pq.ParquetWriter(path, waiting[0].schema))
+            rest = pa.concat_tables(waiting)
+            while rest.num_rows >= ROWS_A_GROUP:
+                writer.write_table(rest.slice(0, ROWS_A_GROUP))
+                rest = rest.slice(ROWS_A_GROUP)
+            waiting = [rest]
+        if writer is not None and waiting[0].num_rows:
+            writer.write_table(waiting[0])
 
 
 def _mask_report(study: Study) -> pd.DataFrame:
