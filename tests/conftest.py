@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from project import Project
 from bgbias import errors, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Tests start hundreds of Python processes: whatever the surroundings say, what one has compiled the next one finds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -45,6 +45,8 @@ Program = subprocess.Popen[bytes]
 class Frail(Project):
     """A finished run of the grid `smoke` to which things happen; which and when is drawn from one seed."""
 
+    warm = False  # what raises is found when Python starts
+
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder)
         self.random = random.Random(seed)
