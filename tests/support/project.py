@@ -32,6 +32,8 @@ PARTS = (
         "data/weights",
     ),
 )
+# Seconds, after which whatever is waited for will not come: also on a machine that others keep busy.
+PATIENCE = 1800.0
 JOB = re.compile(r"^(?:local)?rule (\w+):\n(.*?)(?=^\[|^\S|\Z)", re.MULTILINE | re.DOTALL)
 SMOKE = "toy_smoke/tiny/contrastive"
 
@@ -44,7 +46,7 @@ class Project:
     warm: ClassVar[bool] = True  # whether commands may begin with their imports done
 
     def run(
-        self, *words: str, check: bool = True, seconds: float = 900.0, **environment: str
+        self, *words: str, check: bool = True, seconds: float = PATIENCE, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """A finished Python module's run, with stdout and stderr together; a failure shows them."""
         command, around = [sys.executable, "-m", *words], self.environment(**environment)
@@ -141,11 +143,11 @@ def fresh(folder: Path) -> Project:
     return Project(folder)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> None:
+def wait_for(condition: Callable[[], Any], what: str) -> None:
     """Wait until a condition holds."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        assert time.monotonic() < end, f"waited {PATIENCE} s in vain for {what}"
         time.sleep(0.02)
 
 
