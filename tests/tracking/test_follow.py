@@ -83,7 +83,7 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     project.sync()
     before = content(project)
     (project.root / "mlflow.db").unlink()
-    assert project.sync() == (4, 0, 0)
+    assert project.sync_to(project.uri) == (4, 0, 0)
     assert content(project) == before
 
 
@@ -229,7 +229,7 @@ def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
 
 
 def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
-    answers.put(project.sync())
+    answers.put(project.sync_to(project.uri))
 
 
 def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
