@@ -31,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(workers.Ending(config))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that run the workflow come first: the last ones shall be short, or one core waits for the other."""
+    long = {item.path for item in items if item.get_closest_marker("workflow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real photos, hand-drawn masks and weights that stays outside the repository."""

@@ -19,7 +19,7 @@ import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
-    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "src"),
+    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml"),
     *(
         "dvc.yaml",
         "requirements.lock",
@@ -104,8 +104,18 @@ class Project:
         said = self.snakemake("--dry-run", *words)
         return sorted(_named(rule, body) for rule, body in JOB.findall(said))
 
+    def own_source(self) -> None:
+        """A copy of the package, to be edited or committed, in place of the link to it."""
+        link = self.folder / "src"
+        if link.is_symlink():
+            link.unlink()
+            # Other test processes compile modules meanwhile: each file has another name first.
+            shutil.copytree(ROOT / "src", link, ignore=shutil.ignore_patterns("*.pyc.*", "*.partial"))
+
     def edit(self, before: str, after: str, name: str = "params.yaml") -> None:
         """Replace a passage that stands once in a file."""
+        if name.startswith("src/"):
+            self.own_source()
         path = self.folder / name
         text = path.read_text(encoding="utf-8")
         assert text.count(before) == 1, f"{before!r} stands {text.count(before)} times in {name}"
@@ -131,15 +141,15 @@ def _hear_interrupts() -> None:
 
 
 def fresh(folder: Path) -> Project:
-    """The project as after a clone: nothing has been made in it."""
+    """The project as after a clone: nothing has been made in it. Its package is ours, until it is edited: read and compiled."""
     for part in PARTS:
         source, target = ROOT / part, folder / part
         if source.is_dir():
-            # Other test processes compile modules meanwhile: each file has another name first.
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
+            shutil.copytree(source, target)
         elif source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+    (folder / "src").symlink_to(ROOT / "src")
     return Project(folder)
 
 
