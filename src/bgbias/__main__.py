@@ -1,6 +1,13 @@
 """``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
 
-from bgbias.cli import main
+from bgbias import warm
+
+
+def _command() -> None:
+    from bgbias.cli import main
+
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    warm.run(_command)

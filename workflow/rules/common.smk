@@ -48,11 +48,14 @@ os.environ.update(
     PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
 )
 searched = f'export PYTHONPATH={shlex.quote(SOURCE)}"${{PYTHONPATH:+:$PYTHONPATH}}"; '
+if workflow.is_main_process:
+    # Jobs that outlive a killed Snakemake are known by this (see src/bgbias/engine/resume.py).
+    os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
+    # Jobs begin where imports are done already (see src/bgbias/warm.py), but not those on other machines.
+    if os.environ.get("BGBIAS_WARM") != "0":
+        searched += f"export BGBIAS_WARM={os.getpid()}; "
 before = shell._process_prefix or "set -euo pipefail; "
 shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
-# Jobs that outlive a killed Snakemake are known by this (see src/bgbias/engine/resume.py).
-if workflow.is_main_process:
-    os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
 
 try:
     from bgbias.engine import digests, forecast, freshness, given_weights, graph, resume

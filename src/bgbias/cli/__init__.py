@@ -9,7 +9,8 @@ import errno
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -51,11 +52,16 @@ def _of_all_commands(
 
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
-    # A terminated node must release its lock and mark its record, as an interrupted one does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _end)
     if not sys.stderr.isatty():
         say(f"$ {records.command()}")
     told(app)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """A terminated node must release its lock and mark its record, as an interrupted one does, whoever else tells it to end."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def told(command: typer.Typer) -> None:

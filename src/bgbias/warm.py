@@ -1,0 +1,309 @@
+"""Commands of one run of the workflow begin where their imports are done.
+
+A node of little work spends its time on imports. So the first node of a run leaves a process behind, the warm one, and each node
+that ends tells it what it had to import; the warm process imports that too. Nodes that follow are forked from it: whoever calls
+``python -m bgbias <node>`` gets a process that hands its arguments, its streams and every signal over, and ends as the forked one
+ends. Only imports are shared, and nothing needs it:
+
+* without ``BGBIAS_WARM``, which Snakemake sets for its own jobs to its process number (``BGBIAS_WARM=0`` keeps it from doing so),
+  and wherever a warm process is not there or does not answer, a command does its work itself;
+* a warm process serves only commands of the same interpreter, folder and environment, numbers of threads included; one whose
+  sources or installed packages were touched since it began ends instead of answering;
+* it ends with that Snakemake, and when nobody asked for ten minutes. Killing it ends no node. A node whose command is killed is
+  killed; a command whose node is killed says so.
+
+Linux only: its socket's name is in no file system, so that none is left behind, and the kernel tells who is at the other end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import hashlib
+import importlib
+import json
+import os
+import select
+import signal
+import site
+import socket
+import struct
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ASKED = "BGBIAS_WARM"
+SERVE = "warm-process"
+SOURCES = Path(__file__).parent
+INSTALLED = site.getsitepackages()
+STABLE = tuple(f"{folder}{os.sep}" for folder in (*INSTALLED, Path(os.__file__).parent, SOURCES))
+UNIMPORTANT = ("_", "SHLVL", "OLDPWD", "PWD")  # of a shell, not of what it starts
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IDLE_SECONDS = 600.0
+ANSWER_SECONDS = 60.0  # it may be importing
+AT_ONCE_SECONDS = 1.0  # in which a signal that comes twice is one
+LARGEST = 2**17  # bytes of a message
+ROOM = " " * 1000  # among a warm process's arguments, for those that the forked ones show in their place
+
+_tried: set[str] = set()  # modules that the warm process has imported, or cannot
+
+
+def run(command: Callable[[], object]) -> None:
+    """Do ``command`` here, or have a process do it that was forked from the warm one."""
+    snakemake = os.environ.get(ASKED, "0")
+    if snakemake == "0" or not sys.platform.startswith("linux") or sys.orig_argv[1:3] != ["-m", "bgbias"]:
+        command()
+        return
+    _name()  # while the surroundings are still those that this process was started in
+    if sys.argv[1:] == [SERVE, ROOM]:
+        _work(command, _serve(int(snakemake)))
+    else:
+        with suppress(OSError):
+            _hand_over()
+        _teach_at_the_end()
+        command()
+
+
+def _hand_over() -> None:
+    """Be the command of a forked process, and end with it; returns if there is no warm process, or it does not take the work."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
+        try:
+            warm.connect(_name())
+        except ConnectionRefusedError:
+            _leave_one_behind()
+            return
+        if not _same_user(warm):
+            return
+        warm.settimeout(ANSWER_SECONDS)
+        try:
+            socket.send_fds(warm, [_packed({"arguments": sys.argv[1:]})], [0, 1, 2])
+            answer = warm.recv(LARGEST)
+        except ConnectionError:
+            answer = b""
+        if not answer:
+            _leave_one_behind()  # in the place of one that has ended
+            return
+        worker = int(answer)
+        warm.settimeout(None)
+        # What follows comes as it is asked for, from anywhere: Ctrl-C reaches the forked process too, as all of a terminal's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        threading.Thread(target=_end_with, args=[warm, worker]).start()
+        while True:
+            told = signal.sigwaitinfo(SIGNALS)
+            if told.si_code <= 0:  # sent by a process
+                with suppress(ProcessLookupError):
+                    os.kill(worker, told.si_signo)
+
+
+def _end_with(warm: socket.socket, worker: int) -> None:
+    status = 128 + signal.SIGKILL
+    try:
+        said = warm.recv(LARGEST)
+        if said:
+            status = int(said)
+        else:
+            told = f"bgbias: process {worker}, which worked for this command, was killed (by somebody, or for want of memory)\n"
+            os.write(2, told.encode())
+        with suppress(ProcessLookupError):
+            select.select([os.pidfd_open(worker)], [], [])  # its last words
+    finally:
+        os._exit(status)
+
+
+def _leave_one_behind() -> None:
+    """Start a warm process that is no child of this one, in the same group: a terminal's signals reach it, too."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        if not os.fork():
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nothing, stream)
+            os.execv(sys.executable, [sys.executable, "-m", "bgbias", SERVE, ROOM])
+    finally:
+        os._exit(0)
+
+
+def _serve(snakemake: int) -> socket.socket:
+    """Fork a process for each command that asks. Returns in the forked ones alone, with the connection to the command."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    at_first = _states(map(str, SOURCES.rglob("*.py")))
+    packages = _states(INSTALLED)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        its_end = os.pidfd_open(snakemake)
+        listener.bind(_name())
+    except OSError:  # it has ended, or another process is the warm one
+        sys.exit()
+    listener.listen(128)
+    waits = listener.fileno()
+    while waits in select.select([waits, its_end], [], [], IDLE_SECONDS)[0]:
+        known = {file: at_first.get(file) for file in _loaded()}
+        if _states(known) != known or _states(INSTALLED) != packages:
+            listener.close()
+            break
+        connection, _ = listener.accept()
+        with suppress(OSError, ValueError):
+            if _same_user(connection) and _answer(connection):
+                listener.close()
+                os.close(its_end)
+                return connection
+        connection.close()
+    sys.exit()
+
+
+def _answer(connection: socket.socket) -> bool:
+    """Learn what to import, or fork. True in the forked process alone."""
+    connection.settimeout(1.0)
+    message, streams, _, _ = socket.recv_fds(connection, LARGEST, 3)
+    try:
+        request = json.loads(zlib.decompress(message))
+        if "imported" in request:
+            _import(request["imported"])
+        elif len(streams) == 3 and not os.fork():
+            for stream, given in enumerate(streams):
+                os.dup2(given, stream)
+            sys.argv[1:] = request["arguments"]
+            _show([sys.executable, "-m", "bgbias", *sys.argv[1:]])
+            return True
+        return False
+    finally:
+        for given in streams:
+            os.close(given)
+
+
+def _show(words: list[str]) -> None:
+    """Be called by these words in the list of processes."""
+    import ctypes
+
+    # After the name in brackets, which may hold anything: see proc(5), fields 48 and 49.
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    text = "\0".join(words).encode()[: end - begin - 1]
+    ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        _tried.add(name)
+        with suppress(Exception):
+            importlib.import_module(name)
+    torch = sys.modules.get("torch")
+    if threading.active_count() > 1 or (torch and torch.cuda.is_initialized()):
+        sys.exit()  # neither threads nor CUDA live on in a forked process
+    # Collections would have forked processes copy the pages of all that was imported.
+    gc.collect()
+    gc.freeze()
+
+
+def _work(command: Callable[[], object], connection: socket.socket) -> None:
+    """Do the work of a command in a forked process, and tell it how that ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, _once(signal.default_int_handler))
+    connection.settimeout(None)
+    connection.send(str(os.getpid()).encode())
+    threading.Thread(target=_die_with, args=[connection], daemon=True).start()
+    _teach_at_the_end()
+    status = 1
+    try:
+        command()
+        status = 0
+    except SystemExit as end:
+        status = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
+        raise
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+        raise
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            connection.send(str(status).encode())
+
+
+def _die_with(connection: socket.socket) -> None:
+    """Wait for the end of the command that this process works for; it sends nothing more."""
+    with suppress(OSError):
+        connection.recv(LARGEST)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _once(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
+    """A handler of signals for which one that comes by two ways, through its group and through its command, is one."""
+    last = -AT_ONCE_SECONDS
+
+    def handled(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before >= AT_ONCE_SECONDS:
+            handler(number, frame)
+
+    return handled
+
+
+def _teach_at_the_end() -> None:
+    """Have the warm process import what this one did, when it ends."""
+    known, name = frozenset(sys.modules), _name()
+
+    def teach() -> None:
+        new = [module for module in sys.modules if module not in known | _tried and _stays(module)]
+        if new:
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
+                warm.connect(name)
+                if _same_user(warm):
+                    warm.send(_packed({"imported": new}))
+
+    atexit.register(teach)
+
+
+def _stays(name: str) -> bool:
+    """Whether the file of a module is one whose changes the warm process notices."""
+    file = getattr(sys.modules[name], "__file__", None)
+    return isinstance(file, str) and file.startswith(STABLE) and name != "__main__"
+
+
+def _loaded() -> list[str]:
+    """The package's own files that were imported."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [file for file in files if file and file.startswith(f"{SOURCES}{os.sep}")]
+
+
+def _states(files: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+    """What changes with a file or folder, of each."""
+
+    def state(file: str) -> tuple[int, ...] | None:
+        with suppress(OSError):
+            found = Path(file).stat()
+            return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+        return None
+
+    return {file: state(file) for file in files}
+
+
+@cache
+def _name() -> str:
+    """The socket's: of all that a process takes from where it was started, so that only like is forked from like."""
+    surroundings = {key: value for key, value in os.environ.items() if key not in UNIMPORTANT}
+    spaces = [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "mnt")]
+    known = [sys.executable, str(SOURCES), str(Path.cwd()), spaces, sorted(surroundings.items())]
+    return f"\0bgbias-{os.getuid()}-{hashlib.sha256(json.dumps(known).encode()).hexdigest()}"
+
+
+def _same_user(other: socket.socket) -> bool:
+    _, user, _ = struct.unpack(
+        "3i", other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
+    return bool(user == os.getuid())
+
+
+def _packed(message: dict[str, list[str]]) -> bytes:
+    return zlib.compress(json.dumps(message).encode())
