@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 # Named by params.yaml unless given: make run GRID=cub50
 GRID ?=
 CHOICE := $(if $(GRID),--grid $(GRID))
-# As many test processes as cores, up to four; tests of one file stay together, and files in their order (the slow ones have few
-# tests and would all come last). Each process computes with one thread.
+# As many test processes as cores, up to four; tests of one file stay together, and files in the order of tests/conftest.py, not
+# by their number of tests, of which slow files have few. Each process computes with one thread.
 PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)

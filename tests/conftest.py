@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from bgbias import errors, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Tests start hundreds of Python processes: whatever the surroundings say, what one has compiled the next one finds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     workers.add_options(parser)
@@ -24,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         config.pluginmanager.register(workers.Ending(config))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that run the workflow come first: the last ones shall be short, or one core waits for the other."""
+    long = {item.path for item in items if item.get_closest_marker("workflow")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +72,7 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
         if finished.exists():
             return Project(folder / "smoke")
         made = project.fresh(folder / "smoke")
+        made.warm = False  # one run is wholly as from a terminal
         made.snakemake("--config", "grid=smoke", BGBIAS_TRACK="1")
         finished.touch()
         return made

@@ -21,9 +21,9 @@ def test_a_busy_gpu_is_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     monkeypatch.setattr(_utilisation, "LOOKS_BACK", 0.2)
     watch = _utilisation.Utilisation("cuda:1")
-    wait_for(lambda: len(watch._samples) == 1, 10, "the first sample")
+    wait_for(lambda: len(watch._samples) == 1, "the first sample")
     begin = time.perf_counter()
-    wait_for(lambda: len(watch._samples) == 3, 10, "the last sample")
+    wait_for(lambda: len(watch._samples) == 3, "the last sample")
     # What lies before the work, or just after its beginning, is not of the work.
     assert watch.between(begin, time.perf_counter()) == [90.0, 95.0]
     assert watch.between(begin - 5, begin) == [10.0]
@@ -45,7 +45,7 @@ def test_an_nvidia_smi_that_fails_is_named_with_its_code(
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     watch = _utilisation.Utilisation("cuda")
-    wait_for(lambda: bool(watch.missing), 10, "its end")
+    wait_for(lambda: bool(watch.missing), "its end")
     assert watch.missing == "nvidia-smi, which tells it, ended with code 9"
     measured = Measured(
         "cuda", True, {}, {training_gpu.ours(size): ([], watch.missing) for size in training_gpu.STEPS}

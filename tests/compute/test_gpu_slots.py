@@ -21,7 +21,7 @@ from pathlib import Path
 from bgbias.compute import gpu_slots
 gpu_slots.take(Path("data/work/gpu-slots"), sys.argv[1])
 print("torch" in sys.modules, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
-time.sleep(120)
+time.sleep(3600)
 """
 CELL = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 Start = Callable[..., "Holder"]
@@ -43,14 +43,14 @@ class Holder:
 
     def gpu(self) -> str:
         """What it shows CUDA."""
-        wait_for(lambda: self.said() or self.process.poll() is not None, 60, "a process to get its GPU")
+        wait_for(lambda: self.said() or self.process.poll() is not None, "a process to get its GPU")
         torch_was_there, gpu = self.said().split()
         assert torch_was_there == "False"
         return gpu
 
     def waits(self) -> None:
         """It has said that it waits, and goes on waiting."""
-        wait_for(lambda: "waits: all" in self.err.read_text(encoding="utf-8"), 60, "a process to wait")
+        wait_for(lambda: "waits: all" in self.err.read_text(encoding="utf-8"), "a process to wait")
         assert not self.said()
 
     def kill(self) -> None:

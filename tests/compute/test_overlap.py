@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from project import PATIENCE
 from torch import Tensor
 
 from bgbias.compute.overlap import ahead, fetched, sent
@@ -45,10 +46,10 @@ def test_one_thing_is_made_while_another_is_used_and_no_more() -> None:
 
     coming = ahead(things(), "cpu", sent)
     next(coming)
-    assert made[1].wait(10)
+    assert made[1].wait(PATIENCE)
     assert not made[2].wait(0.05)
     next(coming)
-    assert made[2].wait(10)
+    assert made[2].wait(PATIENCE)
     assert not made[3].is_set()
     assert main not in threads
 

@@ -41,7 +41,7 @@ def test_samples_are_in_the_file_while_the_process_works_and_then_gone(
     monkeypatch.setattr(vitals, "INTERVAL", 0.02)
     path = tmp_path / "running" / "vitals.csv"
     with vitals.watching(path) as watched:
-        wait_for(lambda: len(path.read_text().splitlines()) >= 4, 30, "three samples")
+        wait_for(lambda: len(path.read_text().splitlines()) >= 4, "three samples")
     assert not path.exists()
     assert len(watched.rows) >= 3
 
@@ -50,7 +50,7 @@ def test_a_place_that_cannot_be_written_ends_nothing(tmp_path: Path, monkeypatch
     monkeypatch.setattr(vitals, "INTERVAL", 0.01)
     (tmp_path / "file").write_text("")
     with vitals.watching(tmp_path / "file" / "vitals.csv") as watched:
-        wait_for(lambda: len(watched.rows) >= 2, 30, "two samples")
+        wait_for(lambda: len(watched.rows) >= 2, "two samples")
 
 
 def test_a_gpu_is_told_where_the_process_uses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,13 +23,14 @@ FLIPS = 150
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    """A grid of two models, really made as far as its tables and figures."""
-    raw = described(tmp_path)
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A grid of two models, really made as far as its tables and figures; each test begins with all of it current."""
+    folder = tmp_path_factory.mktemp("study")
+    raw = described(folder)
     raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"]}
     raw["train"] |= {"max_epochs": 1}
-    study = load(tmp_path, raw)
+    study = load(folder, raw)
     for node in graph.in_order(study):
         make = getattr(node.declared, node.name)
         on = {"device": "cpu"} if "device" in inspect.signature(make).parameters else {}

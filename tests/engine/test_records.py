@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +155,7 @@ from pathlib import Path
 from bgbias.engine import records
 with records.lock(Path(sys.argv[1]), "the cell"):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -175,10 +174,8 @@ def test_lock_is_for_one_process_and_ends_with_it(tmp_path: Path) -> None:
             pytest.fail("it must not be given")
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    begun = time.monotonic()
     with records.lock(path, "the cell"):
         assert path.read_text() == str(os.getpid())
-    assert time.monotonic() - begun < 1
     with records.lock(path, "the cell"):
         pass
 

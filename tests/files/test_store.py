@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from project import PATIENCE
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -73,7 +74,9 @@ sys.stdout.buffer.write(b"".join([*found, store.read(store.ids[3])]))
 def test_forked_readers_do_not_disturb_each_other(store: ImageStore) -> None:
     command = [sys.executable, "-c", FORKED_READERS, str(store.path)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=120).stdout
+    found = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, check=True, timeout=PATIENCE
+    ).stdout
     assert found == b"".join(PICTURES[n] for n in [*store.ids * 4, store.ids[3]])
 
 

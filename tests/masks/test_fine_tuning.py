@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -283,7 +284,9 @@ def test_a_bad_masker_gains(spoilt: U2Net, tmp_path: Path) -> None:
     assert shares["blend"][shares["chosen"]].tolist() == [judged.blend]
 
 
-def test_commands_leave_a_good_masker_alone(tmp_path: Path, start: U2Net, pairs: list[MaskPair]) -> None:
+def test_commands_leave_a_good_masker_alone(
+    tmp_path: Path, start: U2Net, pairs: list[MaskPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # None is better than one whose own masks are the truth.
     own = cross_validation.masks(start, pairs, SMALL)
     truths = [np.where(mask >= 128, np.uint8(255), np.uint8(0)) for mask in own]
@@ -292,6 +295,13 @@ def test_commands_leave_a_good_masker_alone(tmp_path: Path, start: U2Net, pairs:
     words = ["train-masker", str(folder), "--start", str(TOY), "--device", "cpu", *sizes]
     out = tmp_path / "mine.safetensors"
     out.write_bytes(b"an earlier command's")
+    judge, judged = cross_validation.cross_validate, list[cross_validation.Judgement]()
+
+    def judge_and_keep(*args: Any, **options: Any) -> cross_validation.Judgement:
+        judged.append(judge(*args, **options))
+        return judged[0]
+
+    monkeypatch.setattr(cross_validation, "cross_validate", judge_and_keep)
     done = CliRunner().invoke(app, [*words, "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert "This does not help" in done.output
@@ -303,6 +313,8 @@ def test_commands_leave_a_good_masker_alone(tmp_path: Path, start: U2Net, pairs:
     assert (rows["blend"] == 0).all()
     assert (rows["before"] == rows["after"]).all()
     assert (tmp_path / "report" / "folds.png").exists()
+    # The same judgement once more, which was told above.
+    monkeypatch.setattr(cross_validation, "cross_validate", lambda *_, **__: judged[0])
     done = CliRunner().invoke(app, [*words, "--out", str(out), "--always"])
     assert done.exit_code == 0, done.output
     assert "This does not help" in done.output

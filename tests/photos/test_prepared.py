@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from project import PATIENCE
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -120,7 +121,7 @@ def test_processes_that_start_at_once_prepare_once(store: Path, tmp_path: Path) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE)
     assert [p.exitcode for p in processes] == [0] * 4
     assert sorted((tmp_path / "decoded").read_text().split("\n"))[1:] == sorted(ImageStore(store).ids)
 

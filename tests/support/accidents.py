@@ -14,12 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from project import Project, wait_for
+from project import PATIENCE, Project, wait_for
 
 from bgbias.engine import graph, records
 from bgbias.study import params
 
-PATIENCE = 600.0  # seconds, after which whatever is waited for will not come
 PROGRAMS = {
     "snakemake": ("snakemake", "--cores", "2"),
     "resume": ("bgbias", "resume"),
@@ -44,6 +43,8 @@ Program = subprocess.Popen[bytes]
 
 class Frail(Project):
     """A finished run of the grid `smoke` to which things happen; which and when is drawn from one seed."""
+
+    warm = False  # what raises is found when Python starts
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder)
@@ -87,7 +88,7 @@ class Frail(Project):
     def wait_a_while(self, program: Program) -> None:
         """Until a random moment: mostly of the nodes' work, at times of anything before, between and after."""
         if self.random.random() < 0.7:
-            wait_for(lambda: self.alive("node") or program.poll() is not None, PATIENCE, "a node")
+            wait_for(lambda: self.alive("node") or program.poll() is not None, "a node")
             time.sleep(self.random.uniform(0, 8))
         else:
             time.sleep(self.random.uniform(0, 16))
@@ -118,7 +119,7 @@ class Frail(Project):
             found[:] = self.alive(kind)
             return bool(found) or program.poll() is not None
 
-        wait_for(there_is_one, PATIENCE, kind)
+        wait_for(there_is_one, kind)
         return self.random.choice(found) if found else None
 
     def recover(self) -> None:
@@ -130,7 +131,7 @@ class Frail(Project):
             found = re.search(r"at work in this folder \(process (\d+)\).*stop it: kill \1", done.stdout)
             assert found, done.stdout[-6000:]
             _send(psutil.Process(int(found[1])), signal.SIGTERM)
-            wait_for(lambda: not self.alive("snakemake"), PATIENCE, "the end of Snakemake")
+            wait_for(lambda: not self.alive("snakemake"), "the end of Snakemake")
         raise AssertionError(f"three times is enough:\n{done.stdout[-6000:]}")
 
 

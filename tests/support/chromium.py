@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from project import PATIENCE
+
 PROGRAM = shutil.which("chromium")
 # Chromium reads commands from descriptor 3 and writes answers to 4.
 COMMANDS, ANSWERS = 3, 4
@@ -41,7 +43,7 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next(60.0)
+            answer = self._next(PATIENCE)
             if answer.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(answer["params"])[:500])
             if answer.get("id") == self._number:
@@ -70,7 +72,7 @@ class Page:
         """What a reader of the page reads."""
         return str(self.ask("document.body ? document.body.innerText : ''"))
 
-    def wait_for(self, expression: str, seconds: float = 60.0) -> None:
+    def wait_for(self, expression: str, seconds: float = PATIENCE) -> None:
         """Until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.ask(f"Boolean({expression})"):
@@ -79,7 +81,7 @@ class Page:
             )
             time.sleep(0.2)
 
-    def wait_for_text(self, *words: str, seconds: float = 60.0) -> None:
+    def wait_for_text(self, *words: str, seconds: float = PATIENCE) -> None:
         """Until all these words stand in the page."""
         for word in words:
             self.wait_for(

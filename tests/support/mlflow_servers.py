@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from project import PATIENCE
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
@@ -39,7 +40,7 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
             [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log
         )
     try:
-        end = time.monotonic() + 180
+        end = time.monotonic() + PATIENCE
         while not _answers(address):
             assert server.poll() is None, (folder / "server.log").read_text()[-3000:]
             assert time.monotonic() < end, "mlflow server has not started"
@@ -47,7 +48,7 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(timeout=180)  # its own workers end first, slowly on a busy machine
+        server.wait(timeout=PATIENCE)  # its own workers end first, slowly on a busy machine
 
 
 @contextmanager

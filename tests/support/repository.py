@@ -46,6 +46,7 @@ def finished(smoke_run: Project, folder: Path) -> Repository:
     """A finished run of the grid `smoke`, copied to ``folder`` and committed."""
     made = Repository(smoke_run.copy(folder).folder)
     made.edit("grid: demo ", "grid: smoke ")
+    made.own_source()
     made.git("init", "--quiet")
     made.git("add", "--all")
     made.git("commit", "--quiet", "-m", "before")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
+from project import PATIENCE
 
 from bgbias.cli import tools
 from bgbias.errors import UserError
@@ -82,7 +83,7 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     project.sync()
     before = content(project)
     (project.root / "mlflow.db").unlink()
-    assert project.sync() == (4, 0, 0)
+    assert project.sync_to(project.uri) == (4, 0, 0)
     assert content(project) == before
 
 
@@ -181,7 +182,7 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
     begun = time.monotonic()
     with caplog.at_level(logging.WARNING):
         follow.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 120
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
     assert "did not take the records" in first
     assert last.endswith("catch up with: python -m bgbias track --grid demo")
@@ -189,7 +190,7 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
 
 def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) -> None:
     # The parent becomes a zombie when it is killed, as a workflow whose shell is busy does.
-    parent = subprocess.Popen(["sleep", "100"])
+    parent = subprocess.Popen(["sleep", "3600"])
     project.history(2)
     project.training(status="running", pid=os.getpid())
     mirror_thread = threading.Thread(
@@ -204,7 +205,7 @@ def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) 
         project.record(f"runs/demo/scores/{NAME}/score.json", "score", NAME)
     finally:
         parent.kill()
-        mirror_thread.join(timeout=20)
+        mirror_thread.join(timeout=PATIENCE)
         parent.wait()
     assert not mirror_thread.is_alive()
     assert set(project.runs()) == {TRAIN, SCORE, MODEL}
@@ -221,14 +222,14 @@ def test_four_processes_may_start_on_a_fresh_store(project: Project) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=60)
+        process.join(timeout=PATIENCE)
     assert [process.exitcode for process in processes] == [0] * 4
     assert sorted(answers.get() for _ in processes) == [(0, 0, 4)] * 3 + [(4, 0, 0)]
     assert len(project.runs()) == 4
 
 
 def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
-    answers.put(project.sync())
+    answers.put(project.sync_to(project.uri))
 
 
 def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
@@ -321,8 +322,8 @@ def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
     assert "Traceback" not in told.stderr
 
 
-def wait_until(condition: Any, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
+def wait_until(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)

@@ -26,9 +26,7 @@ def test_tables_and_charts_are_there_at_once(tmp_path: Path) -> None:
             page.open(f"{server}/{views.page(experiment, view)}", 1600, 1200)
 
         open_view("cell")
-        page.wait_for_text(
-            MODEL[:20], "map_at_r_clean", "map_at_r_corrupted", "method", "bgaugment", seconds=120
-        )
+        page.wait_for_text(MODEL[:20], "map_at_r_clean", "map_at_r_corrupted", "method", "bgaugment")
         assert "0.45" in page.text
         assert TRAIN not in page.text
 

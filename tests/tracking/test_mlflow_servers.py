@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from handmade_records import MODEL, SCORE, TRAIN, Project, chain
 from mlflow_servers import free_port, mlflow_server, postgresql
+from project import PATIENCE
 
 from bgbias.tracking import follow
 
@@ -39,7 +40,7 @@ def curve(uri: str) -> list[tuple[int, float]]:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.2)
@@ -51,7 +52,7 @@ def test_a_server_that_goes_away_during_a_run_is_caught_up(
     monkeypatch.setattr(follow, "LONGEST_PAUSE", 1.0)
     project, port = Project(tmp_path), free_port()
     store = f"sqlite:///{tmp_path / 'server.db'}"
-    workflow = subprocess.Popen(["sleep", "600"])
+    workflow = subprocess.Popen(["sleep", "36000"])
     project.history(2)
     working = project.training(status="running", pid=os.getpid())
     with ExitStack() as servers, caplog.at_level(logging.WARNING, "bgbias.tracking"):
@@ -74,7 +75,7 @@ def test_a_server_that_goes_away_during_a_run_is_caught_up(
         finally:
             workflow.kill()
             workflow.wait()
-            mirror.join(timeout=60)
+            mirror.join(timeout=PATIENCE)
         assert curve(uri) == [(e, pytest.approx(1 / e, abs=1e-4)) for e in range(1, 8)]
         assert runs(uri)[TRAIN].info.status == "FINISHED"
     assert caplog.text.count("did not take the records") == 1
@@ -105,7 +106,7 @@ print(follow.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
                 )
                 for folder in folders
             ]
-            assert [machine.wait(timeout=300) for machine in machines] == [0] * 4
+            assert [machine.wait(timeout=PATIENCE) for machine in machines] == [0] * 4
             # What two made twice, a last look puts right.
             project.sync_to(uri)
             assert project.sync_to(uri) == (0, 0, 7)

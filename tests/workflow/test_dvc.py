@@ -30,6 +30,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     made = Repository(fresh(tmp_path_factory.mktemp("dvc") / "project").folder)
     made.edit("grid: demo ", "grid: smoke ")
     made.edit(*ONE_CELL)
+    made.own_source()
     made.git("init", "--quiet")
     made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", "../remote")
     assert ran(made.dvc("repro", *TABLES)) == list(STAGES)
@@ -187,6 +188,7 @@ WRITTEN = {
 
 def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path) -> None:
     made = Repository(fresh(tmp_path / "project").folder)
+    made.own_source()
     made.git("init", "--quiet")
     made.git("add", "--all")
     made.git("commit", "--quiet", "-m", "before")

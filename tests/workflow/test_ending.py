@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from project import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSING = "import pytest, time\n\n@pytest.mark.parametrize('n', range(4))\ndef test_passes(n):\n    time.sleep(0.02)\n"
@@ -44,7 +45,7 @@ def _run(folder: Path, *options: str, **tests: str) -> tuple[int, dict[str, int]
             | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
             stdout=out,
             stderr=out,
-            timeout=600,
+            timeout=PATIENCE,
         )
     text = said.read_text()
     ends = re.findall(r"(\d+) (passed|failed|error)", text.splitlines()[-1])

@@ -122,7 +122,9 @@ def test_a_host_shows_our_captions_under_its_own_text(smoke_run: Project, tmp_pa
 def test_deployed_from_a_repository_it_brings_its_package(checkout: Project, tmp_path: Path) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    repository = checkout.copy(tmp_path / "repositories/somebody/bgbias").folder
+    copied = checkout.copy(tmp_path / "repositories/somebody/bgbias")
+    copied.own_source()
+    repository = copied.folder
     identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for words in (("init",), ("add", "--force", "."), ("commit", "--message", "one"), ("tag", "v1")):
         subprocess.run(["git", *identity, *words], cwd=repository, check=True, capture_output=True)

@@ -11,7 +11,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import PATIENCE, Project
 
 pytestmark = pytest.mark.workflow
 # What a person clicks: a category, then the eye beside a result. Then the browser's title tells what is to be seen.
@@ -57,7 +57,7 @@ def browse(page: Path, script: str = "") -> tuple[str, list[str]]:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     # Chromium itself asks for dictionaries and the time; what a page asks for bears its origin.

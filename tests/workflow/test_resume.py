@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from project import SMOKE, Project, wait_for
+from project import PATIENCE, SMOKE, Project, wait_for
 
 from bgbias.engine import resume
 
@@ -53,7 +53,7 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     # Ctrl-C: everything in the terminal's process group hears it.
     snakemake = _until_epoch(run, run.start(*TARGET), 3)
     os.killpg(snakemake.pid, signal.SIGINT)
-    assert snakemake.wait(60) != 0
+    assert snakemake.wait(PATIENCE) != 0
     _nothing_runs(run)
 
     # Killed outright: its job lives on, and nobody else may write that cell.
@@ -67,20 +67,20 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert f"is being made by process {orphan.pid}" in second.stdout
     assert "make resume" in second.stdout
     resumed = run.start("--grid", "smoke", "--", SCORES, program=("bgbias", "resume"))
-    wait_for(lambda: not orphan.is_running(), 60, "the end of the orphan")
+    wait_for(lambda: not orphan.is_running(), "the end of the orphan")
 
     # The training itself killed.
     done = _epochs(run)
-    wait_for(lambda: _training(run), 60, "training")
+    wait_for(lambda: _training(run), "training")
     _until_epoch(run, resumed, done + 3)
     _training(run)[0].kill()
-    assert resumed.wait(60) != 0
+    assert resumed.wait(PATIENCE) != 0
     _nothing_runs(run)
 
     # Terminated: Snakemake lets its job end, and starts no other.
     snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
     snakemake.terminate()
-    assert snakemake.wait(60) != 0
+    assert snakemake.wait(PATIENCE) != 0
     assert (run.folder / MODEL).exists()
     assert not (run.folder / SCORES).exists()
 
@@ -96,7 +96,7 @@ def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: 
     both = [
         run.start("--grid", "smoke", program=("bgbias", "resume"), said=tmp_path / f"{n}.log") for n in (1, 2)
     ]
-    statuses = [process.wait(300) for process in both]
+    statuses = [process.wait(PATIENCE) for process in both]
     assert sorted(statuses) == [0, 2]
     (refused,) = (n for n, status in enumerate(statuses) if status)
     other = both[1 - refused].pid
@@ -108,11 +108,12 @@ def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: 
 
 def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resume, "GRACE_SECONDS", PATIENCE)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     marked = os.environ | {resume.MARK: "1"}
     plain = {k: v for k, v in os.environ.items() if k != resume.MARK}
-    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    sleep = [sys.executable, "-c", "import time; time.sleep(3600)"]
     started = [
         subprocess.Popen(sleep, env=marked),
         subprocess.Popen(sleep, env=plain),  # by hand
@@ -120,7 +121,7 @@ def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: p
         subprocess.Popen([*sleep, "track"], env=marked),  # the mirror into MLflow, which ends by itself
     ]
     try:
-        wait_for(lambda: all(_ready(p.pid) for p in started), 20, "four processes")
+        wait_for(lambda: all(_ready(p.pid) for p in started), "four processes")
         assert [p.pid for p in resume.leftovers()] == [started[0].pid]
         begun = time.monotonic()
         resume.end(resume.leftovers())
@@ -137,7 +138,7 @@ def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: p
 def test_leftover_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(resume, "GRACE_SECONDS", 0.5)
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(3600)"
     process = subprocess.Popen(
         [sys.executable, "-c", deaf], env=os.environ | {resume.MARK: "1"}, stdout=subprocess.PIPE
     )
@@ -170,7 +171,7 @@ def _until_epoch(run: Project, process: subprocess.Popen[bytes], epoch: int) -> 
         assert process.poll() is None, "the run ended before it could be interrupted"
         return _epochs(run) >= epoch
 
-    wait_for(reached, 120, f"epoch {epoch}")
+    wait_for(reached, f"epoch {epoch}")
     return process
 
 
@@ -191,7 +192,7 @@ def _training(run: Project) -> list[psutil.Process]:
 
 
 def _nothing_runs(run: Project) -> None:
-    wait_for(lambda: not _training(run), 30, "the end of the training process")
+    wait_for(lambda: not _training(run), "the end of the training process")
 
 
 def _ready(pid: int) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pretended
 import pytest
 import yaml
+from project import PATIENCE
 
 from bgbias.engine.node import step
 from bgbias.evaluation.embeddings import Embeddings
@@ -60,18 +61,18 @@ def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path, monkeypatch:
     study(tmp_path, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    workflow = subprocess.Popen(["sleep", "600"])
+    workflow = subprocess.Popen(["sleep", "36000"])
     end = ["--grid", "smoke", "--params", "params.yaml"]
     track = [sys.executable, "-m", "bgbias", "track", "--follow", str(workflow.pid), *end]
     score = [sys.executable, "-m", "bgbias", "score", "toy_smoke", "tiny", "contrastive", "plain", *end]
     mirrors = [subprocess.Popen(track) for _ in range(MIRRORS)]
     try:
         nodes = [subprocess.Popen([*score, "--seed", str(seed)]) for seed in SEEDS]
-        assert [node.wait(timeout=300) for node in nodes] == [0] * len(SEEDS)
+        assert [node.wait(timeout=PATIENCE) for node in nodes] == [0] * len(SEEDS)
     finally:
         workflow.kill()
         workflow.wait()
-    assert [mirror.wait(timeout=120) for mirror in mirrors] == [0] * MIRRORS
+    assert [mirror.wait(timeout=PATIENCE) for mirror in mirrors] == [0] * MIRRORS
 
     from mlflow import MlflowClient
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import project
 import pytest
-from project import ROOT, SMOKE, Project, wait_for
+from project import PATIENCE, ROOT, SMOKE, Project, wait_for
 
 pytestmark = [pytest.mark.slurm, pytest.mark.workflow]
 NODE = ROOT / "workflow/slurm/single_node.sh"
@@ -54,10 +54,10 @@ def test_job_that_is_cancelled_runs_again_and_tables_are_those_of_an_undisturbed
             assert snakemake.poll() is None, "Snakemake ended before there was anything to cancel"
             return bool(list(running.glob(TRAINING)))
 
-        wait_for(at_work, 300, "a training")
+        wait_for(at_work, "a training")
         (training,) = _jobs(made, "rule_train_", "_plain_0")
         subprocess.run(["scancel", training["job"]], check=True)
-        assert snakemake.wait(900) == 0
+        assert snakemake.wait(PATIENCE) == 0
     finally:
         snakemake.terminate()
         snakemake.wait()

@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Project:
 def test_of_two_snakemakes_one_works_and_the_other_names_it(project: Project, tmp_path: Path) -> None:
     first = project.start("--cores", "1", "--config", "grid=smoke", "--", "data", said=tmp_path / "first.log")
     try:
-        wait_for(lambda: "rule " in said(tmp_path), 120, "the first job")
+        wait_for(lambda: "rule " in said(tmp_path), "the first job")
         # Held where it is: however long the others take, it has not ended.
         os.killpg(first.pid, signal.SIGSTOP)
         second = project.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)

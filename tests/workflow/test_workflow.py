@@ -208,6 +208,7 @@ def test_log_begins_with_the_command_that_repeats_it(smoke_run: Project) -> None
 
 
 def test_second_run_has_nothing_to_do_and_says_so_soon(smoke: Project) -> None:
+    smoke.warm = False
     with _processor_seconds() as used:
         said = smoke.snakemake(*RUN_SMOKE)
     assert "Nothing to be done" in said
@@ -265,7 +266,7 @@ def test_mlflow_holds_one_run_for_every_node_and_model(
             shown = "status = 'FINISHED' and lifecycle_stage = 'active'"
             return connection.execute(f"select count(*) from runs where {shown}").fetchone()[0]
 
-    wait_for(lambda: finished() == expected, 180, f"{expected} finished runs in {store}")
+    wait_for(lambda: finished() == expected, f"{expected} finished runs in {store}")
 
 
 def _study(run: Project, monkeypatch: pytest.MonkeyPatch) -> Study:
