@@ -11,6 +11,8 @@ CHOICE := $(if $(GRID),--grid $(GRID))
 PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
+# Images for containers tell Python not to keep what it compiled: every node would compile its libraries again.
+export PYTHONDONTWRITEBYTECODE :=
 # uv trusts what pip and curl trust, also a company's own certificates, where the system keeps a list of them.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
