@@ -6,6 +6,7 @@ the workflow runs, ``sync`` at any time). A store that is slow, locked or down d
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -84,9 +85,12 @@ def follow(
         if time.monotonic() < due and not last:
             continue
         try:
-            fresh = {key: entry for key, entry in found.entries().items() if shown.get(key) != entry}
+            now = found.entries() if last else found.recent()
+            fresh = {key: entry for key, entry in now.items() if shown.get(key) != entry}
             if fresh:
                 _write(fresh.values(), uri, grid)
+                if not shown:
+                    gc.freeze()  # what MLflow keeps for good is not looked through again and again
                 shown |= fresh
             pause = interval
         except Exception as error:
@@ -109,7 +113,7 @@ def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Pa
     for tries_left in reversed(range(TRIES)):
         try:
             with store.experiment(uri, grid) as experiment:
-                outcomes = [experiment.write(entry) for entry in entries]
+                outcomes = experiment.write(entries)
                 page = views.page(experiment.identity)
             break
         except Conflict:
