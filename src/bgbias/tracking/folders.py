@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,29 +30,25 @@ class Folders:
         self._found: dict[str, _Folder] = {}
 
     def files(self) -> tuple[list[Path], set[Path]]:
-        """All that are there, sorted folder by folder; and those in folders whose content has changed since the last time."""
+        """All that are there, folder by folder; and those in folders whose content has changed since the last time."""
         before, self._found = self._found, {}
         every: list[Path] = []
         changed: set[Path] = set()
-        for folder in map(str, self.folders):
-            for found, anew in self._walk(folder, before):
-                every += found.files
-                if anew:
-                    changed.update(found.files)
+        waiting = [str(folder) for folder in reversed(self.folders)]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                now = os.stat(folder).st_mtime_ns  # noqa: PTH116  # of thousands, every two seconds
+            except OSError:
+                continue
+            found = before.get(folder)
+            if found is None or found.time != now:
+                found = self._read(folder, now)
+                changed.update(found.files)
+            self._found[folder] = found
+            every += found.files
+            waiting += found.below
         return every, changed
-
-    def _walk(self, folder: str, before: dict[str, _Folder]) -> Iterator[tuple[_Folder, bool]]:
-        try:
-            now = os.stat(folder).st_mtime_ns  # noqa: PTH116  # thousands of them, every two seconds
-        except OSError:
-            return
-        found = before.get(folder)
-        if anew := found is None or found.time != now:
-            found = self._read(folder, now)
-        self._found[folder] = found
-        yield found, anew
-        for name in found.below:
-            yield from self._walk(name, before)
 
     def _read(self, folder: str, changed: int) -> _Folder:
         found = _Folder(changed if changed + SETTLED < time.time_ns() else 0)

@@ -53,6 +53,7 @@ class Records:
         self.unreadable: dict[Path, Stamp] = {}
         self._folders = Folders(tuple(folders), RECORD)
         self._read: dict[Path, _Read] = {}
+        self._working: set[Path] = set()
         self._lock: Stamp = None
         self._looks = 0
         self._forget()
@@ -62,7 +63,8 @@ class Records:
         self._entries: dict[str, Entry] | None = None
         self._collections: dict[str, Collection] = {}
         self._finished: dict[str, Entry] = {}
-        self._nodes: dict[str, tuple[Entry, Entry, frozenset[str]]] = {}
+        self._nodes: dict[str, tuple[Entry, Entry]] = {}
+        self._readers: dict[str, set[str]] = {}
         self._models: dict[str, tuple[list[Entry], Entry | None]] = {}
 
     def entries(self) -> dict[str, Entry]:
@@ -86,8 +88,8 @@ class Records:
         gone = self._read.keys() - set(paths)
         for path in gone:
             del self._read[path]
-        working = {path for path, read in self._read.items() if read.entry and read.entry.status == "RUNNING"}
-        news = [path for path in changed | working if self._look(path)]
+            self._working.discard(path)
+        news = [path for path in changed | self._working if self._look(path)]
         if self._entries is None or gone or news:
             self._entries = self._together(paths)
         return self._entries
@@ -114,15 +116,18 @@ class Records:
                 latest[entry.key] = entry
         if found != self._collections:
             self._nodes.clear()
-        elif changed := finished.keys() ^ self._finished.keys():
-            self._nodes = {key: made for key, made in self._nodes.items() if made[2].isdisjoint(changed)}
+        for digest in finished.keys() ^ self._finished.keys():
+            for key in self._readers.pop(digest, ()):
+                self._nodes.pop(key, None)
         self._collections, self._finished = found, finished
         for key, entry in latest.items():
             before = self._nodes.get(key)
             if before is None or before[0] is not entry:
                 tags = entry.tags | (dvc.tags(self._root, entry.inputs, makers) if self._lock else {})
                 datasets, behind = collections_of(entry, finished, found)
-                before = self._nodes[key] = entry, replace(entry, tags=tags, datasets=datasets), behind
+                before = self._nodes[key] = entry, replace(entry, tags=tags, datasets=datasets)
+                for digest in behind:
+                    self._readers.setdefault(digest, set()).add(key)
             latest[key] = before[1]
         nodes = dict(sorted(latest.items(), key=lambda item: (item[1].started, item[0])))
         return nodes | cell_runs(nodes.values(), self._models)
@@ -142,6 +147,10 @@ class Records:
                     self.unreadable[path] = now
                     log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
         entry = read.entry.now(now) if read.entry else None
+        if read.entry and read.entry.status == "RUNNING":
+            self._working.add(path)
+        else:
+            self._working.discard(path)
         same = before is not None and before.now == entry
         self._read[path] = replace(read, now=before.now if before and same else entry)
         return not same
