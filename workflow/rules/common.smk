@@ -74,10 +74,14 @@ except ModuleNotFoundError as error:
     )
 
 
+MEMORY = graph.Memory()  # what is asked of each node again and again: by rules, for their order, for the forecast
+
+
 def planned(make, *args, **kwargs):
     """A mistake of the user's, told by Snakemake in the words of ours."""
     try:
-        return make(*args, **kwargs)
+        with graph.remembered(MEMORY):
+            return make(*args, **kwargs)
     except UserError as error:
         raise WorkflowError(str(error))
 
@@ -195,31 +199,29 @@ def reads(name):
     made again for its own sake. And only the records' ages count, whatever times a checkout or a cache gave the files.
     """
 
-    def files(wildcards):
+    def read(wildcards):
         reader = node(name, wildcards)
         if workflow.is_main_process and reader not in CURRENT:
-            planned(given_weights.check_node, STUDY, reader)
-        upstream = [n.record(STUDY) for n in planned(graph.reads_from, STUDY, reader)]
-        needed = [
-            p for p in planned(graph.inputs, STUDY, name, **reader.keywords).values() if p not in upstream
-        ]
+            given_weights.check_node(STUDY, reader)
+        upstream = dict.fromkeys(n.record(STUDY) for n in graph.reads_from(STUDY, reader))
+        needed = [p for p in graph.inputs(STUDY, name, **reader.keywords).values() if p not in upstream]
         if reader in CURRENT:
             needed = [ancient(path) for path in needed if path.exists()]
             upstream = [path for path in upstream if path.exists()]
         return [*needed, *upstream, PATHS.changed_plan]
 
+    def files(wildcards):
+        return planned(read, wildcards)
+
     return files
-
-
-DIGESTS = {}  # of the nodes, each computed once
 
 
 def options(name):
     """Parameter function of a node's rule: how its command ends, quoted. An edit of params.yaml or of code after this is an error."""
 
     def text(wildcards):
-        with digests.remembered(DIGESTS):
-            digest = planned(digests.digest, STUDY, name, **node(name, wildcards).keywords)
+        reader = planned(node, name, wildcards)
+        digest = planned(digests.digest, STUDY, name, **reader.keywords)
         return shlex.join(["--grid", STUDY.grid, "--params", PARAMS, "--expect", digest])
 
     return text

@@ -10,41 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import graph
+from bgbias.engine.graph import remembered as remembered
 from bgbias.engine.node import Node, step
 from bgbias.files import code
 from bgbias.files.fingerprint import recorded
 from bgbias.study.params import Study
 
-_known: dict[Node, str] | None = None
-
-
-@contextmanager
-def remembered(known: dict[Node, str] | None = None) -> Iterator[None]:
-    """Within it each digest of one study is computed once (or taken from ``known``, which is added to): for whoever plans a whole
-    grid, while nothing changes of what digests are made of.
-    """
-    global _known
-    before, _known = _known, {} if known is None else known
-    try:
-        yield
-    finally:
-        _known = before
-
-
 def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
-    node = step(name, **subject)
-    if _known is None:
+    node, memory = step(name, **subject), graph.memory()
+    if memory is None:
         return _digest(study, name, **subject)
-    if node not in _known:
-        _known[node] = _digest(study, name, **subject)
-    return _known[node]
+    if node not in memory.digests:
+        memory.digests[node] = _digest(study, name, **subject)
+    return memory.digests[node]
 
 
 def _digest(study: Study, name: str, /, **subject: Any) -> str:

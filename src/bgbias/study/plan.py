@@ -6,6 +6,7 @@ What a node reads of it stands in the node's own file (``engine/node.py``).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from bgbias import plugins
@@ -15,21 +16,26 @@ from bgbias.photos import folds
 from bgbias.study import methods
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.methods import NamedMethod
-from bgbias.study.params import Study, loss_options, options
+from bgbias.study.params import Block, Study, loss_options, options
 from bgbias.study.sources import parts_of
 
 
 def cells(study: Study) -> tuple[Cell, ...]:
     """Every model of the study's grid, without repetition, in reading order of params.yaml."""
+    return _cells(study.cells, _side_by_side(study))
+
+
+@lru_cache(maxsize=8)  # asked for by every table and figure
+def _cells(blocks: tuple[Block, ...], side_by_side: str) -> tuple[Cell, ...]:
     made: dict[Cell, None] = {}
-    for block in study.cells:
+    for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
             if block.pretrained:
                 made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
             for loss, method, seed in product(block.losses, block.methods, block.seeds):
                 made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
                 if len(set(block.folds)) == folds.FOLDS:
-                    made[Cell(dataset, backbone, loss, method + _side_by_side(study), seed)] = None
+                    made[Cell(dataset, backbone, loss, method + side_by_side, seed)] = None
     return tuple(made)
 
 

@@ -169,12 +169,14 @@ def collection(record: Mapping[str, Any]) -> Collection | None:
 
 def collections_of(
     entry: Entry, finished: Mapping[str, Entry], found: Mapping[str, Collection]
-) -> tuple[Collection, ...]:
-    """The collections behind a model's node; those whose makers' records are not here (any more) are left out."""
+) -> tuple[tuple[Collection, ...], frozenset[str]]:
+    """The collections behind a model's node, without those whose makers' records are not here (any more); and the digests of all
+    that it was made of, as far as that can be followed.
+    """
     if not entry.of_a_model:
-        return ()
+        return (), frozenset()
     read: dict[str, Collection] = {}
-    waiting, seen = [*entry.upstream.values()], set()
+    waiting, seen = [*entry.upstream.values()], set[str]()
     while waiting:
         digest = waiting.pop()
         if digest in seen:
@@ -184,7 +186,8 @@ def collections_of(
             read[digest] = found[digest]
         elif digest in finished:
             waiting += finished[digest].upstream.values()
-    return tuple(sorted(read.values(), key=lambda made: (made.role != "photos", made.name)))
+    behind = sorted(read.values(), key=lambda made: (made.role != "photos", made.name))
+    return tuple(behind), frozenset(seen)
 
 
 def stamp(path: Path | None) -> Stamp:

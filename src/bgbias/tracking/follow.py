@@ -6,7 +6,9 @@ the workflow runs, ``sync`` at any time). A store that is slow, locked or down d
 
 from __future__ import annotations
 
+import gc
 import logging
+import math
 import os
 import random
 import signal
@@ -24,6 +26,8 @@ from bgbias.tracking.faults import Conflict
 from bgbias.tracking.records import Records
 
 LONGEST_PAUSE = 60.0
+# Of a core, for looks at very many records: the next one waits, but not for long.
+SHARE, LONGEST_REST = 0.025, 10.0
 # Where other machines write to the same store: it is tried again, at random moments.
 TRIES, LONGEST_WAIT = 10, 3.0
 
@@ -84,11 +88,17 @@ def follow(
         if time.monotonic() < due and not last:
             continue
         try:
-            fresh = {key: entry for key, entry in found.entries().items() if shown.get(key) != entry}
+            begun = time.process_time()
+            now = found.entries() if last else found.recent()
+            changed = {key: entry for key, entry in now.items() if shown.get(key) is not entry}
+            fresh = {key: entry for key, entry in changed.items() if shown.get(key) != entry}
             if fresh:
                 _write(fresh.values(), uri, grid)
+                if not shown:
+                    begun = math.inf  # the start
+                    gc.freeze()  # what MLflow keeps for good is not looked through again and again
                 shown |= fresh
-            pause = interval
+            pause, due = interval, time.monotonic() + min((time.process_time() - begun) / SHARE, LONGEST_REST)
         except Exception as error:
             # Whatever it is: the results are worth more than their display.
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -109,7 +119,7 @@ def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Pa
     for tries_left in reversed(range(TRIES)):
         try:
             with store.experiment(uri, grid) as experiment:
-                outcomes = [experiment.write(entry) for entry in entries]
+                outcomes = experiment.write(entries)
                 page = views.page(experiment.identity)
             break
         except Conflict:

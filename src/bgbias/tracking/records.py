@@ -8,12 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bgbias.files import sealed
 from bgbias.tracking import dvc
@@ -27,8 +25,10 @@ from bgbias.tracking.entries import (
     entry_of,
     stamp,
 )
+from bgbias.tracking.folders import Folders
 
 RECORD = re.compile(r"[^.].*\.json")
+LOOKS = 30  # from one look at all records to the next
 
 NODE = "cell"
 # What the nodes of a model are made of, the first that is there.
@@ -49,67 +49,143 @@ class Records:
 
     def __init__(self, folders: Iterable[Path], grid: str, root: Path = Path()) -> None:
         """``root``: the project's folder, where ``dvc.lock`` lies and from which records name files."""
-        self.folders, self.grid, self._root = tuple(folders), grid, root
+        self.grid, self._root = grid, root
         self.unreadable: dict[Path, Stamp] = {}
-        self._read: dict[Path, tuple[Stamp, dict[str, Any], Entry | None]] = {}
+        self._folders = Folders(tuple(folders), RECORD)
+        self._read: dict[Path, _Read] = {}
+        self._working: set[Path] = set()
+        self._lock: Stamp = None
+        self._looks = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was made of the records, each piece with that which it was made of."""
+        self._entries: dict[str, Entry] | None = None
+        self._collections: dict[str, Collection] = {}
+        self._finished: dict[str, Entry] = {}
+        self._nodes: dict[str, tuple[Entry, Entry]] = {}
+        self._readers: dict[str, set[str]] = {}
+        self._models: dict[str, tuple[list[Entry], Entry | None]] = {}
 
     def entries(self) -> dict[str, Entry]:
         """The latest entry of each of the grid's nodes by key, oldest first, then the models'; a damaged record is skipped
         with a warning.
         """
+        self._looks = 0
+        return self.recent()
+
+    def recent(self) -> dict[str, Entry]:
+        """The same at next to no cost where nothing happened: of the records, those are looked at whose folder changed or whose
+        node is at work, and all only now and then, since an edit in place leaves a folder as it was. What did not change is the
+        same object as the last time.
+        """
+        paths, changed = self._folders.files()
+        lock = stamp(self._root / "dvc.lock")
+        if self._looks % LOOKS == 0 or lock != self._lock:
+            self._forget()
+            changed = set(paths)
+        self._looks, self._lock = self._looks + 1, lock
+        gone = self._read.keys() - set(paths)
+        for path in gone:
+            del self._read[path]
+            self._working.discard(path)
+        news = [path for path in changed | self._working if self._look(path)]
+        if self._entries is None or gone or news:
+            self._entries = self._together(paths)
+        return self._entries
+
+    def _together(self, paths: Iterable[Path]) -> dict[str, Entry]:
         latest: dict[str, Entry] = {}
         finished: dict[str, Entry] = {}
         found: dict[str, Collection] = {}
         makers: dict[tuple[str, str], Path] = {}
-        for path in self._paths():
-            record, entry = self._record(path)
+        for path in paths:
+            read = self._read[path]
+            entry = read.now
             if entry is None:
                 continue
             if entry.status == "FINISHED":
                 finished[entry.digest] = entry
-                found |= {entry.digest: made} if (made := collection(record)) else {}
-                makers |= {made: path for made in (record.get("outputs") or {}).items()}
-            if record.get("grid") in (None, "", self.grid) and (
+                if read.collection:
+                    found[entry.digest] = read.collection
+                if self._lock:
+                    makers.update(dict.fromkeys(read.outputs, path))
+            if read.grid in (None, "", self.grid) and (
                 entry.key not in latest or _order(entry) > _order(latest[entry.key])
             ):
                 latest[entry.key] = entry
+        if found != self._collections:
+            self._nodes.clear()
+        for digest in finished.keys() ^ self._finished.keys():
+            for key in self._readers.pop(digest, ()):
+                self._nodes.pop(key, None)
+        self._collections, self._finished = found, finished
         for key, entry in latest.items():
-            tags = entry.tags | dvc.tags(self._root, entry.inputs, makers)
-            latest[key] = replace(entry, tags=tags, datasets=collections_of(entry, finished, found))
+            before = self._nodes.get(key)
+            if before is None or before[0] is not entry:
+                tags = entry.tags | (dvc.tags(self._root, entry.inputs, makers) if self._lock else {})
+                datasets, behind = collections_of(entry, finished, found)
+                before = self._nodes[key] = entry, replace(entry, tags=tags, datasets=datasets)
+                for digest in behind:
+                    self._readers.setdefault(digest, set()).add(key)
+            latest[key] = before[1]
         nodes = dict(sorted(latest.items(), key=lambda item: (item[1].started, item[0])))
-        return nodes | cell_runs(nodes.values())
+        return nodes | cell_runs(nodes.values(), self._models)
 
-    def _paths(self) -> Iterator[Path]:
-        # What is hidden is unfinished: temporary siblings of records being written, parts of a store.
-        for folder in self.folders:
-            for where, below, names in os.walk(folder):
-                below[:] = sorted(name for name in below if not name.startswith("."))
-                yield from (Path(where, name) for name in sorted(names) if RECORD.fullmatch(name))
-
-    def _record(self, path: Path) -> tuple[dict[str, Any], Entry | None]:
-        now = stamp(path)
-        if path not in self._read or self._read[path][0] != now:
+    def _look(self, path: Path) -> bool:
+        """Whether a record, or what grows beside it, is another one than at the last look."""
+        now, before = stamp(path), self._read.get(path)
+        read = before
+        if read is None or read.stamp != now:
             try:
-                self._read[path] = (now, *_parsed(path))
+                read = _parsed(path, now)
                 self.unreadable.pop(path, None)
             except (OSError, KeyError, TypeError, ValueError) as error:
-                self._read[path] = (now, {}, None)
+                read = _Read(now)
                 # None: the file vanished between listing and reading, as running records do.
                 if now is not None:
                     self.unreadable[path] = now
                     log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
-        _, record, entry = self._read[path]
-        return record, entry.now(now) if entry else None
+        entry = read.entry.now(now) if read.entry else None
+        if read.entry and read.entry.status == "RUNNING":
+            self._working.add(path)
+        else:
+            self._working.discard(path)
+        same = before is not None and before.now == entry
+        self._read[path] = replace(read, now=before.now if before and same else entry)
+        return not same
 
 
-def cell_runs(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The entries of the models whose nodes are among these, by key."""
+@dataclass(frozen=True)
+class _Read:
+    """What is kept of a record: what it says, and how that stands at this moment."""
+
+    stamp: Stamp
+    entry: Entry | None = None
+    grid: str | None = None
+    collection: Collection | None = None
+    outputs: tuple[tuple[str, str], ...] = ()
+    now: Entry | None = None
+
+
+def cell_runs(
+    entries: Iterable[Entry], before: dict[str, tuple[list[Entry], Entry | None]] | None = None
+) -> dict[str, Entry]:
+    """The entries of the models whose nodes are among these, by key. ``before``: what the last call made, and of which nodes."""
     nodes: dict[str, dict[str, Entry]] = {}
+    known = {} if before is None else before
     for entry in entries:
         if entry.of_a_model:
             nodes.setdefault(entry.tags["subject"], {})[entry.node] = entry
-    made = (_joined(_belonging(found)) for found in nodes.values())
-    return {entry.key: entry for entry in made if entry}
+    made: dict[str, Entry] = {}
+    for subject, found in nodes.items():
+        of, joined = known.get(subject, ([], None))
+        if len(of) != len(found) or any(a is not b for a, b in zip(of, found.values(), strict=True)):
+            joined = _joined(_belonging(found))
+            known[subject] = [*found.values()], joined
+        if joined:
+            made[joined.key] = joined
+    return made
 
 
 def _belonging(nodes: dict[str, Entry]) -> list[Entry]:
@@ -174,11 +250,12 @@ def _joined(chain: list[Entry]) -> Entry | None:
     )
 
 
-def _parsed(path: Path) -> tuple[dict[str, Any], Entry | None]:
+def _parsed(path: Path, now: Stamp) -> _Read:
     record = sealed.read(path)
     if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
-        return {}, None
-    return record, entry_of(record)
+        return _Read(now)
+    made = tuple((record.get("outputs") or {}).items())
+    return _Read(now, entry_of(record), record.get("grid"), collection(record), made)
 
 
 def _order(entry: Entry) -> tuple[int, bool]:

@@ -13,14 +13,17 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata, util
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import yaml
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -31,12 +34,14 @@ from bgbias.tracking.entries import CELL_PARAMS, Entry
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-    from mlflow.models import Model
 
 ALIAS = "current"
 LOADER = "bgbias.evaluation.embedder"
+DESCRIPTION = "MLmodel"
 # MLflow's registry takes none of these in a name.
 FORBIDDEN = re.compile(r"[/:.%\"']")
+Files = tuple[tuple[Path, str], ...]
+_wrappings: dict[tuple[Files, int], _Wrapping] = {}
 
 
 def name(entry: Entry) -> str:
@@ -61,26 +66,29 @@ def register(client: MlflowClient, run: Run, entry: Entry) -> None:
 
 
 def _version(client: MlflowClient, registered: str, checksum: str) -> str | None:
-    if not client.search_registered_models(f"name = '{registered}'"):
-        client.create_registered_model(registered, description="Embeds photos; trained by bgbias.")
+    from mlflow.exceptions import MlflowException
+
     known = client.search_model_versions(f"name = '{registered}'")
+    if not known:
+        try:
+            client.create_registered_model(registered, description="Embeds photos; trained by bgbias.")
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
     return next((str(v.version) for v in known if v.tags.get("sha256") == checksum), None)
 
 
 def _logged(client: MlflowClient, run: Run, entry: Entry, weights: Path) -> str:
     from mlflow.entities import LoggedModelOutput
-    from mlflow.models import Model
 
     registered, checksum = name(entry), sha256(weights)
     tags = {"digest": entry.digest, "sha256": checksum} | {k: entry.params[k] for k in CELL_PARAMS}
     logged = client.create_logged_model(
         run.info.experiment_id, registered, run.info.run_id, tags, entry.params, "embedding"
     )
-    described = Model(
-        artifact_path=logged.artifact_location, run_id=run.info.run_id, model_id=logged.model_id
-    )
     folder = weights.parent / "model"
-    _save(folder, weights, described, int(entry.params["train.embedding_dim"]))
+    of = {"artifact_path": logged.artifact_location, "run_id": run.info.run_id, "model_id": logged.model_id}
+    _save(folder, weights, of, int(entry.params["train.embedding_dim"]))
     client.log_model_artifacts(logged.model_id, str(folder))
     client.finalize_logged_model(logged.model_id, "READY")
     client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, 0)])
@@ -97,32 +105,60 @@ def _logged(client: MlflowClient, run: Run, entry: Entry, weights: Path) -> str:
     return str(version.version)
 
 
-def _save(folder: Path, weights: Path, described: Model, dimension: int) -> None:
-    """A model in MLflow's format: weights, code, requirements, signature and an input example."""
-    import pandas as pd
-    from mlflow import pyfunc
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema, TensorSpec
+def _save(folder: Path, weights: Path, of: dict[str, str], dimension: int) -> None:
+    """A model in MLflow's format: weights, code, requirements, signature, an input example. ``of``: its own lines in MLmodel."""
+    files, needed = _shipped(weights)
+    key = (files, dimension)
+    if key not in _wrappings:
+        _wrappings[key] = _Wrapping(weights, files, needed, dimension)
+    _wrappings[key].around(folder, weights, of)
 
-    columns: list[ColSpec | TensorSpec] = [
-        ColSpec("binary", "photo", required=False),
-        ColSpec("string", "path", required=False),
-    ]
-    embeddings = TensorSpec(np.dtype(np.float32), (-1, dimension))
-    shades = np.linspace(0, 255, 64 * 48 * 3).astype(np.uint8).reshape(48, 64, 3)
-    needed = ship(weights, folder.parent / "bgbias")
-    pyfunc.save_model(
-        str(folder),
-        loader_module=LOADER,
-        data_path=str(weights),
-        code_paths=[str(folder.parent / "bgbias")],
-        mlflow_model=described,
-        signature=ModelSignature(Schema(columns), Schema([embeddings])),
-        input_example=pd.DataFrame({"photo": [pixels.encode_png(shades)]}),
-        pip_requirements=[f"{package}=={metadata.version(package)}" for package in needed],
-    )
-    for compiled in folder.rglob("__pycache__"):
-        shutil.rmtree(compiled)
+
+class _Wrapping:
+    """All that the models of a backbone have in common, in a folder that lasts as long as the process."""
+
+    def __init__(self, weights: Path, files: Files, needed: Sequence[str], dimension: int) -> None:
+        import pandas as pd
+        from mlflow import pyfunc
+        from mlflow.models import ModelSignature
+        from mlflow.types import ColSpec, Schema, TensorSpec
+
+        columns: list[ColSpec | TensorSpec] = [
+            ColSpec("binary", "photo", required=False),
+            ColSpec("string", "path", required=False),
+        ]
+        embeddings = TensorSpec(np.dtype(np.float32), (-1, dimension))
+        shades = np.linspace(0, 255, 64 * 48 * 3).astype(np.uint8).reshape(48, 64, 3)
+        self._place = tempfile.TemporaryDirectory(prefix="bgbias-")
+        self.folder = Path(self._place.name) / "model"
+        package = self.folder.with_name("bgbias")
+        _copy(files, package)
+        pyfunc.save_model(
+            str(self.folder),
+            loader_module=LOADER,
+            data_path=str(weights),
+            code_paths=[str(package)],
+            signature=ModelSignature(Schema(columns), Schema([embeddings])),
+            input_example=pd.DataFrame({"photo": [pixels.encode_png(shades)]}),
+            pip_requirements=[f"{package}=={metadata.version(package)}" for package in needed],
+        )
+        for compiled in self.folder.rglob("__pycache__"):
+            shutil.rmtree(compiled)
+        (self.folder / "data" / weights.name).unlink()
+        self.described = yaml.safe_load((self.folder / DESCRIPTION).read_text(encoding="utf-8"))
+        self.described["model_size_bytes"] -= weights.stat().st_size
+
+    def around(self, folder: Path, weights: Path, of: dict[str, str]) -> None:
+        """A folder with weights in it."""
+        shutil.copytree(self.folder, folder)
+        shutil.copy(weights, folder / "data")
+        own = {
+            **of,
+            "model_uuid": uuid.uuid4().hex,
+            "utc_time_created": f"{datetime.now(UTC).replace(tzinfo=None)}",
+            "model_size_bytes": self.described["model_size_bytes"] + weights.stat().st_size,
+        }
+        (folder / DESCRIPTION).write_text(yaml.safe_dump(self.described | own), encoding="utf-8")
 
 
 def ship(weights: Path, package: Path) -> list[str]:
@@ -130,6 +166,22 @@ def ship(weights: Path, package: Path) -> list[str]:
 
     Somebody else's backbone out of a folder is copied to where ours lie, so that it is found there.
     """
+    files, needed = _shipped(weights)
+    _copy(files, package)
+    return list(needed)
+
+
+def _copy(files: Files, package: Path) -> None:
+    for origin, name in files:
+        there = package.parent / name
+        if there.exists():
+            raise UserError(f"{origin} has the name of a file of ours; give it another one.")
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(origin, there)
+
+
+def _shipped(weights: Path) -> tuple[Files, tuple[str, ...]]:
+    """The files that go with weights, each with its place beside the others, and the packages that they need."""
     from safetensors import safe_open
 
     with safe_open(weights, "numpy") as file:
@@ -141,7 +193,13 @@ def ship(weights: Path, package: Path) -> list[str]:
             started += [plugins.FAMILIES[family], module]
             if module.startswith(plugins.OF_A_FOLDER):
                 places[module.partition(".")[0]] = plugins.FAMILIES[family].rpartition(".")[0]
-    waiting, imported, outside = started, set[str](), {"mlflow", "pandas"}
+    return _followed(tuple(started), tuple(places.items()))
+
+
+@cache
+def _followed(started: tuple[str, ...], found: tuple[tuple[str, str], ...]) -> tuple[Files, tuple[str, ...]]:
+    places, files = dict(found), []
+    waiting, imported, outside = [*started], set[str](), {"mlflow", "pandas"}
     while waiting:
         module = waiting.pop()
         top, _, rest = module.partition(".")
@@ -151,20 +209,21 @@ def ship(weights: Path, package: Path) -> list[str]:
             imported.add(module)
             waiting += [module.rpartition(".")[0], *_imports(Path(spec.origin), spec.parent or "")]
             ending = "/__init__.py" if spec.submodule_search_locations else ".py"
-            there = package.parent / (".".join(filter(None, [places[top], rest])).replace(".", "/") + ending)
-            if there.exists():
-                raise UserError(f"{spec.origin} has the name of a file of ours; give it another one.")
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(spec.origin, there)
+            name = ".".join(filter(None, [places[top], rest])).replace(".", "/") + ending
+            files.append((Path(spec.origin), name))
     brought = {name: _distributions()[name] for name in outside if name in _distributions()}
-    return sorted({name if name in by else by[0] for name, by in brought.items()})
+    return tuple(files), tuple(sorted({name if name in by else by[0] for name, by in brought.items()}))
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    try:
-        return util.find_spec(module) if module else None
-    except ModuleNotFoundError:  # what is imported from a module need not be one
-        return None
+    """Where a module is; none of those above it is imported for that, since some of ours import torch."""
+    if module in sys.modules:
+        return sys.modules[module].__spec__
+    above = _spec(module.rpartition(".")[0]) if "." in module else None
+    if above is None:
+        return PathFinder.find_spec(module) if module and "." not in module else None
+    places = above.submodule_search_locations
+    return PathFinder.find_spec(module, places) if places else None
 
 
 def _imports(file: Path, package: str) -> Iterator[str]:

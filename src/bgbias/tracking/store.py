@@ -12,20 +12,20 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache
 from hashlib import sha256
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bgbias.compute.vitals import shown
 from bgbias.files.locks import locked
-from bgbias.tracking import faults, registry, views
+from bgbias.tracking import entries, faults, registry, rows, views
 from bgbias.tracking.curves import Point, mark
-from bgbias.tracking.entries import Collection, Entry
+from bgbias.tracking.entries import Entry
 from bgbias.tracking.records import NODE
+from bgbias.tracking.rows import Runs
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 LOCK_SECONDS = 60.0
-# What MLflow takes in one call.
-PARAMS_A_CALL, METRICS_A_CALL, RUNS_A_PAGE = 100, 1000, 1000
 DATASET_NAME, DATASET_DIGEST = 500, 36  # characters
 KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
 SUPERSEDED = views.CURRENT
@@ -54,19 +52,20 @@ _databases: dict[str, list[int]] = {}
 class Experiment:
     """The runs of one grid in one store."""
 
-    def __init__(self, client: MlflowClient, identity: str) -> None:
+    def __init__(self, client: MlflowClient, identity: str, runs: Runs) -> None:
         self.client = client
         self.identity = identity
+        self._store = runs
         self._runs: dict[str, list[Run]] = {}
-        token: str | None = ""
-        while token is not None:
-            page = client.search_runs([identity], max_results=RUNS_A_PAGE, page_token=token or None)
-            for run in page:
-                self._runs.setdefault(run.data.tags.get(KEY, ""), []).append(run)
-            token = page.token or None
 
-    def write(self, entry: Entry) -> Outcome:
-        """Make the entry's run show what the entry says, and tell what that took."""
+    def write(self, entries: Collection[Entry]) -> list[Outcome]:
+        """Make the entries' runs show what the entries say, and tell what each took."""
+        self._runs = {entry.key: [] for entry in entries}
+        for run in self._store.find(KEY, self._runs):
+            self._runs.get(run.data.tags.get(KEY, ""), []).append(run)
+        return [self._write(entry) for entry in entries]
+
+    def _write(self, entry: Entry) -> Outcome:
         rows, samples = entry.epochs(), entry.samples()
         run = self._current(entry)
         outcome: Outcome = "updated" if run else "created"
@@ -79,8 +78,7 @@ class Experiment:
             return "unchanged"
         if run is None:
             tags = entry.tags | {KEY: entry.key, DIGEST: entry.digest}
-            run = self.client.create_run(self.identity, entry.started, tags, entry.name)
-            self._runs.setdefault(entry.key, []).append(run)
+            run = self._store.create(entry.started, tags, entry.name)
         elif run.data.tags.get(SUPERSEDED) != "no":
             self.client.update_run(run.info.run_id, name=entry.name)
         self._fill(run, entry, _metrics(entry, run.data, rows, samples), wanted)
@@ -107,34 +105,24 @@ class Experiment:
             self.client.set_terminated(run.info.run_id, "KILLED", entry.started)
 
     def _fill(self, run: Run, entry: Entry, metrics: list[Metric], wanted: dict[str, str]) -> None:
-        from mlflow.entities import Param, RunTag
-
-        identity = run.info.run_id
-        params = [Param(k, v) for k, v in entry.params.items() if k not in run.data.params]
-        chunks = _chunks(params, PARAMS_A_CALL), _chunks(metrics, METRICS_A_CALL)
-        for some_params, some_metrics in zip_longest(*chunks, fillvalue=()):
-            self.client.log_batch(identity, metrics=some_metrics, params=some_params)
+        params = {k: v for k, v in entry.params.items() if k not in run.data.params}
+        self._store.log(run, params, metrics)
         if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
             self._attach(run, entry)
-        if run.info.status != entry.status:
-            if entry.status == "RUNNING":
-                self.client.update_run(identity, status="RUNNING")
-            else:
-                self.client.set_terminated(identity, entry.status, entry.finished or entry.started)
         # Last, since they say that all the rest is there.
         tags = entry.tags | wanted
         # People edit a run's description in the UI.
         tags.pop("mlflow.note.content", None)
-        changed = [RunTag(k, v) for k, v in tags.items() if run.data.tags.get(k) != v]
-        if changed:
-            self.client.log_batch(identity, tags=changed)
+        changed = {k: v for k, v in tags.items() if run.data.tags.get(k) != v}
+        self._store.state(run, entry.status, entry.finished or entry.started, changed)
 
     def _attach(self, run: Run, entry: Entry) -> None:
         """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
-        if entry.datasets:
-            use = "training" if entry.node == "train" else "evaluation"
-            inputs = [_dataset(read, use) for read in entry.datasets]
-            self.client.log_inputs(run.info.run_id, inputs)
+        known = {read.dataset.name for read in (run.inputs.dataset_inputs if run.inputs else ())}
+        use = "training" if entry.node == "train" else "evaluation"
+        inputs = [_dataset(read, use) for read in entry.datasets]
+        if new := [read for read in inputs if read.dataset.name not in known]:
+            self._store.read(run, new)
         for picture in filter(Path.exists, entry.pictures):
             self.client.log_artifact(run.info.run_id, str(picture))
         if entry.model:
@@ -167,8 +155,12 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
         # One writer a store: two would both migrate a fresh database, or both make a node's run.
         with locked(_lock_of(uri), LOCK_SECONDS):
             client = _client(uri)
-            yield Experiment(client, _identity(client, uri, f"bgbias-{grid}"))
-    except (MlflowException, *database, OSError, ImportError) as error:
+            identity = _identity(client, uri, f"bgbias-{grid}")
+            local = rows.connected(_database(uri)) if uri.startswith(SQLITE) else None
+            with closing(local) if local else nullcontext():
+                runs = rows.Rows(local, identity) if local else rows.Served(client, identity)
+                yield Experiment(client, identity, runs)
+    except (MlflowException, *database, sqlite3.Error, OSError, ImportError) as error:
         raise faults.fault(uri, error) from error
 
 
@@ -263,10 +255,6 @@ def _continues(run: Run, entry: Entry, rows: Sequence[Point]) -> bool:
     return grown and params and metrics and datasets
 
 
-def _chunks(values: list[Any], size: int) -> list[list[Any]]:
-    return [values[start : start + size] for start in range(0, len(values), size)]
-
-
 def _metrics(
     entry: Entry, shown_before: RunData, rows: Sequence[Point], samples: Sequence[Point]
 ) -> list[Metric]:
@@ -286,7 +274,7 @@ def _metrics(
     ]
 
 
-def _dataset(read: Collection, use: str) -> DatasetInput:
+def _dataset(read: entries.Collection, use: str) -> DatasetInput:
     """Photos, masks or backgrounds as MLflow has datasets; ``mlflow.data.get_source`` finds the file."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
