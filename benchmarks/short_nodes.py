@@ -35,6 +35,8 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
 def judge(measured: Measured) -> list[Figure]:
     return [
-        measured.ratio("times as fast as nodes that start by themselves", BY_THEMSELVES, FORKED, at_least=1.5),
+        measured.ratio(
+            "times as fast as nodes that start by themselves", BY_THEMSELVES, FORKED, at_least=1.5
+        ),
         Figure("seconds a node", [s / (8 * SEEDS) for s in measured.seconds[FORKED]], unit="s"),
     ]
