@@ -172,6 +172,13 @@ def test_pools_are_named_sized_and_extend() -> None:
         list(pool("valid", 1, 24))
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_pixel_is_the_mean_of_its_samples_to_the_bit(kind: type[np.floating]) -> None:
+    samples = np.random.default_rng(0).random((3, (2 * 31) ** 2)).astype(kind)
+    grid = samples.reshape(3, 31, 2, 31, 2)
+    assert np.array_equal(scenes.pixels(samples, 31), grid.mean(axis=(2, 4), dtype=np.float32))
+
+
 def test_specimens_are_photos_with_masks() -> None:
     photos, masks = render.specimens(3, 32, seed=1)
     assert photos.shape == (3, 32, 32, 3)

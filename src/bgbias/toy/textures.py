@@ -13,7 +13,7 @@ import numpy as np
 
 from bgbias.toy.paint import edge, wave
 
-_N = 64  # side of the noise table, which repeats
+_LAST = 63  # row and column of the noise table, which repeats: a power of two, so that a bit mask says where
 Texture = Callable[["Cloth", np.ndarray, np.ndarray], np.ndarray]
 TEXTURES: dict[str, Texture] = {}
 
@@ -29,15 +29,15 @@ class Cloth:
 
     def cell(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """A random number of each integer cell."""
-        return self.noise[i.astype(np.int32) % _N, j.astype(np.int32) % _N]
+        return self.noise[i.astype(np.int32) & _LAST, j.astype(np.int32) & _LAST]
 
     def smooth(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Value noise with features one unit wide, in 0..1."""
         i, j = np.floor(u), np.floor(v)
         a, b = u - i, v - j
         a, b = a * a * (3 - 2 * a), b * b * (3 - 2 * b)
-        i0, j0 = i.astype(np.int32) % _N, j.astype(np.int32) % _N
-        i1, j1 = (i0 + 1) % _N, (j0 + 1) % _N
+        i0, j0 = i.astype(np.int32) & _LAST, j.astype(np.int32) & _LAST
+        i1, j1 = (i0 + 1) & _LAST, (j0 + 1) & _LAST
         low = self.noise[i0, j0] * (1 - a) + self.noise[i1, j0] * a
         high = self.noise[i0, j1] * (1 - a) + self.noise[i1, j1] * a
         return low + (high - low) * b
