@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import bgbias
+from benchmarks._scratch import scratch_folder
 
 SOURCE = Path(bgbias.__file__).parents[1]
+# What a clone of the project has.
+PARTS = ("Snakefile", "workflow", "profiles", "params.yaml", "dvc.yaml", "data/backgrounds", "data/published",
+         "data/weights", "requirements.lock", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")  # fmt: skip
 
 
 def run(folder: Path, *words: str, **environment: str) -> str:
@@ -35,3 +40,16 @@ def run(folder: Path, *words: str, **environment: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}\n{done.stdout[-2000:]}")
     return done.stdout
+
+
+def project_copy() -> Path:
+    """A new folder with what a clone of the project has."""
+    folder = scratch_folder()
+    for part in (*PARTS, "src"):
+        place, copy = SOURCE.parent / part, folder / part
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            shutil.copytree(place, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(place, copy)
+    return folder

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from benchmarks import Contender, Figure, Measured
-from benchmarks._commands import SOURCE, run
-from benchmarks._scratch import scratch_folder
+from benchmarks._commands import project_copy, run
 
 TITLE = "a dry run of `paper` with 5 seeds (more than 600 nodes), and `dvc repro` of what is current"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 3
 DRY_RUN, NO_OP = "dry run", "dvc repro that finds nothing to do"
-# What a clone of the project has.
-PARTS = ("Snakefile", "workflow", "profiles", "params.yaml", "dvc.yaml", "data/backgrounds", "data/published",
-         "data/weights", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")  # fmt: skip
 # Made first, so that DVC has something to find current; one stage of it if time is short.
 RECORDED, SHORT = "smoke", ("data",)
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
-    folder = _clone(SOURCE.parent)
+    folder = project_copy()
     words = ("--cores", "1", "--dry-run", "--quiet", "all", "--config")
     grid = f"grid={RECORDED if tiny else 'paper'}"
     yield Contender(DRY_RUN, "ours", partial(run, folder, "-m", "snakemake", *words, grid))
@@ -45,15 +39,3 @@ def judge(measured: Measured) -> list[Figure]:
         Figure("dvc repro", measured.seconds[NO_OP], at_most=15, unit="s"),
         Figure("stages that it ran", [len(ran)], at_most=0),
     ]
-
-
-def _clone(project: Path) -> Path:
-    folder = scratch_folder()
-    for part in (*PARTS, "src"):
-        place, copy = project / part, folder / part
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
-            shutil.copytree(place, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(place, copy)
-    return folder
