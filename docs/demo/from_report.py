@@ -15,12 +15,21 @@ ROOT = Path(__file__).resolve().parents[2]
 REPORT, HERE, README = Path("data/report/demo"), Path("docs/demo"), Path("README.md")
 BEGIN, END = "<!-- demo table: written by `make docs-demo` -->\n", "<!-- end -->\n"
 FIGURES = ("attribution", "calibration", "drop", "photos", "retrieval")
-TITLE = "# The demo's tables\n\nAs `make demo` made them on {}; `make docs-demo` put them here. Others' last digits may differ.\n"
+TITLE = """# The demo's tables
+
+As `make demo` made them on {}; `make docs-demo` put them here. Other processors round sums otherwise: what they train differs
+like the models of other seeds.
+"""
 STALE = "data/report/demo is not what this code and these settings give: make demo"
+SEEDS, EACH = "Each training seed", "Drops, %"
+ABOUT_SEEDS = (
+    "**The relative drop of MAP@R of each seed's model**, in percent, in the order of the grid's seeds.\n"
+)
 # The README's columns, each from a table of tables.md.
 COLUMNS = {
     "Table 1": {"Clean": "MAP@R clean", "Corrupted": "MAP@R corrupted", "Drop, %": "relative drop, % [95 %]"},
     "Table 2": {"Score": "attribution score"},
+    SEEDS: {EACH: "drop of each seed, %"},
 }
 
 
@@ -34,7 +43,31 @@ def processor() -> str:
 def tables(report: Path) -> str:
     """The page of a finished demo's tables."""
     parts = [f"## Table {n}\n\n{(report / f'table{n}.md').read_text(encoding='utf-8')}" for n in (1, 2)]
-    return "\n".join([TITLE.format(processor()), *parts])
+    seeds = f"## {SEEDS}\n\n{ABOUT_SEEDS}{each_seed(report / 'results.csv')}"
+    return "\n".join([TITLE.format(processor()), *parts, seeds])
+
+
+def each_seed(results: Path) -> str:
+    """Tables, one for each dataset, of the relative drops of models that differ in their seeds alone."""
+    import pandas as pd
+
+    from bgbias.report import names
+    from bgbias.results import rows
+
+    found = pd.read_csv(results)
+    found = found[(found["metric"] == rows.MAP_AT_R) & (found["setting"] == rows.SYMMETRIC)]
+    means = found.groupby([*rows.MODEL, "seed", "condition"], sort=False)["value"].mean().unstack()
+    drops = 100 * (1 - means[rows.CORRUPTED] / means[rows.CLEAN])
+    lines, before = [], None
+    for dataset, backbone, loss, method in names.in_order(
+        drops.index.to_frame(index=False)[rows.MODEL].drop_duplicates()
+    ).itertuples(index=False):
+        if (dataset, backbone) != before:
+            lines += [f"\n### {names.dataset(dataset)} · {backbone}\n", f"|  | {EACH} |", "| --- | ---: |"]
+            before = (dataset, backbone)
+        of_seeds = ", ".join(f"{drop:.1f}" for drop in drops[dataset, backbone, loss, method].sort_index())
+        lines.append(f"| {names.row(loss, method)} | {of_seeds.replace('-', '−')} |")
+    return "\n".join(lines) + "\n"
 
 
 def short(page: str) -> str:

@@ -48,8 +48,8 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
 
 def test_trainings_of_a_fixed_length_are_no_range(own: Path) -> None:
     train = costs(params.load(own, "demo"))["train"]
-    assert train.backward == (8 * 20 * 3_200, 8 * 20 * 3_200)
-    assert train.forward[0] == train.backward[0] + 8 * 20 * 240  # 8 validation classes of 30 photos
+    assert train.backward == (24 * 10 * 1_200, 24 * 10 * 1_200)
+    assert train.forward[0] == train.backward[0] + 24 * 10 * 160  # 8 validation classes of 20 photos
 
 
 @pytest.mark.usefixtures("small_plugins")

@@ -89,7 +89,9 @@ def test_an_edited_margin_makes_that_loss_alone_old_and_says_why(study: Study) -
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
     settled = freshness.settle(changed)
     assert settled.stale == {
-        f"train toy_090/tiny/arcface/{m}/seed0": "loss.margin: 20 -> 21" for m in ("plain", "bgaugment")
+        f"train demo_90/tiny/arcface/{method}/seed{seed}": "loss.margin: 20 -> 21"
+        for method in ("plain", "bgaugment")
+        for seed in range(3)
     }
     old = out_of_date(changed)
     assert len(old) == len(settled.stale) + settled.followers
@@ -112,7 +114,7 @@ def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> Non
     pretended.run(other)
     assert out_of_date(other) == []
     old = out_of_date(study)
-    assert [label.split()[0] for label in old].count("train") == 8
+    assert [label.split()[0] for label in old].count("train") == 24
 
 
 @pytest.mark.parametrize("first", [0, 1_500_000_000])
@@ -130,8 +132,8 @@ def test_right_files_with_any_modification_times_stay(study: Study, first: int) 
 def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(study: Study) -> None:
     """A run that makes a dataset anew deletes it first; killed then, it leaves nothing to compare the rest with."""
     pretended.run(study)
-    index = step("index", dataset="toy_050")
-    photos = study.files.at("photos", dataset="toy_050")
+    index = step("index", dataset="demo_50")
+    photos = study.files.at("photos", dataset="demo_50")
     photos.write_text("other photos")
     old = out_of_date(study)
     delete(study, index)
@@ -142,7 +144,7 @@ def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(
 
 def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: Study) -> None:
     pretended.run(study)
-    delete(study, step("index", dataset="toy_050"))
+    delete(study, step("index", dataset="demo_50"))
     assert out_of_date(study) == []
 
 
@@ -170,20 +172,20 @@ def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> Non
 
 def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
     pretended.run(study)
-    masks = study.files.at("mask_table", dataset="toy_000", masker="u2netp_toy")
+    masks = study.files.at("mask_table", dataset="demo_00", masker="u2netp_toy")
     masks.write_text("drawn anew")
     old = out_of_date(study)
-    assert "train toy_000/tiny/contrastive/bgaugment/seed0" in old
-    assert "train toy_000/tiny/contrastive/plain/seed0" not in old
-    assert "embed toy_000/tiny/contrastive/plain/seed0" in old
-    assert "train toy_050/tiny/contrastive/bgaugment/seed0" not in old
+    assert "train demo_00/tiny/contrastive/bgaugment/seed0" in old
+    assert "train demo_00/tiny/contrastive/plain/seed0" not in old
+    assert "embed demo_00/tiny/contrastive/plain/seed0" in old
+    assert "train demo_50/tiny/contrastive/bgaugment/seed0" not in old
 
 
 def test_a_damaged_output_is_made_again(study: Study) -> None:
     pretended.run(study)
-    study.files.at("photos", dataset="toy_050").write_text("damaged")
+    study.files.at("photos", dataset="demo_50").write_text("damaged")
     settled = freshness.settle(study)
-    assert settled.stale == {"index toy_050": "data/work/datasets/toy_050/photos.zip has changed"}
+    assert settled.stale == {"index demo_50": "data/work/datasets/demo_50/photos.zip has changed"}
     # And is so until it is made again, however often somebody looks.
     assert freshness.settle(study).stale == settled.stale
 
@@ -223,7 +225,7 @@ def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
     _assert_in_order(study)
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
     old = out_of_date(changed)
-    assert "train toy_090/tiny/arcface/plain/seed0" in old
+    assert "train demo_90/tiny/arcface/plain/seed0" in old
     for node in graph.in_order(changed):
         if node.label in old:
             # Snakemake refuses to replace files that it must not write.

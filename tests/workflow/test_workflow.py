@@ -102,7 +102,7 @@ def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_a
     described = (
         f"  mine: {{kind: folder, masker: ground_truth, backgrounds: smoke_scenes, options: {options}}}"
     )
-    made.edit("  toy_000:\n", f"{described}\n  toy_000:\n")
+    made.edit("  demo_00:\n", f"{described}\n  demo_00:\n")
     cells = "{datasets: [mine], backbones: [tiny], losses: [contrastive], methods: [plain], seeds: [0]}"
     made.edit("grids:\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
     record = "data/work/datasets/mine/index.json"
@@ -142,22 +142,20 @@ def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
     demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
     planned = demo.planned(*DEMO)
     of_cells = [job for job in planned if job.split()[0] in ("train", "embed", "score", "attribute")]
-    assert len(of_cells) == 2 * 4
+    assert len(of_cells) == 2 * 3 * 4
     assert all("/arcface/" in job for job in of_cells)
     assert not rules(planned).keys() & {"index", "masks", "backgrounds"}
     # A file that is asked for by name is no exception.
-    scores = "data/runs/demo/scores/toy_090/tiny/arcface/plain/seed0/scores.csv"
+    scores = "data/runs/demo/scores/demo_90/tiny/arcface/plain/seed0/scores.csv"
     assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "embed": 1, "score": 1}
 
 
 def test_added_seed_plans_its_own_jobs(demo: Project) -> None:
-    arcface = (
-        "- arcface\n      methods:\n      - plain\n      - bgaugment\n      seeds:\n      - 0\n    train"
-    )
-    demo.edit(arcface, arcface.replace("- 0\n", "- 0\n      - 1\n"))
+    seeds = "- arcface\n      methods:\n      - plain\n      - bgaugment\n      seeds:\n      - 0\n      - 1\n      - 2\n"
+    demo.edit(f"{seeds}    train", f"{seeds}      - 3\n    train")
     planned = demo.planned(*DEMO)
     assert [job for job in planned if job.startswith("train")] == [
-        f"train toy_090/tiny/arcface/{method}/1" for method in ("bgaugment", "plain")
+        f"train demo_90/tiny/arcface/{method}/3" for method in ("bgaugment", "plain")
     ]
 
 
