@@ -20,6 +20,7 @@ from bgbias.files import code
 from bgbias.files.fingerprint import recorded
 from bgbias.study.params import Study
 
+
 def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
     node, memory = step(name, **subject), graph.memory()

@@ -30,8 +30,8 @@ _memory: Memory | None = None
 
 @contextmanager
 def remembered(memory: Memory | None = None) -> Iterator[Memory]:
-    """Within it everything about a node of one study is found out once (or taken from ``memory``, or from that of the block around
-    this one): for whoever plans a whole grid, while nothing changes of what nodes and digests are made of.
+    """Within it everything about a node of one study is found out once (or taken from ``memory``, or from that of the block
+    around this one): for whoever plans a whole grid, while nothing changes of what nodes and digests are made of.
     """
     global _memory
     before = _memory
