@@ -74,7 +74,9 @@ except ModuleNotFoundError as error:
     )
 
 
-MEMORY = graph.Memory()  # what is asked of each node again and again: by rules, for their order, for the forecast
+MEMORY = (
+    graph.Memory()
+)  # what is asked of each node again and again: by rules, for their order, for the forecast
 
 
 def planned(make, *args, **kwargs):

@@ -1,0 +1,77 @@
+"""Whoever plans a grid asks of each node once what it reads, and what was remembered ends with the planning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import _study
+from bgbias.engine import digests, forecast, freshness, graph
+from bgbias.engine.node import Made, Node
+from bgbias.study.params import Study, load
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.chdir(tmp_path)
+    return load(_study.write(tmp_path, 3))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[Node]:
+    """How often each node was asked what it reads."""
+    count: Counter[Node] = Counter()
+    reads = Node.reads
+
+    def counted(self: Node, study: Study) -> dict[str, Made]:
+        count[self] += 1
+        return reads(self, study)
+
+    monkeypatch.setattr(Node, "reads", counted)
+    return count
+
+
+def all_that_planning_asks(study: Study) -> list[Any]:
+    freshness.examine(study)
+    nodes = graph.in_order(study)
+    made = [(graph.reads_from(study, n), graph.inputs(study, n.name, **n.keywords)) for n in nodes]
+    return [nodes, made, [digests.digest(study, n.name, **n.keywords) for n in nodes], forecast.told(study)]
+
+
+def test_a_planning_asks_each_node_once_and_finds_what_asking_again_finds(
+    study: Study, asked: Counter[Node]
+) -> None:
+    expected = all_that_planning_asks(study)
+    assert max(asked.values()) > 5
+    asked.clear()
+    with graph.remembered() as memory:
+        assert all_that_planning_asks(study) == expected
+        assert set(asked) == set(expected[0])
+        assert set(asked.values()) == {1}
+    # A later block may go on with it, as rules' functions do that are called one by one.
+    with graph.remembered(memory), graph.remembered():
+        assert all_that_planning_asks(study) == expected
+    assert set(asked.values()) == {1}
+
+
+def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
+    study: Study, tmp_path: Path
+) -> None:
+    with graph.remembered():
+        before = all_that_planning_asks(study)
+    other = load(_study.write(tmp_path, 2))
+    assert graph.memory() is None
+    assert len(graph.in_order(other)) == len(before[0]) - 2 * 4
+    edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
+    cell = graph.in_order(edited)[-1]
+    assert digests.digest(edited, cell.name, **cell.keywords) not in before[2]
+
+
+def test_what_a_caller_does_to_the_order_changes_no_later_answer(study: Study) -> None:
+    with graph.remembered():
+        first = graph.in_order(study)
+        taken = first.pop()
+        assert graph.in_order(study) == [*first, taken]
