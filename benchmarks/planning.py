@@ -20,8 +20,8 @@ THREADS = 1
 ROUNDS = 3
 DRY_RUN, NO_OP = "dry run", "dvc repro that finds nothing to do"
 # What a clone of the project has.
-PARTS = ("Snakefile", "workflow", "profiles", "params.yaml", "dvc.yaml", "data/backgrounds", "data/published",
-         "data/weights", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")  # fmt: skip
+PARTS = ("Snakefile", "workflow", "profiles", "params.yaml", "dvc.yaml", "requirements.lock", "data/backgrounds",
+         "data/published", "data/weights", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")  # fmt: skip
 # Made first, so that DVC has something to find current; one stage of it if time is short.
 RECORDED, SHORT = "smoke", ("data",)
 # Cells of a small model, four nodes each. The first ones double, for the exponent.

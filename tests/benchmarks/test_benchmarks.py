@@ -30,8 +30,8 @@ MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16
 
 # They load large libraries of others, start many processes, or run the workflow.
 SLOW = (
-    *("evaluation_views", "growth", "many_cells", "node_start", "paper_grid", "planning", "retrieval"),
-    *("training_batches", "training_step"),
+    *("evaluation_views", "growth", "many_cells", "mirror", "node_start", "paper_grid", "planning"),
+    *("retrieval", "training_batches", "training_step"),
 )
 
 
