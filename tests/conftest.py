@@ -52,6 +52,14 @@ def _the_usual_file() -> None:
     errors.speak_of(errors.USUAL)
 
 
+@pytest.fixture(autouse=True)
+def _the_same_path() -> Iterator[None]:
+    """A model that MLflow loads leaves its folder of code, in which little of ours lies, where modules are looked for."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture
 def small_plugins() -> Iterator[None]:
     """The small dataset, backbone, masker, method and neck under support/plugins, found by name as if they were our own."""

@@ -133,11 +133,14 @@ def test_threads_have_blocks_of_their_own_and_do_not_change_the_order(
 
     monkeypatch.setattr(faiss, "knn", watched)
     monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", 50)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    np.testing.assert_array_equal(exact_order(points, 25), expected)
+    faiss.omp_set_num_threads(3)
+    try:
+        np.testing.assert_array_equal(exact_order(points, 25), expected)
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(before)
     assert len(searching) == 3
     assert threading.get_ident() not in searching
-    assert faiss.omp_get_max_threads() == before
 
 
 def a_device_with_errors(size: float) -> Callable[..., Any]:

@@ -125,7 +125,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def run(shared: Run) -> Run:
     """The shared one without models, with a warm process that has learned what trainings import."""
     _study.write(shared.folder)
-    for left in (*shared.folder.glob("data/work/running/*"), shared.folder / "data/runs"):
+    partial_ones = shared.folder / "data/work/partial"
+    for left in (*shared.folder.glob("data/work/running/*"), shared.folder / "data/runs", partial_ones):
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     if not any(map(learned, shared.warm())):
         _, status, said = shared.job("train", *CELL)
@@ -158,9 +159,10 @@ def long_training(run: Run) -> None:
 
 
 def at_work(run: Run) -> psutil.Process:
-    """The process of the training, when it has begun."""
+    """The process of the training, when its first epoch is done: before that, interrupted imports end in errors of their own."""
     running = "data/work/**/train__*.json"
     until(lambda: any("running" in p.read_text() for p in run.folder.glob(running)))
+    until(lambda: list(run.folder.glob("data/work/partial/**/history.csv")))
     return psutil.Process(json.loads(run.one(running).read_text())["pid"])
 
 
@@ -335,7 +337,7 @@ def test_code_that_was_edited_is_not_served_from_before(started: Callable[..., R
             job, status, said = run.job(*BACKGROUNDS)
             assert status == 0, said
             assert (run.worker("backgrounds") != job) == forked
-            assert not any(map(psutil.Process.is_running, before))
+            until(lambda before=before: all(map(ended, before)))
             until(lambda: any(map(listens, run.warm())))
         digests.append(json.loads(run.record("backgrounds").read_text())["digest"])
     assert digests[0] != digests[1]

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from bgbias.compute.device import threads
 from bgbias.errors import UserError
 
 # Candidates beyond the k that are needed, so that near-ties at the k-th place rarely need the whole gallery.
@@ -157,7 +156,7 @@ def _search(
     propose = _faiss(gallery, n_candidates, device)
     starts = range(0, len(queries), QUERIES_PER_SEARCH)
     blocks = [queries[start : start + QUERIES_PER_SEARCH] for start in starts]
-    with ThreadPoolExecutor(1 if device.startswith("cuda") else threads()) as pool:
+    with ThreadPoolExecutor(_searchers(device)) as pool:
         proposals = pool.map(propose, blocks)
         for start, block, (approximate, candidates) in zip(starts, blocks, proposals, strict=True):
             own = np.arange(start, start + len(block)) if exclude_self else None
@@ -190,6 +189,13 @@ def _put_last(own: np.ndarray, similarity: np.ndarray, candidates: np.ndarray) -
     order = np.argsort(own, axis=1, kind="stable")
     similarity[:] = np.take_along_axis(similarity, order, axis=1)
     candidates[:] = np.take_along_axis(candidates, order, axis=1)
+
+
+def _searchers(device: str) -> int:
+    """How many threads search, each blocks of its own: as many as there may be for a processor's work, one for a GPU's."""
+    import faiss
+
+    return 1 if device.startswith("cuda") else int(faiss.omp_get_max_threads())
 
 
 def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
