@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# Its first model, and what is made before any.
+CELL = ("toys", "tiny", "contrastive", "plain")
+BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
 SMALLEST = """
 grid: smallest
 datasets:

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks import Contender, Figure, Measured
+from benchmarks import Contender, Figure, Measured, _study
 from benchmarks._commands import SOURCE, run
 from benchmarks._scratch import scratch_folder
 
@@ -26,8 +26,6 @@ TITLE = "the mirror into MLflow, of one core"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 1
-TOY_CELL = ("toys", "tiny", "contrastive", "plain")
-BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
 NODES = ("train", "embed", "score", "attribute")
 # What a record of a node at work does not have yet.
 OF_FINISHED = (
@@ -77,10 +75,8 @@ def judge(measured: Measured) -> list[Figure]:
 
 
 def _one_cell(folder: Path) -> Path:
-    from benchmarks import _study
-
     _study.write(folder)
-    for words in (*BEFORE, *((node, *TOY_CELL) for node in NODES)):
+    for words in (*_study.BEFORE, *((node, *_study.CELL) for node in NODES)):
         run(folder, "-m", "bgbias", *words)
     return folder
 
@@ -168,7 +164,7 @@ def _watched(made: Path, cells: int, seconds: float, working: bool) -> Share:
     finally:
         mirror.terminate()
         mirror.wait()
-    return Share(start, share, len(BEFORE) + len(NODES) * cells)
+    return Share(start, share, len(_study.BEFORE) + len(NODES) * cells)
 
 
 def _seconds(process: psutil.Process) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks import Contender, Figure, Measured
+from benchmarks import Contender, Figure, Measured, _study
 from benchmarks._commands import run
 from benchmarks._scratch import scratch_folder
 
@@ -19,8 +19,6 @@ TITLE = "a node's overhead"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 7
-TOY_CELL = ("toys", "tiny", "contrastive", "plain")
-BEFORE = (("index", "toys"), ("masks", "toys"), ("backgrounds", "scenes"))
 # What a node cannot do without: the command line and the settings (pydantic by itself loads nothing), tables, and what it
 # computes with.
 EVERY = "typer, pydantic.main, yaml, pandas"
@@ -38,14 +36,12 @@ SOP_EMBEDDINGS = 60_502 * 6 * 128 * 4  # bytes: one clean and five corrupted vie
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
-    from benchmarks import _study
-
     folder = scratch_folder()
     _study.write(folder)
-    for words in (*BEFORE, *((node, *TOY_CELL) for node in NEEDS)):
+    for words in (*_study.BEFORE, *((node, *_study.CELL) for node in NEEDS)):
         run(folder, "-m", "bgbias", *words)
     for node in NEEDS:
-        words = ("-m", "bgbias", node, *TOY_CELL)
+        words = ("-m", "bgbias", node, *_study.CELL)
         yield Contender(f"{node} node", "ours", partial(run, folder, *words))
         # Its first rounds are not forked: the median is.
         yield Contender(f"{node} job", "ours", partial(run, folder, *words, BGBIAS_WARM=str(os.getpid())))

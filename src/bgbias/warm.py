@@ -7,8 +7,8 @@ ends. Only imports are shared, and nothing needs it:
 
 * without ``BGBIAS_WARM``, which Snakemake sets for its own jobs to its process number (``BGBIAS_WARM=0`` keeps it from doing so),
   and wherever a warm process is not there or does not answer, a command does its work itself;
-* a warm process serves only commands of the same interpreter, folder and environment, numbers of threads included; one whose
-  sources or installed packages were touched since it began ends instead of answering;
+* a warm process serves only commands of the same interpreter, folder and environment, numbers of threads included; one that has
+  imported a file which was touched since then ends instead of answering;
 * it ends with that Snakemake, and when nobody asked for ten minutes. Killing it ends no node. A node whose command is killed is
   killed; a command whose node is killed says so.
 
@@ -42,8 +42,8 @@ from typing import Any
 ASKED = "BGBIAS_WARM"
 SERVE = "warm-process"
 SOURCES = Path(__file__).parent
-INSTALLED = site.getsitepackages()
-STABLE = tuple(f"{folder}{os.sep}" for folder in (*INSTALLED, Path(os.__file__).parent, SOURCES))
+OURS = f"{SOURCES}{os.sep}"
+STABLE = (OURS, *(f"{folder}{os.sep}" for folder in (*site.getsitepackages(), Path(os.__file__).parent)))
 UNIMPORTANT = ("_", "SHLVL", "OLDPWD", "PWD")  # of a shell, not of what it starts
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IDLE_SECONDS = 600.0
@@ -137,8 +137,8 @@ def _serve(snakemake: int) -> socket.socket:
     """Fork a process for each command that asks. Returns in the forked ones alone, with the connection to the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    at_first = _states(map(str, SOURCES.rglob("*.py")))
-    packages = _states(INSTALLED)
+    # Of ours, before any is imported.
+    imported = _states([*map(str, SOURCES.rglob("*.py")), *_loaded()])
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         its_end = os.pidfd_open(snakemake)
@@ -148,8 +148,8 @@ def _serve(snakemake: int) -> socket.socket:
     listener.listen(128)
     waits = listener.fileno()
     while waits in select.select([waits, its_end], [], [], IDLE_SECONDS)[0]:
-        known = {file: at_first.get(file) for file in _loaded()}
-        if _states(known) != known or _states(INSTALLED) != packages:
+        known = {file: imported.get(file) for file in _loaded()}
+        if _states(known) != known:
             listener.close()
             break
         connection, _ = listener.accept()
@@ -159,6 +159,7 @@ def _serve(snakemake: int) -> socket.socket:
                 os.close(its_end)
                 return connection
         connection.close()
+        imported |= _states(f for f in _loaded() if f not in imported and not f.startswith(OURS))
     sys.exit()
 
 
@@ -272,18 +273,18 @@ def _stays(name: str) -> bool:
 
 
 def _loaded() -> list[str]:
-    """The package's own files that were imported."""
+    """The files of all that was imported."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    return [file for file in files if file and file.startswith(f"{SOURCES}{os.sep}")]
+    return [file for file in files if isinstance(file, str) and file.startswith(STABLE)]
 
 
 def _states(files: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
-    """What changes with a file or folder, of each."""
+    """What changes with a file, of each. (Not what linking it into another environment changes.)"""
 
     def state(file: str) -> tuple[int, ...] | None:
         with suppress(OSError):
-            found = Path(file).stat()
-            return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+            found = os.stat(file)  # noqa: PTH116  # of thousands, at each start
+            return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns * file.startswith(OURS)
         return None
 
     return {file: state(file) for file in files}

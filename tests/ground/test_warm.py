@@ -23,8 +23,8 @@ from bgbias.files.checksums import sha256
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 ROOT = Path(__file__).resolve().parents[2]
-CELL = ("toys", "tiny", "contrastive", "plain")
-BACKGROUNDS = ("backgrounds", "scenes")  # the cheapest node
+CELL = _study.CELL
+BACKGROUNDS = _study.BEFORE[-1]  # the cheapest node
 
 
 class Run:
@@ -115,7 +115,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """One whose data is made, each by a process that worked by itself."""
     run = Run(tmp_path_factory.mktemp("shared"))
-    for words in (("index", "toys"), ("masks", "toys"), BACKGROUNDS):
+    for words in _study.BEFORE:
         assert run.job(*words, BGBIAS_WARM="0")[1] == 0
     yield run
     run.end()

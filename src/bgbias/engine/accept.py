@@ -33,7 +33,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
     _check(named, nodes)
     old: dict[Node, str] = {}
     lines: list[str] = []
-    with digests.remembered():
+    with graph.remembered():
         for node in nodes:
             record = records.of_any_time(node.record(study))
             now = digests.digest(study, node.name, **node.keywords)

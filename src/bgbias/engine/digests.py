@@ -14,7 +14,6 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import graph
-from bgbias.engine.graph import remembered as remembered
 from bgbias.engine.node import Node, step
 from bgbias.files import code
 from bgbias.files.fingerprint import recorded

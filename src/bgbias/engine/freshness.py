@@ -90,7 +90,7 @@ def examine(study: Study, deep: bool = False) -> list[Finding]:
     """
     if deep:
         forget(study.files.at("known_files"))
-    with digests.remembered():
+    with graph.remembered():
         return list(_examined(study, deep))
 
 

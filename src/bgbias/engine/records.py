@@ -108,7 +108,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
         # First of all: an edit that is saved from now on is none of the code that works here.
         by = code.modules(*worker.code(study))
-        with digests.remembered():
+        with graph.remembered():
             made = Record(outputs, digests.digest(study, name, **subject))
             spec = digests.spec(study, name, **subject)
             read = {str(p): sha256(p) for p in inputs.values()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import os
 import random
 import signal
@@ -94,11 +93,12 @@ def follow(
             fresh = {key: entry for key, entry in changed.items() if shown.get(key) != entry}
             if fresh:
                 _write(fresh.values(), uri, grid)
-                if not shown:
-                    begun = math.inf  # the start
-                    gc.freeze()  # what MLflow keeps for good is not looked through again and again
-                shown |= fresh
-            pause, due = interval, time.monotonic() + min((time.process_time() - begun) / SHARE, LONGEST_REST)
+            rest = min((time.process_time() - begun) / SHARE, LONGEST_REST)
+            if fresh and not shown:
+                gc.freeze()  # what MLflow keeps for good is not looked through again and again
+                rest = 0.0  # its imports come once
+            shown |= fresh
+            pause, due = interval, time.monotonic() + rest
         except Exception as error:
             # Whatever it is: the results are worth more than their display.
             pause = min(2 * pause, LONGEST_PAUSE)
