@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Embedder",
+    "Estimate",
     "Explanation",
     "Ranking",
     "UserError",
@@ -18,10 +19,12 @@ __all__ = [
     "attribute",
     "corrupt",
     "embed",
+    "estimate",
     "explain",
     "load",
     "plugins",
     "rank",
+    "relative_drop",
 ]
 
 if TYPE_CHECKING:
@@ -30,12 +33,16 @@ if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
     from bgbias.errors import UserError
     from bgbias.evaluation.embedder import Embedder
+    from bgbias.results.uncertainty import Estimate, estimate, relative_drop
 else:
     # Not of api.py.
     _ELSEWHERE = {
         "Embedder": "evaluation.embedder",
+        "Estimate": "results.uncertainty",
         "Explanation": "attribution.explanation",
         "UserError": "errors",
+        "estimate": "results.uncertainty",
+        "relative_drop": "results.uncertainty",
     }
 
     def __getattr__(name: str) -> Any:

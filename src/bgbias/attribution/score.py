@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,15 +18,22 @@ class NoScoreError(Exception):
 
 
 def scored(
-    photos: EvaluationPhotos, image_id: str, variant: str, strengths: Tensor | NoScoreError
+    photos: EvaluationPhotos,
+    image_id: str,
+    variant: str,
+    strengths: Tensor | NoScoreError,
+    truth: np.ndarray | None = None,
 ) -> tuple[dict[str, object], Tensor | None]:
-    """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one."""
+    """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one.
+
+    ``truth``: the object's pixels, bool [H, W]; without it they are those of the photo's mask.
+    """
     row = {"image_id": image_id, "variant": variant, "score": nan, "mask_fraction": nan, "skipped": ""}
     attribution = None
     try:
         if photos.masks is None or image_id not in photos.masks:
             raise NoScoreError("no mask")
-        mask = torch.from_numpy(photos.mask(image_id) / 255)
+        mask = torch.from_numpy(photos.mask(image_id) / 255 if truth is None else truth.astype(np.float64))
         row["mask_fraction"] = float(mask.mean())
         if isinstance(strengths, NoScoreError):
             raise strengths

@@ -4,7 +4,8 @@ Smoothed gradients (SmoothGrad; Smilkov et al. 2017) of the distance between a p
 black photo, compared with the object's mask, as Kobs & Hotho 2022 do. Two variants share every backward pass:
 
 ``ref``     the published one: the loss's own distance, channels added with signs, then the absolute value;
-``robust``  cosine for every loss, absolute values channel by channel: opposite channels cannot cancel.
+``robust``  cosine for every loss, absolute values channel by channel: opposite channels cannot cancel; by true masks where the
+            dataset has them, so that a masker's faults are none of the model's.
 
 For embeddings of unit length the Euclidean distance is d = sqrt(2 - 2s) of the cosine similarity s, hence its
 gradient is that of s times -1/d: one gradient of s serves both distances exactly.
@@ -50,8 +51,12 @@ def attribute_photos(
     settings: Attribution,
     device: str = "cpu",
     keep: int = 0,
+    truth: Callable[[str], np.ndarray | None] | None = None,
 ) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     """Scores of both variants for every photo, and the first ``keep`` normalised maps of ``ref``.
+
+    ``truth`` gives a photo's true object, bool [S, S], or None where it is not known: ``robust`` is scored by it, ``ref`` by
+    the mask as published.
 
     Table: image_id, variant, score (NaN: none), mask_fraction (the object's share of the crop; NaN without a
     mask), skipped (why there is no score). Maps: ids [K] and ref float16 [K, H, W]. A photo whose mask is not
@@ -66,7 +71,8 @@ def attribute_photos(
     for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
         for variant in VARIANTS:
             strengths = getattr(maps, variant)[0] if maps else NoScoreError("untrusted mask")
-            row, attribution = scored(photos, image_id, variant, strengths)
+            known = truth(image_id) if truth and variant == "robust" else None
+            row, attribution = scored(photos, image_id, variant, strengths, known)
             if variant == "ref" and attribution is not None and len(kept) < keep:
                 kept[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)

@@ -8,7 +8,7 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.files.fingerprint import recorded
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
-from bgbias.study.cell import Cell
+from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
@@ -74,7 +74,10 @@ def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
 def untrained(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     """Settings: what a cell's network is, where no training's digest says it. A cell that is several networks is an error."""
     plan.check_is_network(study, cell)
-    return {} if plan.trains(study, cell) else backbone(study, cell, reader)
+    if plan.trains(study, cell):
+        return {}
+    layer = {"embedding_dim": study.train.embedding_dim} if cell.method == UNTRAINED else {}
+    return backbone(study, cell, reader) | layer
 
 
 def mask_policy(study: Study) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,15 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bgbias.photos.table import ImageTable
+    from bgbias.study.album import Album
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -28,8 +33,9 @@ OUTPUTS = {
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks and the model."""
-    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
+    """Test photos, masks, true ones where the dataset has them, and the model."""
+    true = inputs.truth(study, cell.dataset) if plan.truth(study, cell.dataset) == "masks" else {}
+    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
@@ -76,13 +82,14 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         album = Album(study, cell.dataset, model.resize, model.input_size)
         photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
         distance = plugins.load("losses", cell.loss).DISTANCE
-        frame, maps = attribute_photos(model, photos, distance, settings, device, keep=PAIRED_MAPS)
+        truth = _true_objects(study, cell.dataset, album, photos.table.ids, model.input_size)
+        frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
             from bgbias.attribution.similarity_score import attribute_pairs
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        write_text(outputs["attribution"], frame.to_csv(index=False))
+        write_text(outputs["attribution"], album.table("test").labelled(frame).to_csv(index=False))
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):
@@ -91,6 +98,18 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
                 f"attribution_{variant}_below_0": float((part["score"] < 0).mean()),
                 f"attribution_{variant}_skipped": int(part["score"].isna().sum()),
             }
+
+
+def _true_objects(
+    study: Study, dataset: str, album: Album, photos: Collection[str], size: int
+) -> Callable[[str], np.ndarray | None] | None:
+    """Where these photos' objects truly are, by the pixel, as far as the dataset knows."""
+    from bgbias.segmentation.truth import TrueMasks
+
+    if plan.truth(study, dataset) != "masks":
+        return None
+    known = TrueMasks(album.truth(), photos, size)
+    return lambda image_id: known.shown(image_id) if image_id in known.ids else None
 
 
 def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:

@@ -12,7 +12,7 @@ from bgbias.engine.node import Made, step
 from bgbias.evaluation import conditions
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -93,6 +93,6 @@ def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Em
     settings = study.evaluation
     views = conditions.views(settings.conditions, settings.draws)
     photos = album.evaluation(album.table("test"), conditions.needs(settings.conditions), "test")
-    pooled = not plan.trains(study, cell)
+    pooled = cell.method == PRETRAINED
     how = settings.precision, settings.batch_size, pooled
     return embedding.embed(model, photos, views, device, *how)

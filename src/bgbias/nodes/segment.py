@@ -12,8 +12,7 @@ from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
 SHOWN = 4  # episodes kept for the figure
@@ -79,11 +78,11 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         truth = of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
         drawn = episodes.draw(test, truth.ids, settings.episodes)
         area = object_truth.mean_area(truth, val.ids)
-        pooled, photos = not plan.trains(study, cell), album.evaluation(test, set(), "test")
+        pooled, photos = cell.method == PRETRAINED, album.evaluation(test, set(), "test")
         frame, segments = segment_photos(
             model, pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
-        write_text(outputs["segmentation"], frame.to_csv(index=False))
+        write_text(outputs["segmentation"], test.labelled(frame).to_csv(index=False))
         with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **vars(segments))
         made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}

@@ -97,6 +97,13 @@ class ImageTable:
         """(key_set, key_item) of each photo: its name in the manifest of corrupted sets."""
         return list(zip(self.frame["key_set"], self.frame["key_item"], strict=True))
 
+    def labelled(self, values: pd.DataFrame) -> pd.DataFrame:
+        """``values``, whose rows name photos of this table by ``image_id``, with the photos' ``label`` behind it."""
+        of_photo = self.frame.set_index("image_id")["label"]
+        columns = list(values.columns)
+        columns.insert(columns.index("image_id") + 1, "label")
+        return values.assign(label=values["image_id"].map(of_photo))[columns]
+
     def write(self, path: Path) -> None:
         """As CSV, atomically."""
         write_text(path, self.frame.to_csv(index=False))

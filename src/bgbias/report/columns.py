@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bgbias.results.tests import SIGNIFICANT
+from bgbias.results.uncertainty import SIGNIFICANT
 
 NOTHING = "–"
-# A difference from plain that holds for other queries, and one that holds for other training seeds.
-OVER_QUERIES, OVER_SEEDS = "*", "†"
+MARK = "*"  # a difference from plain that is more than chance
 Row = dict[str, Any]
 
 
@@ -19,8 +18,9 @@ Row = dict[str, Any]
 class Column:
     """A printed column: its head, a row's text, its shorter head on a terminal (none: no room there).
 
-    ``best`` names the table's column whose highest number among a loss's methods is set in bold, as in the paper. If the table
-    has no value in any of its columns ``known``, there is nothing to say, and the column is left out.
+    ``best`` names the table's number whose leaders among a loss's methods are set in bold: where its column ``_leads`` says so
+    (``rows.leading``). If the table has no value in any of its columns ``known``, there is nothing to say, and the column is
+    left out.
     """
 
     head: str
@@ -46,34 +46,17 @@ def published(name: str, digits: int) -> Callable[[Row], str]:
     return text
 
 
-def interval(column: str, digits: int) -> Callable[[Row], str]:
-    """A number and the ends of its interval."""
-
-    def text(row: Row) -> str:
-        if math.isnan(row[column]):
-            return NOTHING
-        return f"{rounded(row[column], digits)} {_ends(row, column, digits)}"
-
-    return text
+def interval(column: str, digits: int, sign: bool = False) -> Callable[[Row], str]:
+    """A number and the ends of its interval, if it has one."""
+    return lambda row: " ".join(
+        filter(None, (rounded(row[column], digits, sign), _ends(row, column, digits)))
+    )
 
 
-def interval_alone(column: str, digits: int) -> Callable[[Row], str]:
-    """The ends of an interval."""
-    return lambda row: NOTHING if math.isnan(row[f"{column}_low"]) else _ends(row, column, digits)
-
-
-def against_plain(column: str, digits: int, sign: bool = False, ends: bool = False) -> Callable[[Row], str]:
-    """A difference from plain, with marks where it is more than chance; ``ends``: with those of its interval."""
-
-    def text(row: Row) -> str:
-        if math.isnan(row[column]):
-            return NOTHING
-        marks = ((OVER_QUERIES, f"{column}_p_holm"), (OVER_SEEDS, f"{column}_seeds_p_holm"))
-        marked = "".join(mark for mark, p in marks if row[p] < SIGNIFICANT)
-        words = (rounded(row[column], digits, sign), _ends(row, column, digits) if ends else "", marked)
-        return " ".join(filter(None, words))
-
-    return text
+def against_plain(column: str, digits: int) -> Callable[[Row], str]:
+    """A difference from plain with its interval, and a mark where it is more than chance."""
+    told = interval(column, digits, sign=True)
+    return lambda row: told(row) + f" {MARK}" * bool(row[f"{column}_p_holm"] < SIGNIFICANT)
 
 
 def significant(column: str) -> Callable[[Row], str]:
@@ -97,5 +80,7 @@ def rounded(value: float, digits: int, sign: bool = False) -> str:
 
 
 def _ends(row: Row, column: str, digits: int) -> str:
+    if math.isnan(row[f"{column}_low"]):
+        return ""
     low, high = (rounded(row[f"{column}_{end}"], digits) for end in ("low", "high"))
     return f"[{low}, {high}]"

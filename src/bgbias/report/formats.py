@@ -71,13 +71,13 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
 
 
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
-    """The caption, then one Markdown table for each dataset and backbone, the best of a loss in bold."""
+    """The caption, then one Markdown table for each dataset and backbone, the leaders of a loss in bold."""
     columns = _columns(table, name)
     parts = [caption]
     for heading, rows in _sections(table, columns):
         lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
         for label, entries in rows:
-            lines.append([label, *(f"**{text}**" if best else text for text, best in entries)])
+            lines.append([label, *(_shown(text, bold, "**{}**") for text, bold in entries)])
         body = "\n".join(
             "| " + " | ".join(word.replace("|", r"\|") for word in line) + " |" for line in lines
         )
@@ -86,7 +86,7 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
 
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
-    r"""A ``table*`` to \input: booktabs rules, one block a dataset and backbone, a loss's best in bold."""
+    r"""A ``table*`` to \input: booktabs rules, one block a dataset and backbone, a loss's leaders in bold."""
     columns = _columns(table, name)
     # \caption wants one paragraph.
     plain = caption.replace("**", "").replace("\n\n", " ")
@@ -109,7 +109,7 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
             r"\addlinespace[2pt]",
         ]
         for label, entries in rows:
-            words = [rf"\textbf{{{escape(text)}}}" if best else escape(text) for text, best in entries]
+            words = [_shown(escape(text), bold, r"\textbf{{{}}}") for text, bold in entries]
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
             lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
@@ -123,7 +123,7 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
     for heading, rows in _sections(table, columns):
         lines = [f'<tr><th colspan="{len(heads)}">{_web(heading)}</th></tr>']
         for label, entries in rows:
-            cells = (f"<td>{f'<b>{_web(text)}</b>' if best else _web(text)}</td>" for text, best in entries)
+            cells = (f"<td>{_shown(_web(text), bold, '<b>{}</b>')}</td>" for text, bold in entries)
             lines.append(f"<tr><th>{_web(label)}</th>{''.join(cells)}</tr>")
         bodies.append("<tbody>\n" + "\n".join(lines) + "\n</tbody>")
     paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
@@ -177,7 +177,7 @@ def _known(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
-    """The rows of each dataset and backbone: a heading, then a label and (text, is best) for each column."""
+    """The rows of each dataset and backbone: a heading, then a label and (text, whether in bold) for each column."""
     sections = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
         values = part.itertuples(index=False)
@@ -185,16 +185,21 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
         plain = {row["loss"] for row in rows if row["method"] == PLAIN}
         lines = []
         for row in rows:
-            rivals = [r for r in rows if r["loss"] == row["loss"]]
             label = names.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
-            lines.append((label, [(c.text(row), _is_best(c, row, rivals)) for c in columns]))
+            lines.append((label, [(c.text(row), _leads(c, row)) for c in columns]))
         counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
         sections.append((" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
     return sections
 
 
-def _is_best(column: Column, row: Row, rivals: Sequence[Row]) -> bool:
-    return bool(column.best) and len(rivals) > 1 and row[column.best] == max(r[column.best] for r in rivals)
+def _shown(text: str, bold: bool, form: str) -> str:
+    """A text, its number in bold if that is wanted; what stands behind the number is not."""
+    number, space, rest = text.partition(" ")
+    return form.format(number) + space + rest if bold else text
+
+
+def _leads(column: Column, row: Row) -> bool:
+    return bool(column.best) and bool(row.get(f"{column.best}_leads", False))
 
 
 LATEX = {

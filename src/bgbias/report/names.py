@@ -19,11 +19,12 @@ from bgbias import plugins
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.episodes import CENTRE
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
+from bgbias.study.cell import PLAIN, PRETRAINED, UNTRAINED, side_by_side
 from bgbias.study.params import Study
 
 # These stand above what is compared with them.
-FIRST = (CENTRE, PRETRAINED, PLAIN)
+NOT_TRAINED = (CENTRE, PRETRAINED, UNTRAINED)
+FIRST = (*NOT_TRAINED, PLAIN)
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     alone, length = side_by_side(method_name)
     if length:
         return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
-    if method_name in (CENTRE, PRETRAINED):
+    if method_name in NOT_TRAINED:
         return method(method_name)
     if method_name == PLAIN:
         return loss(loss_name)
@@ -115,7 +116,7 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
     """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
     of.
     """
-    trained = table[~table["method"].isin((CENTRE, PRETRAINED))]
+    trained = table[~table["method"].isin(NOT_TRAINED)]
     numbers = (table if trained.empty else trained)[column]
     low, high = int(numbers.min()), int(numbers.max())
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"

@@ -1,12 +1,11 @@
-"""What the rows of all tables share: a model's four names, how often it was trained, estimates, and its MAP@R query by query.
+"""What the rows of all tables share: a model's four names, how often it was trained, estimates, and its values query by query.
 
 What tables and figures call clean and corrupted are conditions of ``evaluation/conditions``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,16 @@ from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.photos.folds import FOLDS, seed_and_fold
 from bgbias.results import uncertainty
-from bgbias.results.uncertainty import Estimate
-from bgbias.seeds import generator
-from bgbias.study.cell import side_by_side
+from bgbias.results.uncertainty import SIGNIFICANT, Estimate, Statistic, difference, itself
+from bgbias.segmentation.episodes import CENTRE
+from bgbias.study.cell import PRETRAINED, side_by_side
 
 SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
 CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
 Model = tuple[str, str, str, str]
 MODEL = ["dataset", "backbone", "loss", "method"]
-UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 MAP_AT_R, PRECISION_AT_1 = "map_at_r", "precision_at_1"
+SEEDLESS = (PRETRAINED, CENTRE)
 NEXT = "Complete the grid: snakemake --cores all"
 
 
@@ -66,57 +65,127 @@ def interval(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     }
 
 
-def resampling(model: Model) -> np.random.Generator:
-    """The same resampled queries for every model of a dataset: their intervals differ by the models alone."""
-    return generator("bootstrap", *model[:2])
+def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
+    """The same of a difference, with the p of its being 0 as ``name_p``."""
+    return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
 
 
 @dataclass(frozen=True)
-class QueryValues:
-    """MAP@R [N] as means over seeds and draws, of the queries ``images`` in the order of their names."""
+class Values:
+    """Values of one model in named columns [S, N]: a row a training seed, its folds and draws averaged; a column a query.
+
+    ``seeds`` is empty, and S 1, where nothing was drawn by a seed (``SEEDLESS``). ``queries`` are the photos, in the order of
+    their names, ``classes`` [N] theirs.
+    """
 
     model: Model
-    images: pd.Index
-    clean: np.ndarray
-    corrupted: np.ndarray
-    query_only: np.ndarray
+    seeds: tuple[int, ...]
+    queries: pd.Index
+    classes: np.ndarray
+    columns: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, model: Model, draws: int) -> QueryValues:
-        """The values in one model's ``rows`` of queries.parquet.
+    def of(
+        cls,
+        model: Model,
+        parts: Mapping[str, pd.DataFrame],
+        value: str,
+        draws: Mapping[str, int] | None = None,
+    ) -> Values:
+        """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there are several (``draws``
+        says how many), and the ``value``.
 
-        Raises UserError if a seed, one of the ``draws``, or the same query in another condition is missing.
+        Raises UserError if a seed, a draw, or the same query in another column is missing.
         """
-        clean = _means(rows, model, SYMMETRIC, CLEAN, 1)
-        corrupted = _means(rows, model, SYMMETRIC, CORRUPTED, draws)
-        query_only = _means(rows, model, QUERY_ONLY, CORRUPTED, draws)
-        if not (clean.index.equals(corrupted.index) and clean.index.equals(query_only.index)):
-            raise UserError(f"{'/'.join(model)}: clean and corrupted values are of different queries. {NEXT}")
-        return cls(model, clean.index, clean.to_numpy(), corrupted.to_numpy(), query_only.to_numpy())
+        first = next(iter(parts.values()))
+        runs = first["seed"].unique()
+        seeds = sorted({seed_and_fold(run)[0] for run in runs})
+        columns, queries = {}, first["image_id"].drop_duplicates().sort_values().pipe(pd.Index)
+        for name, part in parts.items():
+            wide = part.pivot(index="image_id", columns=["seed", *(["draw"] if draws else [])], values=value)
+            # A combination that is absent would look like a query to skip.
+            expected = len(runs) * (draws[name] if draws else 1)
+            if wide.empty or wide.size != len(part) or wide.shape[1] != expected:
+                raise UserError(f"{'/'.join(model)} lacks values a query for {name}. {NEXT}")
+            if not wide.index.equals(queries):
+                raise UserError(f"{'/'.join(model)}: {' and '.join(parts)} are of different queries. {NEXT}")
+            of = np.array([seed_and_fold(run)[0] for run in wide.columns.get_level_values("seed")])
+            columns[name] = np.stack([wide.to_numpy()[:, of == seed].mean(axis=1) for seed in seeds])
+        classes = first.drop_duplicates("image_id").set_index("image_id")["label"].reindex(queries).to_numpy()
+        return cls(model, () if model[-1] in SEEDLESS else tuple(seeds), queries, classes, columns)
 
-    def drop(self) -> uncertainty.DropEstimate:
-        """The drop with query and gallery corrupted (the paper's setting)."""
-        return uncertainty.bootstrap_drop(self.clean, self.corrupted, resampling(self.model))
+    def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
+        """A number made of some columns' means, with its interval."""
+        return uncertainty.estimate([self.columns[name] for name in names], self.classes, of)
 
-    def query_only_drop(self) -> uncertainty.DropEstimate:
-        """The drop with corrupted queries against the clean gallery."""
-        return uncertainty.bootstrap_drop(self.clean, self.query_only, resampling(self.model))
+    def against(self, other: Values, names: Sequence[str], of: Statistic = difference) -> Estimate:
+        """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
+        have; a model without seeds is paired with every one.
 
-    def drop_beyond(self, other: QueryValues) -> uncertainty.DropEstimate:
-        """This model's drop minus the other's, paired. Raises UserError if their queries differ."""
-        if not self.images.equals(other.images):
+        Unknown if they share no seed. Raises UserError if their queries differ.
+        """
+        if not self.queries.equals(other.queries):
             raise UserError(
                 f"{'/'.join(self.model)} and {'/'.join(other.model)} were asked different queries. {NEXT}"
             )
-        return uncertainty.bootstrap_difference_of_drops(
-            self.clean, self.corrupted, other.clean, other.corrupted, resampling(self.model)
-        )
+        if self.seeds and other.seeds:
+            seeds = [seed for seed in self.seeds if seed in other.seeds]
+        else:
+            seeds = list(self.seeds or other.seeds or (0,))
+        if not seeds:
+            return uncertainty.UNKNOWN
+        columns = [
+            values.columns[name][[values.seeds.index(seed) if values.seeds else 0 for seed in seeds]]
+            for values in (self, other)
+            for name in names
+        ]
+        return uncertainty.estimate(columns, self.classes, of)
 
 
-def _means(rows: pd.DataFrame, model: Model, setting: str, condition: str, draws: int) -> pd.Series:
-    part = rows[(rows["setting"] == setting) & (rows["condition"] == condition)]
-    wide = part.pivot(index="image_id", columns=["seed", "draw"], values=MAP_AT_R)
-    # A combination that is absent would look like a query to skip.
-    if wide.empty or wide.size != len(part) or wide.shape[1] != draws * rows["seed"].nunique():
-        raise UserError(f"{'/'.join(model)} lacks values a query for {setting} {condition}. {NEXT}")
-    return pd.Series(uncertainty.per_query_mean(wide.to_numpy().T), wide.index)
+def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
+    """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
+    views = {
+        "clean": (SYMMETRIC, CLEAN, 1),
+        "corrupted": (SYMMETRIC, CORRUPTED, draws),
+        "query_only": (QUERY_ONLY, CORRUPTED, draws),
+    }
+    parts = {
+        name: rows[(rows["setting"] == setting) & (rows["condition"] == condition)]
+        for name, (setting, condition, _) in views.items()
+    }
+    return Values.of(model, parts, MAP_AT_R, {name: count for name, (*_, count) in views.items()})
+
+
+def leading(of_models: Sequence[Values], name: str) -> list[bool]:
+    """Which models of a loss have the highest mean in a column, or one that is not below it by more than chance.
+
+    A model is below it if the paired p, corrected for the number of models beside the highest one (Holm), is below
+    ``SIGNIFICANT``. None leads where there is nothing to compare, or where no p can be had.
+    """
+    by_loss: dict[Model | tuple[str, ...], list[Values]] = {}
+    for values in of_models:
+        by_loss.setdefault(values.model[:-1], []).append(values)
+    leads: dict[Model, bool] = {}
+    for rivals in by_loss.values():
+        highest = max(rivals, key=lambda values: np.nan_to_num(values.estimate([name]).value, nan=-np.inf))
+        others = [values for values in rivals if values is not highest]
+        p = uncertainty.holm([highest.against(other, [name]).p for other in others])
+        known = bool(others) and not np.isnan(p).any()
+        leads[highest.model] = known
+        leads |= {
+            other.model: known and bool(raised >= SIGNIFICANT)
+            for other, raised in zip(others, p, strict=True)
+        }
+    return [leads[values.model] for values in of_models]
+
+
+def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:
+    """MAP@R of every training, in percent, from the tidy results: the model's names, ``seed``, ``clean``, ``corrupted`` (means
+    over draws, and over a seed's folds) and ``relative_drop``.
+    """
+    levels = results[(results["metric"] == MAP_AT_R) & (results["setting"] == SYMMETRIC)]
+    levels = levels[levels["condition"].isin([CLEAN, CORRUPTED])]
+    levels = levels.assign(seed=[seed_and_fold(run)[0] for run in levels["seed"]])
+    means = levels.groupby([*MODEL, "seed", "condition"], sort=False)["value"].mean().unstack() * 100
+    made = pd.DataFrame({"clean": means[CLEAN], "corrupted": means[CORRUPTED]})
+    return made.assign(relative_drop=100 * (1 - made["corrupted"] / made["clean"])).reset_index()

@@ -1,62 +1,179 @@
 """Means, drops and their uncertainty: the only place where per-query values become reported numbers.
 
-Arrays are float64, one value per query, NaN for a query that is skipped (nobody to find). All functions that
-compare expect the same queries in the same order, so that every comparison is paired.
+What could have come out otherwise is which classes were asked for and, where a method is judged, with which seeds it was trained.
+Photos of one class are alike, and so are all queries of one training: neither is further evidence (docs/methods.md, section 12).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 CONFIDENCE = 0.95
-RESAMPLES = 2000
-# Numbers in one block of resampled counts: 32 MB.
-BLOCK = 2**22
-
-
-@dataclass(frozen=True)
-class Drop:
-    """What corruption costs: ``absolute`` = clean - corrupted, ``relative`` = 1 - corrupted / clean."""
-
-    absolute: float
-    relative: float
+SIGNIFICANT = 0.05
+# With fewer there is no interval, or none over seeds, that holds what it promises (the simulation in docs/methods.md).
+FEWEST_CLASSES, FEWEST_SEEDS = 5, 3
+# From the means of columns, each an array of one shape, to the number that is made of them, an array of that shape.
+Statistic = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value on the queries as they are, and the ends of its percentile bootstrap interval."""
+    """A number, the ends of its interval, and the p of its being 0 by chance; where they cannot be had, these are NaN.
+
+    The interval speaks of other classes and other training seeds if the values came from ``FEWEST_SEEDS`` seeds or more: of the
+    method. From fewer it speaks of other classes alone: of these models.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+
+
+UNKNOWN = Estimate(math.nan)
+
+
+def itself(mean: np.ndarray) -> np.ndarray:
+    """A column's mean as it is."""
+    return mean
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """By how much the first is larger."""
+    return a - b
+
+
+def relative_drop(clean: np.ndarray, corrupted: np.ndarray) -> np.ndarray:
+    """1 - corrupted / clean; relative to nothing (clean = 0) it is NaN."""
+    nothing = np.full(np.shape(clean), np.nan)
+    return 1 - np.divide(corrupted, clean, out=nothing, where=np.asarray(clean) != 0)
+
+
+def change_of_relative_drop(
+    clean: np.ndarray, corrupted: np.ndarray, before_clean: np.ndarray, before_corrupted: np.ndarray
+) -> np.ndarray:
+    """A relative drop minus another: below 0 where less is lost than before."""
+    return relative_drop(clean, corrupted) - relative_drop(before_clean, before_corrupted)
+
+
+def estimate(columns: Sequence[np.ndarray], classes: np.ndarray, of: Statistic = itself) -> Estimate:
+    """A number made of the means of several columns of values, with its interval over classes and training seeds.
+
+    ``columns``: values [S, N], or [N] for a single model, of the same N queries and S seeds in each, so that what is compared is
+    paired; NaN for a query that is skipped, which is then left out of all. ``classes`` [N]: the class of each query. ``of`` makes
+    the number from the columns' means over seeds and queries.
+
+    Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
+    clusters: CV3 in MacKinnon, Nielsen & Webb 2023), and Student's t has the degrees of freedom of as many classes of equal size
+    as these are worth (Carter, Schnepel & Steigerwald 2017). With seeds there are three variances: of seeds, of classes, and of
+    what a seed means for a class; the interval is the generalised one for their sum (Weerahandi 1993). It needs ``FEWEST_SEEDS``
+    seeds. With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p.
+
+    Raises ValueError if columns differ in shape, or if no query is left.
+    """
+    if len({np.shape(column) for column in columns}) != 1:
+        raise ValueError("paired columns must hold the same queries of the same seeds")
+    values = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in columns], axis=-1)
+    classed = _Classed.of(values, np.asarray(classes))
+    seeds, number = classed.sums.shape[:2]
+    every, total = classed.sizes.sum(), classed.sums.sum((0, 1))
+
+    def found(left: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        return of(*np.moveaxis(left / np.asarray(queries)[..., None], -1, 0))
+
+    value = float(found(total, seeds * every))
+    if number < FEWEST_CLASSES or not math.isfinite(value):
+        return Estimate(value)
+    of_classes = _jackknife(found(total - classed.sums.sum(0), seeds * (every - classed.sizes)))
+    worth = classed.degrees_of_freedom(_gradient(of, total / (seeds * every)))
+    if seeds < FEWEST_SEEDS:
+        return _by_student(value, of_classes, worth)
+    of_seeds = _jackknife(found(total - classed.sums.sum(1), np.full(seeds, (seeds - 1) * every)))
+    of_cells = _jackknife(found(total - classed.sums, seeds * every - classed.sizes))
+    variance = max(of_seeds + of_classes - of_cells, of_seeds, of_classes)
+    parts = of_seeds**2 / (seeds - 1) + of_classes**2 / worth
+    return _by_student(value, variance, max(1.0, variance**2 / parts) if parts else 1.0)
 
 
 @dataclass(frozen=True)
-class DropEstimate:
-    """A drop, or a difference of drops, with intervals."""
+class _Classed:
+    """Values by class: ``sums`` [S, G, C], ``sizes`` [G], and the scatter of queries (means over seeds) within classes, [C,
+    C]."""
 
-    absolute: Estimate
-    relative: Estimate
+    sums: np.ndarray
+    sizes: np.ndarray
+    within: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, classes: np.ndarray) -> _Classed:
+        """From values [S, N, C]; queries that one column or seed skips are left out."""
+        kept = ~np.isnan(values).any(axis=(0, 2))
+        if not kept.any():
+            raise ValueError("no query is left: all are skipped")
+        _, place, sizes = np.unique(classes[kept], return_inverse=True, return_counts=True)
+        order = np.argsort(place, kind="stable")
+        in_order = values[:, kept][:, order]
+        sums = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=1)
+        apart = in_order.mean(0) - (sums.mean(0) / sizes[:, None])[place[order]]
+        return cls(sums, sizes, apart.T @ apart)
+
+    def degrees_of_freedom(self, gradient: np.ndarray) -> float:
+        """Those of a variance over classes, G - 1 if all are of one size.
+
+        A class's share of the variance is its size squared times the variance of its mean, which is one of classes and one of
+        queries; these two come from an analysis of variance of the linear form that ``gradient`` [C] makes of the columns.
+        """
+        sizes, number, every = self.sizes, len(self.sizes), self.sizes.sum()
+        means = (self.sums.mean(0) / sizes[:, None]) @ gradient
+        queries = float(gradient @ self.within @ gradient) / max(every - number, 1)
+        between = float((sizes * (means - means @ sizes / every) ** 2).sum())
+        classes = max(0.0, (between - (number - 1) * queries) / float(every - (sizes**2).sum() / every))
+        share = sizes**2 * (classes + queries / sizes)
+        effective = share.sum() ** 2 / (share**2).sum() if share.any() else number
+        return max(1.0, float(effective) * (number - 1) / number)
+
+
+def _gradient(of: Statistic, means: np.ndarray) -> np.ndarray:
+    """The slope [C] of a statistic at columns' means [C], by central differences."""
+    step = 1e-6
+    ways = step * np.eye(len(means))
+    return (of(*(means + ways).T) - of(*(means - ways).T)) / (2 * step)
+
+
+def _jackknife(without: np.ndarray) -> float:
+    """The variance of a number from what it is without each unit in turn."""
+    return float((without.size - 1) * np.mean((without - without.mean()) ** 2))
+
+
+def _by_student(value: float, variance: float, freedom: float) -> Estimate:
+    from scipy.special import stdtr, stdtrit
+
+    error = math.sqrt(variance)
+    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    p = 2 * float(stdtr(freedom, -abs(value) / error)) if error else float(value == 0)
+    return Estimate(value, value - reach, value + reach, p)
+
+
+def holm(p: Sequence[float]) -> np.ndarray:
+    """``p`` of several tests, each raised so that one in twenty families holds a false one below .05 (Holm 1979).
+
+    NaN, no test, is not counted and stays.
+    """
+    raised = np.asarray(p, dtype=np.float64).copy()
+    order = np.argsort(raised)[: int((~np.isnan(raised)).sum())]
+    factors = np.arange(len(order), 0, -1)
+    raised[order] = np.minimum(1, np.maximum.accumulate(raised[order] * factors))
+    return raised
 
 
 def mean(values: np.ndarray) -> float:
     """The mean of ``values`` over queries (not over classes), those that are skipped left out; NaN if none is left."""
     counted = values[~np.isnan(values)]
     return float(counted.mean()) if len(counted) else math.nan
-
-
-def per_query_mean(values: np.ndarray) -> np.ndarray:
-    """Mean of ``values`` [..., N] over draws, seeds or both: [N]. A query skipped in one is skipped."""
-    values = np.asarray(values, dtype=np.float64)
-    return values.reshape(-1, values.shape[-1]).mean(axis=0)
-
-
-def drop(clean: float, corrupted: float) -> Drop:
-    """The drop from one clean to one corrupted mean. Relative to nothing (clean = 0) it is NaN."""
-    return Drop(clean - corrupted, 1 - corrupted / clean if clean else math.nan)
 
 
 def sd_over_seeds(values: np.ndarray) -> float:
@@ -79,87 +196,8 @@ def sd_over_draws(values: np.ndarray) -> float:
     return float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else math.nan
 
 
-def bootstrap_means(
-    columns: list[np.ndarray], generator: np.random.Generator, n: int = RESAMPLES
-) -> list[Estimate]:
-    """The means of several columns [N] of the same queries, or of their differences, each with its percentile interval.
-
-    Each of the ``n`` bootstrap samples takes the same queries from all. Queries that one of them skips are left out.
-    """
-    means, resampled = _bootstrap_means(columns, generator, n)
-    return list(map(_estimate, means, resampled.T))
-
-
-def bootstrap_drop(
-    clean: np.ndarray, corrupted: np.ndarray, generator: np.random.Generator, n: int = RESAMPLES
-) -> DropEstimate:
-    """The drop of one method with percentile intervals from ``n`` paired bootstrap samples of the queries.
-
-    ``clean`` and ``corrupted`` [N] are means over seeds and draws query by query (``per_query_mean``): the
-    interval speaks of other test photos of these classes, for these models and draws. Queries that either
-    skips are left out.
-    """
-    means, resampled = _bootstrap_means([clean, corrupted], generator, n)
-    return DropEstimate(*map(_estimate, _drops(*means), _drops(*resampled.T)))
-
-
-def bootstrap_difference_of_drops(
-    clean_a: np.ndarray,
-    corrupted_a: np.ndarray,
-    clean_b: np.ndarray,
-    corrupted_b: np.ndarray,
-    generator: np.random.Generator,
-    n: int = RESAMPLES,
-) -> DropEstimate:
-    """By how much method a drops more than method b (drop of a - drop of b), with percentile intervals.
-
-    All four arrays [N] are of the same queries, and each bootstrap sample takes the same queries from all
-    four. An interval of ``relative`` that excludes 0 says that the methods suffer differently from new
-    backgrounds.
-    """
-    means, resampled = _bootstrap_means([clean_a, corrupted_a, clean_b, corrupted_b], generator, n)
-    drops = [(_drops(m[0], m[1]), _drops(m[2], m[3])) for m in (means, resampled.T)]
-    points, spreads = ((a[0] - b[0], a[1] - b[1]) for a, b in drops)
-    return DropEstimate(*map(_estimate, points, spreads))
-
-
 def _seeds_by_draws(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 2:
         raise ValueError(f"values must be [seeds, draws], not of shape {values.shape}")
     return values
-
-
-def _drops(clean: np.ndarray, corrupted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Absolute and relative drops of arrays of means."""
-    nothing = np.full(np.shape(clean), np.nan)
-    return clean - corrupted, 1 - np.divide(corrupted, clean, out=nothing, where=np.asarray(clean) != 0)
-
-
-def _estimate(value: np.ndarray, resampled: np.ndarray) -> Estimate:
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(resampled, [tail, 1 - tail])
-    return Estimate(float(value), float(low), float(high))
-
-
-def _bootstrap_means(
-    columns: list[np.ndarray], generator: np.random.Generator, n: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means [C] of C paired columns [N], and [n, C] over n samples of N queries that all columns share."""
-    if len({np.shape(column) for column in columns}) != 1:
-        raise ValueError("paired columns must hold the same queries")
-    paired = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
-    paired = paired[~np.isnan(paired).any(axis=1)]
-    size = len(paired)
-    if not size:
-        raise ValueError("no query is left: all are skipped")
-    resampled = np.empty((n, len(columns)))
-    rows = max(1, BLOCK // size)
-    for start in range(0, n, rows):
-        count = min(rows, n - start)
-        drawn = generator.integers(size, size=(count, size))
-        # How often each query was drawn, for `count` samples at once: [count, size], then one matrix product.
-        drawn += size * np.arange(count)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=count * size).reshape(count, size)
-        resampled[start : start + count] = times.astype(np.float64) @ paired / size
-    return paired.mean(axis=0), resampled

@@ -8,7 +8,9 @@ from typing import Any
 
 from bgbias.photos import folds
 
-PRETRAINED, PLAIN = "pretrained", "plain"
+PLAIN = "plain"
+# Not trained: the backbone's pooled features, and the same under the random embedding layer that a seed's training starts from.
+PRETRAINED, UNTRAINED = "pretrained", "untrained"
 # A cell as a part of paths.
 CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
@@ -16,8 +18,9 @@ _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One model of the study. The row of a backbone's own features has loss ``none`` and method ``pretrained``; the four folds'
-    models side by side have the method's name and behind it how long their embeddings are together, ``dcml_code+512d``.
+    """One model of the study. The rows of a backbone as it comes have loss ``none`` and the method ``pretrained`` or
+    ``untrained``; the four folds' models side by side have the method's name and behind it how long their embeddings are
+    together, ``dcml_code+512d``.
     """
 
     dataset: str

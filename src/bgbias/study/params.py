@@ -20,7 +20,7 @@ from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import names
-from bgbias.study.cell import PRETRAINED
+from bgbias.study.cell import PRETRAINED, UNTRAINED
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -86,7 +86,8 @@ class Block(Strict):
     )
     pretrained: bool = Field(
         False,
-        description="add the backbone's own features, without any training, as a row; alone, without losses, methods and seeds",
+        description="add the backbone without any training: its own features as a row, and a row of them under the random"
+        " embedding layer that each seed's training starts from; alone, without losses, methods and seeds, the first",
     )
 
     @field_validator("datasets", "backbones", "losses", "methods", "seeds", "folds")
@@ -106,8 +107,8 @@ class Block(Strict):
                 f"no {' and no '.join(absent)}: nothing would be trained. Name some; or leave losses, methods and seeds out"
                 " and set `pretrained: true`, for the backbone's own features alone"
             )
-        if PRETRAINED in self.methods:
-            raise ValueError(f"{PRETRAINED} is no method to train; write `pretrained: true` instead")
+        if given := [name for name in (PRETRAINED, UNTRAINED) if name in self.methods]:
+            raise ValueError(f"{given[0]} is no method to train; write `pretrained: true` instead")
         return self
 
 

@@ -14,7 +14,7 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.study import methods
-from bgbias.study.cell import PRETRAINED, Cell
+from bgbias.study.cell import PRETRAINED, UNTRAINED, Cell
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Block, Study, loss_options, options
 from bgbias.study.sources import parts_of
@@ -32,6 +32,7 @@ def _cells(blocks: tuple[Block, ...], side_by_side: str) -> tuple[Cell, ...]:
         for dataset, backbone in product(block.datasets, block.backbones):
             if block.pretrained:
                 made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
+                made |= {Cell(dataset, backbone, "none", UNTRAINED, seed): None for seed in block.seeds}
             for loss, method, seed in product(block.losses, block.methods, block.seeds):
                 made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
                 if len(set(block.folds)) == folds.FOLDS:

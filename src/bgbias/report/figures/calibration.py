@@ -12,13 +12,16 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.report.figures import _shown as shown
+from bgbias.results.rows import MODEL
 from bgbias.study import plan
-from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study, options
 
-PLACE = 7
-ABOUT = "The drop over a background bias that is known by construction: without bias there is none to find."
-reads = shown.table1
+PLACE = 8
+ABOUT = (
+    "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
+    " seeds."
+)
+reads = shown.seeds
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
@@ -42,19 +45,24 @@ def settings(study: Study) -> dict[str, Any]:
 
 def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return figure_calibration(shown.read_table1(study), settings(study)["correlations"])
+    return figure_calibration(
+        shown.read_table1(study), settings(study)["correlations"], shown.read_seeds(study)
+    )
 
 
-def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -> look.Figure:
+def figure_calibration(
+    table: pd.DataFrame, correlations: Mapping[str, float], seeds: pd.DataFrame
+) -> look.Figure:
     """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
-    Left, the relative drop with its paired-bootstrap interval; right, clean and corrupted MAP@R. A loss run
+    Left, the relative drop with its interval, and that of each training of ``seeds`` (``rows.of_each_seed``); right, clean and
+    corrupted MAP@R. A loss run
     at one correlation only is a point without a line. ``correlations`` gives the correlation of every toy
     dataset in the table; others are left out. Raises UserError if fewer than two correlations remain.
     """
     from matplotlib.ticker import MaxNLocator
 
-    rows = table[table["dataset"].isin(list(correlations)) & (table["method"] != PRETRAINED)].copy()
+    rows = table[table["dataset"].isin(list(correlations)) & ~table["method"].isin(names.NOT_TRAINED)].copy()
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
     if rows["correlation"].nunique() < 2:
         raise UserError(
@@ -70,6 +78,7 @@ def figure_calibration(table: pd.DataFrame, correlations: Mapping[str, float]) -
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
             for method, line in of_loss.groupby("method", sort=False):
                 _drop(left, line, str(method), marker)
+                _seeds(left, line, seeds, str(method), marker)
                 _map_at_r(right, line, str(method), marker)
         low, high = left.get_ylim()
         left.set(title="Relative drop of MAP@R, %", ylim=(min(low, -2), max(high, 2)))
@@ -94,6 +103,13 @@ def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None
         axes.plot(x, y, color=colour)
     axes.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, elinewidth=1, capsize=3)
     axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
+
+
+def _seeds(axes: look.Axes, line: pd.DataFrame, seeds: pd.DataFrame, method: str, marker: str) -> None:
+    """A small dot a training, beside its mean."""
+    own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
+    x = _shifted(own["correlation"], method, marker) - 0.015
+    axes.plot(x, own["relative_drop"], ".", color=look.colour(method), markersize=2.5, alpha=0.7)
 
 
 def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bgbias.report import names
 from bgbias.results import uncertainty
+from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_SEEDS, SIGNIFICANT
 from bgbias.study.params import Study
 
 SELECTIONS = {
@@ -18,6 +19,7 @@ SELECTIONS = {
     "clean": "on clean validation MAP@R, for every method alike",
     "corrupted": "on corrupted validation MAP@R, for every method alike",
 }
+BOLD = f"Bold: the highest of a loss, and what is not below it by more than chance (paired, Holm-corrected p ≥ {SIGNIFICANT:g})."
 # What folds are to a table's means and spreads.
 COUNTED = (
     "Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand side by side"
@@ -50,9 +52,34 @@ def folds(table: pd.DataFrame, counted: str = COUNTED) -> str:
     )
 
 
-def bootstrap(of: str) -> str:
-    """What an interval in brackets is, over queries, photos or episodes."""
-    return f"{100 * uncertainty.CONFIDENCE:.0f} % paired bootstrap over {of}, {uncertainty.RESAMPLES:,} resamples"
+def title(what: str, table: pd.DataFrame) -> str:
+    """The first sentence, which says so if too few seeds were trained to speak of methods."""
+    trained = table[~table["method"].isin(names.NOT_TRAINED)]
+    fewest = int(trained["seeds"].min()) if len(trained) else FEWEST_SEEDS
+    if fewest >= FEWEST_SEEDS:
+        return f"**{what}.**"
+    some = "" if trained["seeds"].max() < FEWEST_SEEDS else "some rows are of "
+    number = {1: "one training seed", 2: "two training seeds"}[fewest]
+    return f"**{what}: {some}{number}, which speak{'s' * (fewest == 1)} of these models and not of the methods.**"
+
+
+def intervals(table: pd.DataFrame, of: str = "classes") -> str:
+    """What an interval in brackets is and speaks of; ``of``: whose classes."""
+    said = []
+    percent = f"{100 * uncertainty.CONFIDENCE:.0f} %"
+    if (table["seeds"] >= FEWEST_SEEDS).any():
+        said.append(
+            f"over {of} and training seeds, for the method trained again and other classes of this kind"
+        )
+    if (table["seeds"] < FEWEST_SEEDS).any():
+        fewer = "" if not said else f" (rows of fewer than {FEWEST_SEEDS} seeds)"
+        said.append(f"over {of} alone, for these models and other classes of this kind{fewer}")
+    few = (
+        f" Fewer than {FEWEST_CLASSES} classes have none."
+        if (table["classes"] < FEWEST_CLASSES).any()
+        else ""
+    )
+    return f"[low, high]: {percent} {'; '.join(said)}.{few}"
 
 
 def excluded(mask_report: Path) -> dict[str, int]:

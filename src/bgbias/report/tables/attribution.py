@@ -20,6 +20,7 @@ from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
+TITLE = "Share of the attribution that lies on the object, corrected for the object's size"
 ABOUT = (
     "Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all of it, 0 no more than"
     " chance."
@@ -37,7 +38,7 @@ COLUMNS = (
         column
         for variant, name in zip((*SCORES, ON_REQUEST), ("Score", "Robust", "Similarity"), strict=True)
         for column in (
-            Column(name, words.number(variant, 3), name, best=variant, known=(variant,)),
+            Column(name, words.interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
             Column("± images", words.number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
             Column("± seeds", words.number(f"{variant}_sd_seeds", 3), known=(variant,)),
             Column("< 0, %", words.number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
@@ -51,7 +52,7 @@ COLUMNS = (
 )
 LEGEND = (
     "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
-    "paper's; robust: ours. < 0: share of photos. Gain: over plain, with paired bootstrap over photos.",
+    "paper's; robust: ours. < 0: share of photos. Gain: over plain. [95 %]: over classes and training seeds.",
 )
 HEADLINE = {"ref": "attribution score"}
 settings = protocol
@@ -84,33 +85,41 @@ def table(
 ) -> pd.DataFrame:
     """Table 2 from one attribution score a test image, seed and variant (docs/methods.md, section 3).
 
-    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over
-    images and seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one),
-    ``_negative`` (percent of images with a score below 0: more of the attribution on the background than its
-    area explains), and ``_gain`` over plain on the images that both have, with 95 % paired-bootstrap bounds.
-    ``images`` are those with every score, ``skipped`` the others by reason. The published score is compared
-    with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
+    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and seeds,
+    ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images with a score
+    below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the images that both
+    have; mean and gain with their interval ``_low`` and ``_high`` and the gain's ``_p`` (``uncertainty.estimate``), the mean
+    with ``_leads`` (``rows.leading``). ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by
+    reason. The published score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
     """
     refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
-    plain: dict[tuple[str, ...], pd.DataFrame] = {}
-    lines = []
+    plain: dict[tuple[str, ...], rows.Values] = {}
+    lines, every = [], []
     for model, own in models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
         _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
-        by_image = pd.DataFrame(
-            {v: uncertainty.per_query_mean(scores[v].to_numpy().T) for v in variants}, scores.index
-        )
+        values = scored(own, model, variants)
+        every.append(values)
         if model[-1] == PLAIN:
-            plain[model[:-1]] = by_image
-        row = rows.named(model) | rows.repetitions(own, model) | {"images": len(by_image.dropna())}
+            plain[model[:-1]] = values
+        complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
         row["skipped"] = _reasons(own)
         for variant in variants:
+            row |= rows.interval(variant, values.estimate([variant]), 1)
             row |= _spread(variant, scores[variant].to_numpy().T)
-            row |= _gain(variant, by_image, plain.get(model[:-1]), model)
+            row |= _gain(variant, values, plain.get(model[:-1]))
         row |= comparison("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    leads = {f"{variant}_leads": rows.leading(every, variant) for variant in variants}
+    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
+
+
+def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORES) -> rows.Values:
+    """The scores of a model by variant, from its rows of attribution.parquet."""
+    return rows.Values.of(model, {v: own[own["variant"] == v] for v in variants}, "score")
 
 
 def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
@@ -121,13 +130,13 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
     return (
-        "**Share of the attribution that lies on the object, corrected for the object's size** (1: all of it,"
-        f" 0: no more than chance), on {chosen}.{sentences.selected(selection)}"
+        f"{sentences.title(TITLE, table)} 1: all of it,"
+        f" 0: no more than chance; on {chosen}.{sentences.selected(selection)}"
         f" {sentences.seeds(table)}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background. Gain: over plain"
-        f" on the same photos, [low, high] {sentences.bootstrap('photos')}. ± images: sd over photos (ddof 0), the paper's ±;"
+        f" on the same photos. {sentences.intervals(table)} {sentences.BOLD} ± images: sd over photos (ddof 0), the paper's ±;"
         f" ± seeds: sample sd over training seeds, – for one.{sentences.paper(table)}"
     )
 
@@ -143,30 +152,29 @@ def _refuse_unscored(
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
-    """Mean and spreads of the scores [S, N] of one model; skipped images are NaN."""
+    """Spreads of the scores [S, N] of one model; skipped images are NaN."""
     by_seed = np.array([[uncertainty.mean(of_seed)] for of_seed in scores])
     # Mean squared deviations: sd with ddof 0 for each model, averaged over seeds as the spread over draws is.
     variances = np.array([uncertainty.mean(squares) for squares in (scores - by_seed) ** 2])
     negative = np.where(np.isnan(scores), np.nan, scores < 0)
     return {
-        variant: uncertainty.mean(by_seed),
         f"{variant}_sd_images": uncertainty.mean(np.sqrt(variances)),
         f"{variant}_sd_seeds": uncertainty.sd_over_seeds(by_seed),
         f"{variant}_negative": 100 * uncertainty.mean(negative),
     }
 
 
-def _gain(
-    variant: str, scores: pd.DataFrame, plain: pd.DataFrame | None, model: rows.Model
-) -> dict[str, Any]:
-    """Score of a method minus that of plain: a paired difference of means, which an absolute drop is."""
-    gain = rows.UNKNOWN
-    if plain is not None and model[-1] != PLAIN:
-        both = pd.concat([scores[variant], plain[variant]], axis=1, join="inner").dropna().to_numpy()
-        if not len(both):
-            raise UserError(f"{'/'.join(model)} and its plain model share no image with a score. {rows.NEXT}")
-        gain = uncertainty.bootstrap_drop(both[:, 0], both[:, 1], rows.resampling(model)).absolute
-    return rows.interval(f"{variant}_gain", gain, 1)
+def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[str, float]:
+    """Score of a method minus that of plain, on the photos that both have a score of."""
+    gain = uncertainty.UNKNOWN
+    if plain is not None and values.model[-1] != PLAIN:
+        both = ~np.isnan(np.concatenate([values.columns[variant], plain.columns[variant]])).any(axis=0)
+        if not both.any():
+            raise UserError(
+                f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
+            )
+        gain = values.against(plain, [variant])
+    return rows.tested(f"{variant}_gain", gain, 1)
 
 
 def _reasons(own: pd.DataFrame) -> str:

@@ -21,26 +21,24 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED, Cell, side_by_side
+from bgbias.study.cell import PLAIN, Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
-ABOUT = (
-    "Retrieval before the photos' own and before other backgrounds: MAP@R, what it loses, and how much of the loss a cure takes"
-    " back."
-)
+TITLE = "Retrieval before random backgrounds and before the photos' own"
+ABOUT = "Retrieval before other backgrounds and before the photos' own: MAP@R, what of it is lost, and how a method changes that."
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
-    Column("Clean", words.number("clean", 2), "Clean", best="clean"),
-    Column("± seeds", words.number("clean_sd_seeds", 2)),
-    Column("Corrupted", words.number("corrupted", 2), "Corr.", best="corrupted"),
-    Column("± draws", words.number("corrupted_sd_draws", 2), "± draws"),
+    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("± draws", words.number("corrupted_sd_draws", 2)),
     Column("± seeds", words.number("corrupted_sd_seeds", 2), "± seeds"),
+    Column("Clean", words.interval("clean", 1), "Clean [95 %]", best="clean"),
+    Column("± seeds", words.number("clean_sd_seeds", 2), "± seeds"),
     Column("Drop, points", words.interval("drop", 1)),
     Column("Drop, %", words.interval("relative_drop", 1), "Drop, % [95 %]"),
-    Column("Cure, points", words.interval("cure", 1), "Cure, points [95 %]"),
+    Column("Change of drop, points", words.interval("relative_drop_change", 1), "Change of drop"),
     Column("Query only", words.number("query_only", 2)),
-    Column("Query-only drop, %", words.number("query_only_relative_drop", 1), "Query only, %"),
+    Column("Query-only drop, %", words.interval("query_only_relative_drop", 1)),
     Column("P@1, clean", words.number("p_at_1_clean", 1)),
     Column("P@1, corrupted", words.number("p_at_1_corrupted", 1)),
     Column("Paper, clean", words.published("clean", 2), known=COMPARED),
@@ -50,8 +48,8 @@ COLUMNS = (
     Column("Paper, P@1", words.published("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
 )
 LEGEND = (
-    "MAP@R in %. Corr.: random backgrounds in query and gallery; query only: in the query alone.",
-    "Drop: relative. Cure: plain's drop minus this one. [95 %]: paired bootstrap over queries.",
+    "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
+    "plain's, below 0 less is lost. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
@@ -86,31 +84,33 @@ def table(
 ) -> pd.DataFrame:
     """Table 1 from the tidy ``results`` and the per-query values: retrieval on clean and corrupted photos.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``;
-    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their
-    sample sd over seeds and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in
-    percent, with 95 % paired-bootstrap bounds ``_low`` and ``_high``; ``cure``, the relative drop of plain
-    minus that of the method, in points, with bounds (NaN without a plain row); ``query_only``, MAP@R of
-    corrupted queries against the clean gallery, and its relative drop; P@1; ``published_*`` where a paper
-    has the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was,
-    our ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and
-    what to type, when one of ``cells`` or one of a cell's conditions is missing, or when the two inputs are
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``, ``classes``;
+    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over seeds
+    and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in percent; ``relative_drop_change``, the
+    method's relative drop minus plain's, in points (NaN without a plain row, and over the seeds that both have), and its
+    ``_p``; ``query_only``, MAP@R of corrupted queries against the clean gallery, and its relative drop. Each has its interval
+    ``_low`` and ``_high`` (``uncertainty.estimate``), ``clean`` and ``corrupted`` also ``_leads``: whether the row is in bold
+    (``rows.leading``). Then P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
+    another way there) and, if nothing was, our ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError,
+    naming the cell and what to type, when one of ``cells`` or one of a cell's conditions is missing, or when the two inputs are
     not of the same run.
     """
     refuse_missing(results, cells)
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
-    plain: dict[tuple[str, ...], rows.QueryValues] = {}
-    lines = []
+    plain: dict[tuple[str, ...], rows.Values] = {}
+    lines, every = [], []
     for model, own in models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
-        values = rows.QueryValues.of(by_model.get_group(model), model, len(draws))
+        values = rows.retrieved(by_model.get_group(model), model, len(draws))
+        every.append(values)
         alone, length = side_by_side(model[-1])
         if alone == PLAIN:
             plain[*model[:-1], length] = values
-        row = rows.named(model) | _scores(own, model, draws)
-        row |= _drops(values, plain.get((*model[:-1], length)))
+        row = rows.named(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
+        # Levels stay what results.csv says.
+        row = _estimates(values, plain.get((*model[:-1], length))) | row
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
@@ -120,7 +120,8 @@ def table(
             row |= comparison(name, row, known, model, rows.MAP_AT_R, condition)
         row |= comparison("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    leads = {f"{name}_leads": rows.leading(every, name) for name in ("clean", "corrupted")}
+    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
 def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
@@ -130,15 +131,16 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     photos whose mask was too empty or too full to replace their background.
     """
     return (
-        "**Retrieval before the photos' own and before random backgrounds.** MAP@R and P@1 in percent."
+        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent."
         f"{sentences.selected(selection)}"
         f" {names.how_many(table, 'draws', 'background draw')} a photo,"
         f" {sentences.seeds(table)}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
-        " from clean to corrupted, in points and relative. Cure: plain's relative drop minus that of the row,"
-        f" in points. [low, high]: {sentences.bootstrap('queries')}. ± draws: sample sd over background draws for one"
-        f" model, the paper's ±; ± seeds: sample sd over training seeds, – for one.{sentences.paper(table)}"
+        " from clean to corrupted, in points and relative. Change of drop: the row's relative drop minus plain's,"
+        f" in points; below 0, less is lost. {sentences.intervals(table)} {sentences.BOLD} ± draws: sample sd over background"
+        " draws for one model, the paper's ±; ± seeds: sample sd over training seeds, – for one."
+        f"{sentences.paper(table)}"
     )
 
 
@@ -182,13 +184,19 @@ def _seeds_by_draws(
     return wide.to_numpy()
 
 
-def _drops(values: rows.QueryValues, plain: rows.QueryValues | None) -> dict[str, Any]:
-    compared = plain is not None and side_by_side(values.model[-1])[0] not in (PLAIN, PRETRAINED)
-    drop = values.drop()
+def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
+    """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
+    compared = plain is not None and side_by_side(values.model[-1])[0] != PLAIN
+    of = uncertainty.change_of_relative_drop
     estimates = {
-        "drop": drop.absolute,
-        "relative_drop": drop.relative,
-        "query_only_relative_drop": values.query_only_drop().relative,
-        "cure": plain.drop_beyond(values).relative if plain and compared else rows.UNKNOWN,
+        "clean": values.estimate(["clean"]),
+        "corrupted": values.estimate(["corrupted"]),
+        "query_only": values.estimate(["query_only"]),
+        "drop": values.estimate(["clean", "corrupted"], uncertainty.difference),
+        "relative_drop": values.estimate(["clean", "corrupted"], uncertainty.relative_drop),
+        "query_only_relative_drop": values.estimate(["clean", "query_only"], uncertainty.relative_drop),
     }
-    return {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}
+    told = {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}
+    unknown = uncertainty.UNKNOWN
+    change = values.against(plain, ["clean", "corrupted"], of) if plain and compared else unknown
+    return told | rows.tested("relative_drop_change", change, 100)

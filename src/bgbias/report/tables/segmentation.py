@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from bgbias.engine.node import Made, step
-from bgbias.errors import UserError
 from bgbias.report import columns as words
 from bgbias.report import names
 from bgbias.report.columns import Column
@@ -19,7 +18,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED
+from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 NUMBER = 4
@@ -41,7 +40,7 @@ COLUMNS = tuple(
 )
 LEGEND = (
     "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
-    "the centre prior's. [95 %]: paired bootstrap over episodes.",
+    "the centre prior's. [95 %]: over classes and, from three on, training seeds.",
 )
 settings = sentences.selection
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
@@ -77,34 +76,42 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 def table(values: pd.DataFrame) -> pd.DataFrame:
     """Table 4 from one IoU an episode, task and seed: the rows of all cells' segmentation.csv with the cells' names.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``episodes``; for each of
-    ``TASKS`` its mean IoU in percent over episodes, seeds and folds with 95 % bootstrap bounds ``_low`` and ``_high``,
-    ``_sd_seeds`` (NaN for a single model), ``_map`` (of the map without GrabCut), and with paired bounds ``_gain``
-    over plain and ``_over_centre`` over the centre prior. The prior has a row of its own, loss ``none`` and method
-    ``centre``, first of each backbone.
-    Raises UserError when models were asked different episodes, or one lacks a task.
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``episodes``, of so many ``classes``; for
+    each of ``TASKS`` its mean IoU in percent over episodes, seeds and folds with its interval ``_low`` and ``_high`` and
+    ``_leads`` (whether it is in bold), ``_sd_seeds`` (NaN for a single model), ``_map`` (of the map without GrabCut), and,
+    paired, ``_gain`` over plain and ``_over_centre`` over the centre prior. The prior has a row of its own, loss ``none`` and
+    method ``centre``, first of each backbone. Raises UserError when models were asked different episodes, or one lacks a task.
     """
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss="none", method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
     of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
-    scores = {m: {task: _by_seed(part, m, task) for task in TASKS} for m, part in of_model.items()}
-    lines = []
+    scores = {
+        m: rows.Values.of(m, {t: part[part["task"] == t] for t in TASKS}, "iou")
+        for m, part in of_model.items()
+    }
+    lines, compared = [], []
     for model in names.in_order(every[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
-        own, cured = of_model[model], model[-1] not in (CENTRE, PRETRAINED, PLAIN)
+        own, cured = of_model[model], model[-1] != PLAIN
         others = {
             "gain": scores.get((*model[:3], PLAIN)) if cured else None,
             "over_centre": scores[(*model[:2], "none", CENTRE)] if model[-1] != CENTRE else None,
         }
-        row = rows.named(model) | rows.repetitions(own, model) | {"episodes": own["image_id"].nunique()}
+        iou = scores[model]
+        compared.append(iou)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"episodes": len(iou.queries), "classes": len(set(iou.classes))}
         for task in TASKS:
-            row |= _mean(task, scores[model][task], model)
+            by_seed = own[own["task"] == task].groupby("seed")["iou"].mean().to_numpy()
+            row |= rows.interval(task, iou.estimate([task]), 100)
+            row[f"{task}_sd_seeds"] = 100 * uncertainty.sd_over_seeds(by_seed[:, None])
             row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
             for name, other in others.items():
-                beside = other[task] if other else None
-                row |= _difference(f"{task}_{name}", scores[model][task], beside, model)
+                more = iou.against(other, [task]) if other else uncertainty.UNKNOWN
+                row |= rows.tested(f"{task}_{name}", more, 100)
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    leads = {f"{task}_leads": rows.leading(compared, task) for task in TASKS}
+    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
 def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, str]) -> str:
@@ -114,7 +121,8 @@ def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, s
     """
     by = ", ".join(f"{names.dataset(dataset)} by {truth}" for dataset, truth in judged.items())
     return (
-        "**One-shot segmentation by similarity attention, then GrabCut.** Mean IoU in percent with the object's true place"
+        f"{sentences.title('One-shot segmentation by similarity attention, then GrabCut', table)} Mean IoU in percent with the"
+        " object's true place"
         f" ({by}); of boxes, it is that of the largest part's box. Every episode has a test photo of its own, and no model was"
         f" trained to segment.{sentences.selected(selection)}"
         f" {sentences.seeds(table)}; attention by the {score} score.{sentences.folds(table)}\n\n"
@@ -122,39 +130,7 @@ def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, s
         " where they point, not by how they are spread. 1-way: with one photo of the class; 2-way: with one (five) of it and"
         " as many of another class, the mean of the maps. Map alone: without GrabCut. Over plain, over centre: IoU more than"
         " plain's, than the centre prior's, which is one map for all photos, bright in the middle."
-        f" [low, high]: {sentences.bootstrap('episodes')}. ± seeds: sample sd over training seeds, – for one."
+        f" {sentences.intervals(table)} {sentences.BOLD} ± seeds: sample sd over training seeds, – for one."
         " Zheng et al. (2020) report 41.6 (1-way 1-shot), 56.9 and 60.1 (2-way 1- and 5-shot) on PASCAL-5i, other photos with"
         " several objects each: no number here compares with theirs."
     )
-
-
-def _by_seed(own: pd.DataFrame, model: rows.Model, task: str) -> pd.DataFrame:
-    """One IoU an episode (rows, by the test photo's id) and seed and fold (columns)."""
-    wide = own[own["task"] == task].pivot(index="image_id", columns="seed", values="iou")
-    if wide.empty or wide.isna().any(axis=None) or wide.shape[1] != own["seed"].nunique():
-        raise UserError(
-            f"{'/'.join(model)} lacks values for {task}, or its seeds were asked different episodes. {rows.NEXT}"
-        )
-    return wide
-
-
-def _mean(task: str, scores: pd.DataFrame, model: rows.Model) -> dict[str, Any]:
-    by_episode = uncertainty.per_query_mean(scores.to_numpy().T)
-    (estimate,) = uncertainty.bootstrap_means([by_episode], rows.resampling(model))
-    spread = uncertainty.sd_over_seeds(scores.mean().to_numpy()[:, None])
-    return rows.interval(task, estimate, 100) | {f"{task}_sd_seeds": 100 * spread}
-
-
-def _difference(
-    name: str, scores: pd.DataFrame, others: pd.DataFrame | None, model: rows.Model
-) -> dict[str, Any]:
-    """What a row has more than another, paired by episodes; unknown without the other."""
-    if others is None:
-        return rows.interval(name, rows.UNKNOWN, 100)
-    if not scores.index.equals(others.index):
-        raise UserError(
-            f"{'/'.join(model)} was asked other episodes than what it is compared with. {rows.NEXT}"
-        )
-    mine, theirs = (uncertainty.per_query_mean(part.to_numpy().T) for part in (scores, others))
-    more = uncertainty.bootstrap_drop(mine, theirs, rows.resampling(model)).absolute
-    return rows.interval(name, more, 100)
