@@ -132,7 +132,8 @@ def _said(asked: str, results: Callable[[str], Publication]) -> str:
 
 def _known(values: dict[str, Any], key: str, refusal: str) -> object:
     if key not in values:
-        raise UserError(f"{refusal} {key}; it has: {', '.join(map(str, values))}.")
+        near = difflib.get_close_matches(key, values, 3, cutoff=0)
+        raise UserError(f"{refusal} {key}; near it: {', '.join(near)}.")
     return values[key]
 
 

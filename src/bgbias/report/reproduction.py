@@ -65,7 +65,8 @@ def compare(
                     if said != (NOTHING, NOTHING):
                         verdict = SAME if said[0] == said[1] else _judged(number, row, again)
                         found.append(Compared(model, name, of, *said, verdict))
-    return found
+    order = list(dict.fromkeys(one.model for one in found))
+    return sorted(found, key=lambda one: order.index(one.model))
 
 
 def verdict(found: Collection[Compared]) -> str:
@@ -114,7 +115,7 @@ def row_of(study: Study, model: Model) -> Study:
 def vouched(study: Study, model: Model) -> set[str]:
     """The files and libraries that the row of a model vouches for: all that its steps work by.
 
-    A row that is compared with no other one does not vouch for what makes tables, if the grid has others that are.
+    A row that is compared with no other one does not vouch for what makes tables, if the grid has rows that are.
     """
     row = row_of(study, model)
     nodes = graph.in_order(row)
@@ -122,7 +123,7 @@ def vouched(study: Study, model: Model) -> set[str]:
     names = {*known["files"], *known["libraries"]}
     compared = {cell.method for cell in plan.cells(study)} - {*NOT_TRAINED, PLAIN}
     if compared and not {cell.method for cell in plan.cells(row)} & compared:
-        others = publication.code_of(row, [node for node in nodes if node.name != "table"])
+        others = publication.code_of(row, [node for node in nodes if node.name not in ("collect", "table")])
         names &= {*others["files"], *others["libraries"]}
     return names
 
