@@ -21,7 +21,9 @@ def test_the_page_has_what_the_tables_hold(capsys: pytest.CaptureFixture[str]) -
 def test_another_number_is_another_page() -> None:
     text = evidence["PAGE"].read_text(encoding="utf-8")
     assert text.count("<!-- uncertainty: ") == len(evidence["NAMES"])
-    edited = text.replace("| Grocery Store | pooled | clean | 81 |", "| Grocery Store | pooled | clean | 82 |")
+    edited = text.replace(
+        "| Grocery Store | pooled | clean | 81 |", "| Grocery Store | pooled | clean | 82 |"
+    )
     assert edited != text
     assert evidence["page"](edited) == text
 

@@ -161,7 +161,9 @@ def settings_of(study: Study) -> dict[str, Any]:
     losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
     return said | {
         "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
-        "losses": {f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses},
+        "losses": {
+            f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses
+        },
         "methods": {name: study.methods[name] for name in entries if name in study.methods},
     }
 
