@@ -81,6 +81,10 @@ docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), 
 	python -m bgbias train-masker $(or $(BGBIAS_SHARED_DATA),../shared/data)/hand_masks --device cpu --report data/report/hand_masks
 	python docs/results/masker_from_report.py data/report/hand_masks
 
+docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
+	snakemake --cores all --config grid=repeats --quiet rules --until score
+	python docs/uncertainty
+
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
 

@@ -1,17 +1,14 @@
-"""Whether intervals and stars hold what they promise, by simulation: `make docs-coverage` writes the table in docs/methods.md.
+"""Whether intervals and stars hold what they promise, by simulation: studies whose truth is known.
 
-``python docs/uncertainty/coverage.py`` simulates studies whose truth is known and counts how often the interval of
-``bgbias.estimate`` holds it, and how often two methods that do not differ get a star. ``--check`` says whether the page has the
-table that lies beside this file.
+It is counted how often the interval of ``bgbias.estimate`` holds the truth, and how often two methods that do not differ get a
+star.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,10 +16,7 @@ import pandas as pd
 import bgbias
 from bgbias.results.uncertainty import SIGNIFICANT, change_of_relative_drop, difference, itself, relative_drop
 
-ROOT = Path(__file__).resolve().parents[2]
-TABLE, PAGE = ROOT / "docs/uncertainty/coverage.csv", ROOT / "docs/methods.md"
-PART = re.compile(r"(<!-- coverage: written by `make docs-coverage` -->\n).*?(<!-- end -->)", re.DOTALL)
-STUDIES = 2000
+STUDIES = 1000
 QUERIES = 20  # of a class, in the mean
 # Standard deviations of what is drawn, before the logistic function.
 OF_QUERIES, OF_METHODS, OF_TRAININGS = 0.9, 0.45, 0.3
@@ -116,9 +110,9 @@ def rates(kind: Kind, studies: int, random: np.random.Generator) -> dict[str, fl
 
 def kinds() -> Iterator[Kind]:
     """What is simulated: of these models, and of the method, where seeds, classes or both together differ most."""
-    for classes, correlation, uneven in product((5, 10, 25, 50, 100), (0.0, 0.3, 0.8), (False, True)):
+    for classes, correlation, uneven in product((5, 10, 25, 100), (0.0, 0.3, 0.8), (False, True)):
         yield Kind(classes, 1, correlation, uneven)
-        for seeds, mixture in product((3, 5, 10), ((0.1, 0.1), (0.4, 0.1), (0.1, 0.4), (0.4, 0.4))):
+        for seeds, mixture in product((3, 5, 10), ((0.1, 0.1), (0.4, 0.1), (0.1, 0.4))):
             yield Kind(classes, seeds, correlation, uneven, *mixture)
 
 

@@ -9,20 +9,27 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.evaluation.conditions import CLEAN, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.retrieval import neighbours
+from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
+from bgbias.evaluation.without_class import change_for_others, deep_enough
 
 VIEW = ("setting", "condition", "draw")
+OTHERS = "map_at_r_of_others"
 
 
 def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFrame:
-    """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it."""
+    """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
+
+    ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``).
+    """
     labels, tables = embeddings.labels, []
+    deep = deep_enough(labels)
     for (condition, draw), queries in embeddings.views.items():
         for setting in plugins.load("conditions", condition).SETTINGS:
             gallery = queries if setting == SYMMETRIC else embeddings.views[CLEAN, 0]
-            ranked = neighbours(queries, labels, gallery, labels)
+            ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK))
             told = {**model, "setting": setting, "condition": condition, "draw": draw}
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in plugins.names("metrics")}
+            values[OTHERS] = change_for_others(ranked, labels, embeddings.usable)
             table = pd.DataFrame({**told, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.usable])
     return pd.concat(tables, ignore_index=True)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
+from bgbias.evaluation.scores import OTHERS
 from bgbias.photos.folds import FOLDS, seed_and_fold
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT, Estimate, Statistic, difference, itself
@@ -75,7 +76,8 @@ class Values:
     """Values of one model in named columns [S, N]: a row a training seed, its folds and draws averaged; a column a query.
 
     ``seeds`` is empty, and S 1, where nothing was drawn by a seed (``SEEDLESS``). ``queries`` are the photos, in the order of
-    their names, ``classes`` [N] theirs.
+    their names, ``classes`` [N] theirs; ``of_others``, where there is one, is what a query's class means for others, as
+    ``uncertainty.estimate`` takes it.
     """
 
     model: Model
@@ -83,6 +85,7 @@ class Values:
     queries: pd.Index
     classes: np.ndarray
     columns: Mapping[str, np.ndarray]
+    of_others: Mapping[str, np.ndarray]
 
     @classmethod
     def of(
@@ -90,33 +93,51 @@ class Values:
         model: Model,
         parts: Mapping[str, pd.DataFrame],
         value: str,
+        of_others: str = "",
         draws: Mapping[str, int] | None = None,
     ) -> Values:
         """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there are several (``draws``
-        says how many), and the ``value``.
+        says how many), the ``value`` and, where it depends on which other classes there are, the column ``of_others``
+        (``evaluation.without_class``).
 
         Raises UserError if a seed, a draw, or the same query in another column is missing.
         """
         first = next(iter(parts.values()))
         runs = first["seed"].unique()
         seeds = sorted({seed_and_fold(run)[0] for run in runs})
-        columns, queries = {}, first["image_id"].drop_duplicates().sort_values().pipe(pd.Index)
+        queries = pd.Index(first["image_id"].drop_duplicates().sort_values())
+        found: dict[str, dict[str, np.ndarray]] = {value: {}, of_others: {}}
         for name, part in parts.items():
-            wide = part.pivot(index="image_id", columns=["seed", *(["draw"] if draws else [])], values=value)
-            # A combination that is absent would look like a query to skip.
+            over = ["seed", *(["draw"] if draws else [])]
+            wide = part.drop(columns="label").pivot(index="image_id", columns=over)
             expected = len(runs) * (draws[name] if draws else 1)
-            if wide.empty or wide.size != len(part) or wide.shape[1] != expected:
-                raise UserError(f"{'/'.join(model)} lacks values a query for {name}. {NEXT}")
+            for column in filter(None, found):
+                # A combination that is absent would look like a query to skip.
+                if len(part) != len(wide) * expected or wide[column].shape[1] != expected:
+                    raise UserError(f"{'/'.join(model)} lacks values a query for {name}. {NEXT}")
+                of = np.array(
+                    [seed_and_fold(run)[0] for run in wide[column].columns.get_level_values("seed")]
+                )
+                means = [wide[column].to_numpy(np.float64)[:, of == seed].mean(axis=1) for seed in seeds]
+                found[column][name] = np.stack(means)
             if not wide.index.equals(queries):
                 raise UserError(f"{'/'.join(model)}: {' and '.join(parts)} are of different queries. {NEXT}")
-            of = np.array([seed_and_fold(run)[0] for run in wide.columns.get_level_values("seed")])
-            columns[name] = np.stack([wide.to_numpy()[:, of == seed].mean(axis=1) for seed in seeds])
         classes = first.drop_duplicates("image_id").set_index("image_id")["label"].reindex(queries).to_numpy()
-        return cls(model, () if model[-1] in SEEDLESS else tuple(seeds), queries, classes, columns)
+        named = () if model[-1] in SEEDLESS else tuple(seeds)
+        return cls(model, named, queries, classes, found[value], found[of_others])
+
+    def _of_seeds(
+        self, names: Sequence[str], seeds: Sequence[int]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The columns and what their classes mean for others, of these seeds; a model without seeds is the same for each."""
+        rows = [self.seeds.index(seed) if self.seeds else 0 for seed in seeds]
+        columns = [self.columns[name][rows] for name in names]
+        return columns, [self.of_others.get(n, np.zeros_like(self.columns[n]))[rows] for n in names]
 
     def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
         """A number made of some columns' means, with its interval."""
-        return uncertainty.estimate([self.columns[name] for name in names], self.classes, of)
+        columns, of_others = self._of_seeds(names, self.seeds or (0,))
+        return uncertainty.estimate(columns, self.classes, of, of_others)
 
     def against(self, other: Values, names: Sequence[str], of: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
@@ -134,12 +155,11 @@ class Values:
             seeds = list(self.seeds or other.seeds or (0,))
         if not seeds:
             return uncertainty.UNKNOWN
-        columns = [
-            values.columns[name][[values.seeds.index(seed) if values.seeds else 0 for seed in seeds]]
-            for values in (self, other)
-            for name in names
-        ]
-        return uncertainty.estimate(columns, self.classes, of)
+        (mine, mine_of_others), (theirs, theirs_of_others) = (
+            values._of_seeds(names, seeds) for values in (self, other)
+        )
+        of_others = mine_of_others + theirs_of_others
+        return uncertainty.estimate(mine + theirs, self.classes, of, of_others)
 
 
 def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
@@ -149,11 +169,13 @@ def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
         "corrupted": (SYMMETRIC, CORRUPTED, draws),
         "query_only": (QUERY_ONLY, CORRUPTED, draws),
     }
+    columns = ["image_id", "label", "seed", "draw", MAP_AT_R, OTHERS]
     parts = {
-        name: rows[(rows["setting"] == setting) & (rows["condition"] == condition)]
+        name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition, _) in views.items()
     }
-    return Values.of(model, parts, MAP_AT_R, {name: count for name, (*_, count) in views.items()})
+    draws_of = {name: count for name, (*_, count) in views.items()}
+    return Values.of(model, parts, MAP_AT_R, OTHERS, draws_of)
 
 
 def leading(of_models: Sequence[Values], name: str) -> list[bool]:

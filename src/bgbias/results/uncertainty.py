@@ -60,12 +60,19 @@ def change_of_relative_drop(
     return relative_drop(clean, corrupted) - relative_drop(before_clean, before_corrupted)
 
 
-def estimate(columns: Sequence[np.ndarray], classes: np.ndarray, of: Statistic = itself) -> Estimate:
+def estimate(
+    columns: Sequence[np.ndarray],
+    classes: np.ndarray,
+    of: Statistic = itself,
+    of_others: Sequence[np.ndarray] | None = None,
+) -> Estimate:
     """A number made of the means of several columns of values, with its interval over classes and training seeds.
 
     ``columns``: values [S, N], or [N] for a single model, of the same N queries and S seeds in each, so that what is compared is
     paired; NaN for a query that is skipped, which is then left out of all. ``classes`` [N]: the class of each query. ``of`` makes
-    the number from the columns' means over seeds and queries.
+    the number from the columns' means over seeds and queries. ``of_others``: of the same shapes, where a query's value depends on
+    which other classes there are: the sum over a class is what it means for the values of all others together, by how much their
+    sum would change without it (``evaluation.without_class``).
 
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
     clusters: CV3 in MacKinnon, Nielsen & Webb 2023), and Student's t has the degrees of freedom of as many classes of equal size
@@ -78,7 +85,11 @@ def estimate(columns: Sequence[np.ndarray], classes: np.ndarray, of: Statistic =
     if len({np.shape(column) for column in columns}) != 1:
         raise ValueError("paired columns must hold the same queries of the same seeds")
     values = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in columns], axis=-1)
-    classed = _Classed.of(values, np.asarray(classes))
+    others = np.zeros_like(values)
+    if of_others is not None:
+        others = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in of_others], axis=-1)
+    classed = _Classed.of(values, others, np.asarray(classes))
+    gone = classed.sums - classed.of_others
     seeds, number = classed.sums.shape[:2]
     every, total = classed.sizes.sum(), classed.sums.sum((0, 1))
 
@@ -88,12 +99,12 @@ def estimate(columns: Sequence[np.ndarray], classes: np.ndarray, of: Statistic =
     value = float(found(total, seeds * every))
     if number < FEWEST_CLASSES or not math.isfinite(value):
         return Estimate(value)
-    of_classes = _jackknife(found(total - classed.sums.sum(0), seeds * (every - classed.sizes)))
+    of_classes = _jackknife(found(total - gone.sum(0), seeds * (every - classed.sizes)))
     worth = classed.degrees_of_freedom(_gradient(of, total / (seeds * every)))
     if seeds < FEWEST_SEEDS:
         return _by_student(value, of_classes, worth)
     of_seeds = _jackknife(found(total - classed.sums.sum(1), np.full(seeds, (seeds - 1) * every)))
-    of_cells = _jackknife(found(total - classed.sums, seeds * every - classed.sizes))
+    of_cells = _jackknife(found(total - gone, seeds * every - classed.sizes))
     variance = max(of_seeds + of_classes - of_cells, of_seeds, of_classes)
     parts = of_seeds**2 / (seeds - 1) + of_classes**2 / worth
     return _by_student(value, variance, max(1.0, variance**2 / parts) if parts else 1.0)
@@ -105,11 +116,12 @@ class _Classed:
     C]."""
 
     sums: np.ndarray
+    of_others: np.ndarray
     sizes: np.ndarray
     within: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, classes: np.ndarray) -> _Classed:
+    def of(cls, values: np.ndarray, of_others: np.ndarray, classes: np.ndarray) -> _Classed:
         """From values [S, N, C]; queries that one column or seed skips are left out."""
         kept = ~np.isnan(values).any(axis=(0, 2))
         if not kept.any():
@@ -117,9 +129,11 @@ class _Classed:
         _, place, sizes = np.unique(classes[kept], return_inverse=True, return_counts=True)
         order = np.argsort(place, kind="stable")
         in_order = values[:, kept][:, order]
-        sums = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=1)
+        starts = np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(in_order, starts, axis=1)
+        others = np.add.reduceat(of_others[:, kept][:, order], starts, axis=1)
         apart = in_order.mean(0) - (sums.mean(0) / sizes[:, None])[place[order]]
-        return cls(sums, sizes, apart.T @ apart)
+        return cls(sums, others, sizes, apart.T @ apart)
 
     def degrees_of_freedom(self, gradient: np.ndarray) -> float:
         """Those of a variance over classes, G - 1 if all are of one size.

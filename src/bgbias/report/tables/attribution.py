@@ -119,7 +119,11 @@ def table(
 
 def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORES) -> rows.Values:
     """The scores of a model by variant, from its rows of attribution.parquet."""
-    return rows.Values.of(model, {v: own[own["variant"] == v] for v in variants}, "score")
+    return rows.Values.of(
+        model,
+        {v: own.loc[own["variant"] == v, ["image_id", "label", "seed", "score"]] for v in variants},
+        "score",
+    )
 
 
 def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:

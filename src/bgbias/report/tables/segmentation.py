@@ -86,8 +86,9 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = priors.assign(loss="none", method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
     of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
+    columns = ["image_id", "label", "seed", "iou"]
     scores = {
-        m: rows.Values.of(m, {t: part[part["task"] == t] for t in TASKS}, "iou")
+        m: rows.Values.of(m, {t: part.loc[part["task"] == t, columns] for t in TASKS}, "iou")
         for m, part in of_model.items()
     }
     lines, compared = [], []
