@@ -6,6 +6,8 @@ import math
 
 import pandas as pd
 
+from bgbias.evaluation.scores import OTHERS
+
 # Two values make six queries, each of a class of its own: the first of a, c and e, the second of b, d and f.
 IMAGES = [f"{name}.jpg" for name in "abcdef"]
 # MAP@R. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
@@ -33,11 +35,11 @@ def study(
             for setting, condition, draw, scores in conditions:
                 where = {"setting": setting, "condition": condition, "draw": draw}
                 for label, (image, score) in enumerate(zip(IMAGES, scores * 3, strict=True)):
-                    found = {"map_at_r": score, "precision_at_1": 1.0}
+                    found = {"map_at_r": score, "precision_at_1": 1.0, OTHERS: 0.0}
                     rows.append(name | where | {"image_id": image, "label": label} | found)
     queries = pd.DataFrame(rows)
     metrics = ["map_at_r", "precision_at_1"]
-    keys = [c for c in queries if c not in (*metrics, "image_id", "label")]
+    keys = [c for c in queries if c not in (*metrics, "image_id", "label", OTHERS)]
     tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
     return tidy.agg(value="mean", n="count").reset_index(), queries
 
