@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from in_memory import Pictures, table
@@ -286,3 +287,14 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
     assert maps["ref"].shape == (2, 56, 56)
     assert maps["ref"].dtype == np.float16
     assert (maps["ref"].min(), maps["ref"].max()) == (0, 1)
+
+    # Where the true object is known, the robust variant goes by it, and by the mask where it is not.
+    left = np.zeros((56, 56), bool)
+    left[:, :28] = True
+    known, _ = smoothgrad.attribute_photos(model, photos, "l2", QUICK, truth={"a": left}.get)
+    assert known["mask_fraction"].tolist()[:2] == [frame["mask_fraction"][0], 0.5]
+    assert known["score"][0] == frame["score"][0]
+    assert known["score"][1] != frame["score"][1]
+    pd.testing.assert_frame_equal(known[2:], frame[2:])
+    unknown, _ = smoothgrad.attribute_photos(model, photos, "l2", QUICK, truth={"z": left}.get)
+    pd.testing.assert_frame_equal(unknown, frame)

@@ -125,6 +125,52 @@ def test_row_without_training_is_the_backbones_features(spoilt: Study) -> None:
     assert {vectors.shape for vectors in embedded.views.values()} == {(15, 8)}
 
 
+def test_a_random_layer_is_what_a_seeds_training_starts_from(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "seeds": [1, 2], "pretrained": True}
+    # A training that leaves everything as it was.
+    raw["train"] |= {"embedding_dim": 6, "lr": 1e-12, "max_epochs": 1, "freeze_batch_norm": True}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    cells = [c for c in plan.cells(study) if c.method != "bgaugment"]
+    found = {}
+    for cell in cells:
+        run(study, cell, *(("train",) if plan.trains(study, cell) else ()), "embed")
+        embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        found[cell.method, cell.seed] = embedded.views["random_background", 1]
+    assert {method: vectors.shape[1] for (method, _), vectors in found.items()} == {
+        "pretrained": 8,  # the backbone's own
+        "untrained": 6,
+        "plain": 6,
+    }
+    for seed, other in ((1, 2), (2, 1)):
+        start = found["plain", seed]
+        np.testing.assert_allclose(found["untrained", seed], start, atol=1e-5)
+        assert not np.allclose(found["untrained", other], start, atol=0.01)
+
+
+def test_a_robust_score_knows_true_objects_and_the_papers_the_maskers(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    """The dataset has true masks: a masker that finds something else is nothing to the one, and all to the other."""
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    raw["maskers"] |= {"red": {"kind": "red"}}
+    raw["attribution"] |= {"images": 8}
+    found = {}
+    for masker in ("ground_truth", "red"):
+        raw["datasets"]["squares"]["masker"] = masker
+        study = load(tmp_path, raw)
+        data_nodes(study)
+        run(study, cell, "train", "attribute")
+        scores = pd.read_csv(study.files.at("attribution", **cell.wildcards))
+        assert scores["label"].tolist() == [int(i.split("/")[0]) for i in scores["image_id"]]
+        found[masker] = scores.pivot(index="image_id", columns="variant", values=["score", "mask_fraction"])
+    true, red = found["ground_truth"], found["red"]
+    assert true.notna().all(axis=None)
+    for name in ("score", "mask_fraction"):
+        assert red[name, "robust"].equals(true[name, "robust"])
+        assert not np.isclose(red[name, "ref"], true[name, "ref"], rtol=1e-6).any()
+
+
 def test_policy_that_keeps_all_masks_replaces_behind_empty_ones_too(
     tmp_path: Path, raw: dict[str, Any], spoilt: Study
 ) -> None:

@@ -26,7 +26,7 @@ def study(tmp_path: Path) -> Study:
     """Four models: plain and cured, two seeds, and the backbone as it comes; scored."""
     raw = described(tmp_path)
     raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "seeds": [0, 1], "pretrained": True}
-    made = load(tmp_path, raw)
+    made = load(tmp_path, options(raw, test_classes=5))
     data_nodes(made)
     for cell in plan.cells(made):
         trained = plan.trains(made, cell)
@@ -45,11 +45,19 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
     first, second, third = (
         pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.wanted(study)
     )
-    shared = ["method", "clean", "corrupted", "relative_drop", "cure", "cure_low", "cure_high"]
+    shared = [
+        "method",
+        "clean",
+        "corrupted",
+        "relative_drop",
+        "relative_drop_change",
+        "relative_drop_change_p",
+    ]
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
     assert third["ref"].dropna().tolist() == second["ref"].tolist()
-    assert third["method"].tolist() == ["pretrained", "plain", "bgaugment"]
-    assert third["cure_seeds_p"].notna().tolist() == [False, False, True]
+    assert third["method"].tolist() == ["pretrained", "untrained", "plain", "bgaugment"]
+    assert third["seeds"].tolist() == [1, 2, 2, 2]
+    assert third["corrupted_difference_p_holm"].notna().tolist() == [False, False, False, True]
 
     cured = [c for c in plan.cells(study) if c.method == "bgaugment"]
     records = [record(study, "train_record", **c.wildcards) for c in cured]

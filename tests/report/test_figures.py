@@ -18,8 +18,10 @@ from bgbias.report import look as figures
 from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
+from bgbias.report.figures.pareto import figure_pareto
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
 from bgbias.report.maps import overlay
+from bgbias.results.rows import MODEL
 
 CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
 
@@ -55,7 +57,11 @@ def table() -> pd.DataFrame:
                         "loss": loss,
                         "method": method,
                         "clean": 40.0,
+                        "clean_low": 37.0,
+                        "clean_high": 44.0,
                         "corrupted": 40 - 0.4 * drop,
+                        "corrupted_low": 39 - 0.4 * drop,
+                        "corrupted_high": 42 - 0.4 * drop,
                         "relative_drop": drop,
                         "relative_drop_low": drop - 3,
                         "relative_drop_high": drop + 2,
@@ -68,11 +74,24 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def seeds() -> pd.DataFrame:
+    """Three trainings of every model, whose mean is the table's."""
+    rows = []
+    for row in table().to_dict("records"):
+        for seed, more in enumerate((-6.0, 2.0, 4.0)):
+            clean, corrupted = row["clean"] + more, row["corrupted"] + more / 2
+            model = {name: row[name] for name in MODEL}
+            drop = 100 * (1 - corrupted / clean)
+            rows.append(model | {"seed": seed, "clean": clean, "corrupted": corrupted, "relative_drop": drop})
+    return pd.DataFrame(rows)
+
+
 MADE = {
     "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
     "attribution": lambda: figure_attribution(attribution()),
-    "calibration": lambda: figure_calibration(table(), CORRELATIONS),
+    "calibration": lambda: figure_calibration(table(), CORRELATIONS, seeds()),
     "drop": lambda: figure_drop(table()),
+    "pareto": lambda: figure_pareto(table(), seeds()),
     "photos": lambda: figures.picture(contact_sheet.contact_sheet([photo(0), photo(1)], 2, ["a", "b"])),
 }
 
@@ -143,11 +162,21 @@ def test_attributed_pixels_are_brighter_than_others() -> None:
 
 
 def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
-    figure = figure_calibration(table(), CORRELATIONS)
+    figure = figure_calibration(table(), CORRELATIONS, seeds())
     left, right = figure.axes
     joined = [line for line in left.lines if len(line.get_xdata()) == 3 and line.get_linestyle() == "-"]
     drops = {tuple(np.round(line.get_ydata(), 6)) for line in joined}
     assert drops == {(5.0, 25.0, 41.0), (5.0, 6.0, 6.8)}
+    # Beside each mean its trainings.
+    dots = {
+        (line.get_color(), len(line.get_xdata())): sorted(line.get_ydata())
+        for line in left.lines
+        if line.get_marker() == "."
+    }
+    assert len(dots) == 4  # two methods, of a loss at three correlations and of one at the last
+    for (loss, method), own in seeds().groupby(["loss", "method"]):
+        found = dots[figures.colour(method), {"contrastive": 9, "arcface": 3}[loss]]
+        assert found == pytest.approx(sorted(own["relative_drop"]))
     assert [t.get_text() for t in left.texts] == ["BGAugment", "Plain"]
     assert right.get_ylim()[0] == 0
     assert left.get_xticks().tolist() == [0.0, 0.5, 0.9]
@@ -155,7 +184,37 @@ def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
 
 def test_calibration_needs_two_correlations() -> None:
     with pytest.raises(UserError, match="two correlations or more"):
-        figure_calibration(table(), {"toy90": 0.9})
+        figure_calibration(table(), {"toy90": 0.9}, seeds())
+
+
+def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_intervals() -> None:
+    figure = figure_pareto(table(), seeds())
+    assert [axes.get_title("left") for axes in figure.axes] == [f"{d} · toynet" for d in CORRELATIONS]
+    for dataset, axes in zip(CORRELATIONS, figure.axes, strict=True):
+        own, means = (frame[frame["dataset"] == dataset] for frame in (seeds(), table()))
+        for size, found in ((3, own), (6.5, means)):
+            points = {
+                (line.get_xdata()[0], line.get_ydata()[0], line.get_color(), line.get_marker())
+                for line in axes.lines
+                if line.get_markersize() == size and line.get_marker() != "None"
+            }
+            marks = {"contrastive": "o", "arcface": "D"}
+            assert points == {
+                (row["clean"], row["corrupted"], figures.colour(row["method"]), marks[row["loss"]])
+                for row in found.to_dict("records")
+            }
+        ends = {tuple(end) for bars in axes.collections for path in bars.get_paths() for end in path.vertices}
+        for row in means.to_dict("records"):
+            assert {(row[f"clean_{e}"], row["corrupted"]) for e in ("low", "high")} <= ends
+            assert {(row["clean"], row[f"corrupted_{e}"]) for e in ("low", "high")} <= ends
+        # Both axes have one scale, and every point has room in it.
+        assert axes.get_xlim() == axes.get_ylim()
+        assert axes.get_xlim()[0] < own[["clean", "corrupted"]].min(axis=None)
+        assert axes.get_xlim()[1] > own[["clean", "corrupted"]].max(axis=None)
+    figure.draw_without_rendering()
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == ["Plain", "BGAugment", "Contrastive", "ArcFace"]
+    assert figure.legends[0].get_window_extent().x0 > figure.axes[-1].get_window_extent().x1
 
 
 def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:

@@ -33,18 +33,18 @@ def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known:
     again = pd.read_csv(written["csv"])
     pd.testing.assert_frame_equal(again, table, check_exact=True)
     text = written["md"].read_text()
-    assert "SOP · bn_inception · 2 seeds · 2 draws · 2 queries" in text
-    assert "| Contrastive | **55.00** | 7.07 | 35.00 | 14.14 | 0.00 |" in text
+    assert "SOP · bn_inception · 2 seeds · 2 draws · 6 queries" in text
+    assert "| Contrastive | 35.0 [26.4, 43.6] | 14.14 | 0.00 | **55.0** [43.5, 66.5] | 7.07 |" in text
     assert "| 37.98 | +17.02 | 4.17 ± 0.05 | +30.83 |" in text
-    # The better of the two on corrupted photos is set in bold, as in the paper.
-    assert "| + BGAugment | 50.00 | 0.00 | **45.00** |" in text
+    # Whatever is not below the better of the two by more than chance is set in bold.
+    assert "| + BGAugment | **45.0** [34.7, 55.3] | 0.00 | 0.00 | 50.0 [38.5, 61.5] |" in text
     assert "SOP 3" in text
-    assert "2,000 resamples" in text
+    assert "95 % over classes alone, for these models and other classes of this kind" in text
     assert yaml.safe_load(written["yaml"].read_text()) == formats.headline(table, "table1")
 
 
 def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
-    second = where_models_look.table(attribution({("plain", 0): [0.1, -0.2]}))
+    second = where_models_look.table(attribution({("plain", 0): [0.1, -0.2] * 3}))
     for name, table in (("table1", retrieval.table(*study(), known)), ("table2", second)):
         text = formats.html(table, name, "What **a < b** & c is.")
         assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
@@ -52,7 +52,7 @@ def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> N
         (head,) = page.iterfind("thead/tr")
         body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
         printed = [line for line in formats.markdown(table, name, "").splitlines() if line.startswith("|")]
-        rows = [[cell.strip().strip("*") for cell in line.strip("|").split(" | ")] for line in printed]
+        rows = [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in printed]
         assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
         assert [row for row in body if len(row) > 1] == rows[2:]
 
@@ -65,7 +65,7 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
     text = formats.latex(table, "table1", retrieval.told(table, "published", {}))
     assert r"bn\_inception" in text
-    assert r"95 \% paired bootstrap" in text
+    assert r"[low, high]: 95 \% over classes alone" in text
     assert r"4.17 $\pm$ 0.05" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
@@ -80,18 +80,18 @@ def test_latex_escapes() -> None:
     assert formats.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
         r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
     )
-    assert formats.escape("−1 ± 2 – <3") == r"$-$1 $\pm$ 2 -- $<$3"
+    assert formats.escape("−1 ± 2 – <3 ≥4") == r"$-$1 $\pm$ 2 -- $<$3 $\geq$4"
 
 
 def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
     losses = plugins.names("losses")
     models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
     first = formats.show(retrieval.table(*study(models), known), "table1")
-    scores = {("plain", 0): [-0.1, 0.3], ("bgaugment", 0): [0.3, 0.5]}
+    scores = {("plain", 0): [-0.1, 0.3] * 3, ("bgaugment", 0): [0.3, 0.5] * 3}
     second = formats.show(where_models_look.table(attribution(scores), known), "table2")
     assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDTH
     assert "Normalized Softmax" in first
-    assert "0.300 [0.200, 0.400]" in second
+    assert "0.300 [0.185, 0.415]" in second
 
 
 def test_captions_say_selection_subset_and_exclusions() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade_results import CURED, PLAIN, attribution, study
+from scipy import stats
 
 from bgbias.errors import UserError
 from bgbias.report import formats
@@ -28,7 +29,7 @@ def known() -> pd.DataFrame:
 def test_table_1_by_hand(known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
     plain, cured = (row for _, row in table.iterrows())
-    assert (plain["seeds"], plain["draws"], plain["queries"]) == (2, 2, 2)
+    assert (plain["seeds"], plain["draws"], plain["queries"], plain["classes"]) == (2, 2, 6, 6)
     expected = {
         "clean": 55.0,
         # Of .5 and .6, and of .35 and .35: the spread over training.
@@ -45,21 +46,31 @@ def test_table_1_by_hand(known: pd.DataFrame) -> None:
         "p_at_1_corrupted": 100.0,
     }
     assert plain[list(expected)].to_dict() == pytest.approx(expected, abs=1e-9)
+    # Two seeds speak of these models, over classes: of their queries' means, three times .45 and .65, and .275 and .425.
+    for name, apart in (("clean", 0.1), ("corrupted", 0.075), ("drop", 0.025)):
+        reach = stats.t(5).ppf(0.975) * 100 * apart / math.sqrt(5)
+        assert plain[f"{name}_low"] == pytest.approx(plain[name] - reach), name
+        assert plain[f"{name}_high"] == pytest.approx(plain[name] + reach), name
     assert plain["relative_drop_low"] < plain["relative_drop"] < plain["relative_drop_high"]
-    assert math.isnan(plain["cure"])
-    # A tenth of every query is a tenth of every resample: an interval without width.
+    assert math.isnan(plain["relative_drop_change"])
+    # A tenth of every query is a tenth without any class: an interval without width.
     assert cured[["relative_drop", "relative_drop_low", "relative_drop_high"]].tolist() == pytest.approx(
         [10] * 3
     )
-    assert cured["cure"] == pytest.approx(100 * (1 - 0.35 / 0.55) - 10)
-    assert cured["cure_low"] < cured["cure"] < cured["cure_high"]
+    change = cured["relative_drop_change"]
+    assert change == pytest.approx(10 - 100 * (1 - 0.35 / 0.55))
+    assert cured["relative_drop_change_low"] < change < cured["relative_drop_change_high"] < 0
+    assert cured["relative_drop_change_p"] < 0.001
+    assert table["clean_leads"].tolist() == [True, False]
+    assert table["corrupted_leads"].tolist() == [False, True]
 
 
-def test_a_method_that_drops_as_plain_does_cures_nothing() -> None:
+def test_a_method_that_drops_as_plain_does_changes_nothing() -> None:
     models = {("triplet", "plain"): PLAIN, ("triplet", "bgaugment"): PLAIN}
     cured = retrieval.table(*study(models)).iloc[1]
     # Paired: the same queries in both, so that not even the interval has a width.
-    assert cured[["cure", "cure_low", "cure_high"]].tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+    change = [f"relative_drop_change{end}" for end in ("", "_low", "_high", "_p")]
+    assert cured[change].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_difference_to_the_paper_where_it_has_the_cell(known: pd.DataFrame) -> None:
@@ -115,17 +126,18 @@ def test_papers_are_named_that_numbers_come_from(known: pd.DataFrame) -> None:
 
 
 def test_rows_stand_in_the_papers_order() -> None:
-    models = {("arcface", "bgaugment"): CURED, ("arcface", "plain"): PLAIN, ("none", "pretrained"): PLAIN}
-    models |= {("contrastive", "plain"): PLAIN}
+    models = {("arcface", "bgaugment"): CURED, ("arcface", "plain"): PLAIN, ("none", "untrained"): PLAIN}
+    models |= {("contrastive", "plain"): PLAIN, ("none", "pretrained"): {0: PLAIN[0]}}
     table = retrieval.table(*study(models))
     assert list(zip(table["loss"], table["method"], strict=True)) == [
         ("none", "pretrained"),
+        ("none", "untrained"),
         ("contrastive", "plain"),
         ("arcface", "plain"),
         ("arcface", "bgaugment"),
     ]
-    # A cure is measured against plain of its own loss, and pretrained is nobody's cure.
-    assert table["cure"].notna().tolist() == [False, False, False, True]
+    # A method is compared with plain of its own loss, and pretrained with nobody.
+    assert table["relative_drop_change"].notna().tolist() == [False, False, False, False, True]
 
 
 def test_a_cell_without_a_result_is_named() -> None:
@@ -145,9 +157,7 @@ def test_a_missing_draw_is_named() -> None:
 
 def test_absent_queries_are_an_error_and_not_skipped_queries() -> None:
     results, queries = study()
-    with pytest.raises(
-        UserError, match=r"contrastive/plain lacks values a query for query random_background"
-    ):
+    with pytest.raises(UserError, match=r"contrastive/plain lacks values a query for query_only"):
         retrieval.table(results, queries.drop(queries.index[queries["setting"] == "query"][0]))
 
 
@@ -170,15 +180,16 @@ def test_queries_with_nobody_to_find_change_nothing() -> None:
 def test_table_2_by_hand(known: pd.DataFrame) -> None:
     nan = math.nan
     scores = {
-        ("plain", 0): [-0.1, 0.3, nan],
-        ("plain", 1): [0.1, 0.5, nan],
-        ("bgaugment", 0): [0.3, 0.5, nan],
-        ("bgaugment", 1): [0.3, 0.5, nan],
+        ("plain", 0): [*[-0.1, 0.3] * 3, nan],
+        ("plain", 1): [*[0.1, 0.5] * 3, nan],
+        ("bgaugment", 0): [*[0.3, 0.5] * 3, nan],
+        ("bgaugment", 1): [*[0.3, 0.5] * 3, nan],
     }
     plain, cured = (row for _, row in where_models_look.table(attribution(scores), known).iterrows())
     expected = {
         "seeds": 2,
-        "images": 2,
+        "images": 6,
+        "classes": 6,
         "ref": 0.2,
         # Of -.1 and .3, and of .1 and .5, with ddof 0: .2 in both models.
         "ref_sd_images": 0.2,
@@ -197,8 +208,10 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
     assert plain["skipped"] == "empty mask: 1"
     assert math.isnan(plain["ref_gain"])
     assert cured["ref_gain"] == pytest.approx(0.2)
-    # Per image, over seeds: +.3 and +.1.
-    assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.1, 0.3])
+    # Per image, each of a class of its own, over seeds: three times +.3 and +.1.
+    reach = stats.t(5).ppf(0.975) * 0.1 / math.sqrt(5)
+    assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.2 - reach, 0.2 + reach])
+    assert cured["ref_gain_p"] == pytest.approx(2 * stats.t(5).sf(0.2 / (0.1 / math.sqrt(5))))
 
 
 def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tmp_path: Path) -> None:
@@ -226,4 +239,6 @@ def test_one_seed_has_no_spread_over_seeds() -> None:
     models = {("arcface", "plain"): {0: PLAIN[0]}}
     table = retrieval.table(*study(models))
     assert math.isnan(table.loc[0, "corrupted_sd_seeds"])
-    assert "| ArcFace | 50.00 | – | 35.00 | 7.07 | – |" in formats.markdown(table, "table1", "")
+    assert "| ArcFace | 35.0 [23.5, 46.5] | 7.07 | – | 50.0 [38.5, 61.5] | – |" in formats.markdown(
+        table, "table1", ""
+    )

@@ -1,29 +1,46 @@
-"""Means, spreads, intervals and chance level against hand cases, naive twins, enumeration and simulation."""
+"""Intervals over classes and seeds against hand cases, a naive twin, SciPy and what must not change them; means and spreads; the
+chance level against enumeration and simulation.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from chance import chance_map_at_r
+from scipy import stats
+from scipy.special import stdtrit
 
+import bgbias
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import Neighbours
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import (
-    bootstrap_difference_of_drops,
-    bootstrap_drop,
-    drop,
+    Estimate,
+    change_of_relative_drop,
+    difference,
+    estimate,
+    holm,
+    itself,
     mean,
-    per_query_mean,
+    relative_drop,
     sd_over_draws,
     sd_over_seeds,
 )
 
 NAN = math.nan
+# How many columns each statistic is made of.
+STATISTICS: dict[Callable[..., Any], int] = {
+    itself: 1,
+    difference: 2,
+    relative_drop: 2,
+    change_of_relative_drop: 4,
+}
 
 
 def test_mean_leaves_out_what_is_skipped() -> None:
@@ -32,18 +49,13 @@ def test_mean_leaves_out_what_is_skipped() -> None:
     assert math.isnan(mean(np.array([NAN, NAN])))
 
 
-def test_per_query_mean_is_over_seeds_and_draws() -> None:
-    values = np.array([[[0.0, 1.0, NAN], [1.0, 1.0, NAN]], [[0.0, 0.0, NAN], [0.0, 1.0, NAN]]])
-    np.testing.assert_array_equal(per_query_mean(values), [0.25, 0.75, NAN])
-    np.testing.assert_array_equal(per_query_mean(values[0]), [0.5, 1.0, NAN])
-
-
 def test_drop_of_the_papers_first_row() -> None:
     # Kobs & Hotho 2022, Table 1: contrastive, plain, CUB200, MAP@R in percent.
-    got = drop(20.27, 12.47)
-    assert got.absolute == pytest.approx(7.80)
-    assert got.relative == pytest.approx(0.384805, abs=5e-7)
-    assert math.isnan(drop(0.0, 0.1).relative)
+    assert relative_drop(np.array(20.27), np.array(12.47)) == pytest.approx(0.384805, abs=5e-7)
+    assert np.isnan(relative_drop(np.array([0.0, 0.2]), np.array([0.1, 0.1]))).tolist() == [True, False]
+    assert bgbias.relative_drop is relative_drop
+    assert bgbias.estimate is estimate
+    assert bgbias.Estimate is Estimate
 
 
 def test_spread_over_seeds_and_over_draws_are_two_numbers() -> None:
@@ -61,91 +73,267 @@ def test_spread_of_a_single_one_is_unknown() -> None:
         sd_over_seeds(np.array([1.0, 2.0]))
 
 
-def paired_queries(n: int, seed: int, relative_drop: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
-    """Clean values with mean 0.4 and corrupted ones that follow them, with mean 0.4 (1 - relative_drop)."""
-    generator = np.random.default_rng(seed)
-    clean = generator.beta(2, 3, n)
-    return clean, clean * generator.beta(6 * (1 - relative_drop), 6 * relative_drop, n)
+def study(
+    seed: int, of: Callable[..., Any], seeds: int = 1, sizes: Sequence[int] = (1, 5, 9, 2, 30, 4, 3)
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Columns [S, N] of correlated queries, some skipped, and the class of each, in no order."""
+    random = np.random.default_rng(seed)
+    classes = random.permutation(np.repeat([f"class {n}" for n in range(len(sizes))], sizes))
+    place = np.unique(classes, return_inverse=True)[1]
+    level = random.random(len(sizes))[place] + random.normal(0, 0.1, (seeds, 1))
+    columns = [level + random.normal(0, 0.2, (seeds, len(classes))) + 1 for _ in range(STATISTICS[of])]
+    for column in columns:
+        column[random.integers(seeds), random.integers(len(classes), size=2)] = NAN
+    return columns, classes
 
 
-def test_bootstrap_equals_explicit_resampling() -> None:
-    (clean_a, corrupted_a), (clean_b, corrupted_b) = paired_queries(37, 0), paired_queries(37, 1)
-    draws = np.random.default_rng(9).integers(37, size=(200, 37))
-    absolute, relative = [], []
-    for queries in draws:
-        a, b, c, d = (float(v[queries].mean()) for v in (clean_a, corrupted_a, clean_b, corrupted_b))
-        absolute.append((a - b) - (c - d))
-        relative.append((1 - b / a) - (1 - d / c))
-    got = bootstrap_difference_of_drops(
-        clean_a, corrupted_a, clean_b, corrupted_b, np.random.default_rng(9), n=200
+def naive(
+    columns: Sequence[np.ndarray], classes: np.ndarray, of: Callable[..., Any]
+) -> tuple[float, float, float, float]:
+    """``estimate`` in plain loops: the value, the ends and p."""
+    columns = [np.atleast_2d(column) for column in columns]
+    seeds = range(len(columns[0]))
+    queries = [q for q in range(len(classes)) if not any(np.isnan(c[:, q]).any() for c in columns)]
+    names = sorted({classes[q] for q in queries})
+
+    def number(leave_seed: int | None = None, leave_class: str | None = None, both: bool = False) -> float:
+        def kept(s: int, q: int) -> bool:
+            out = [s == leave_seed, classes[q] == leave_class]
+            return not (all(out) if both else any(out))
+
+        cells = [(s, q) for s in seeds for q in queries if kept(s, q)]
+        return float(of(*(np.float64(sum(c[s, q] for s, q in cells) / len(cells)) for c in columns)))
+
+    def variance(numbers: list[float]) -> float:
+        middle = sum(numbers) / len(numbers)
+        return (len(numbers) - 1) / len(numbers) * sum((n - middle) ** 2 for n in numbers)
+
+    # The linear form whose classes' shares of the variance say how many classes of equal size they are worth.
+    means = [sum(c[s, q] for s in seeds for q in queries) / len(queries) / len(seeds) for c in columns]
+    slopes = []
+    for number_of in range(len(columns)):
+        up, down = ([m + way * (i == number_of) for i, m in enumerate(means)] for way in (1e-5, -1e-5))
+        slopes.append(float((of(*map(np.float64, up)) - of(*map(np.float64, down))) / 2e-5))
+    form = {
+        q: sum(g * np.mean([c[s, q] for s in seeds]) for g, c in zip(slopes, columns, strict=True))
+        for q in queries
+    }
+    members = {name: [form[q] for q in queries if classes[q] == name] for name in names}
+    grand, sizes = sum(form.values()) / len(form), [len(m) for m in members.values()]
+    within = sum((v - sum(m) / len(m)) ** 2 for m in members.values() for v in m) / (len(form) - len(names))
+    between = sum(len(m) * (sum(m) / len(m) - grand) ** 2 for m in members.values()) / (len(names) - 1)
+    n0 = (sum(sizes) - sum(n * n for n in sizes) / sum(sizes)) / (len(names) - 1)
+    of_class = max(0, (between - within) / n0)
+    shares = [n * n * (of_class + within / n) for n in sizes]
+    worth = sum(shares) ** 2 / sum(a * a for a in shares) * (len(names) - 1) / len(names)
+
+    v, freedom = variance([number(leave_class=name) for name in names]), worth
+    if len(seeds) >= uncertainty.FEWEST_SEEDS:
+        v_seeds, v_classes = variance([number(leave_seed=s) for s in seeds]), v
+        v_cells = variance([number(s, name, both=True) for s in seeds for name in names])
+        v = max(v_seeds + v_classes - v_cells, v_seeds, v_classes)
+        freedom = v**2 / (v_seeds**2 / (len(seeds) - 1) + v_classes**2 / worth)
+    t, value = stats.t(max(1, freedom)), number()
+    error = math.sqrt(v)
+    return (
+        value,
+        value + t.ppf(0.025) * error,
+        value + t.ppf(0.975) * error,
+        2 * t.sf(abs(value) / error),
     )
-    for estimate, naive in ((got.absolute, absolute), (got.relative, relative)):
-        assert (estimate.low, estimate.high) == pytest.approx(tuple(np.quantile(naive, [0.025, 0.975])))
-        assert estimate.low < estimate.value < estimate.high
 
 
-def test_bootstrap_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    clean, corrupted = paired_queries(101, 2)
-    whole = bootstrap_drop(clean, corrupted, np.random.default_rng(3), n=50)
-    monkeypatch.setattr(uncertainty, "BLOCK", 7 * 101)
-    blocks = bootstrap_drop(clean, corrupted, np.random.default_rng(3), n=50)
-    assert blocks.relative.low == pytest.approx(whole.relative.low, abs=1e-12)
-    assert blocks.absolute.high == pytest.approx(whole.absolute.high, abs=1e-12)
+def told(found: Estimate) -> tuple[float, float, float, float]:
+    return found.value, found.low, found.high, found.p
 
 
-def test_constant_queries_have_an_interval_of_no_width() -> None:
-    got = bootstrap_drop(np.full(20, 0.5), np.full(20, 0.4), np.random.default_rng(0))
-    assert (got.absolute.value, got.absolute.low, got.absolute.high) == pytest.approx((0.1, 0.1, 0.1))
-    assert (got.relative.value, got.relative.low, got.relative.high) == pytest.approx((0.2, 0.2, 0.2))
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+@pytest.mark.parametrize("of", STATISTICS, ids=lambda of: of.__name__)
+def test_an_estimate_is_what_plain_loops_over_classes_seeds_and_cells_give(
+    of: Callable[..., Any], seeds: int
+) -> None:
+    for number in range(3):
+        columns, classes = study(number, of, seeds)
+        assert told(estimate(columns, classes, of)) == pytest.approx(naive(columns, classes, of), rel=1e-6)
 
 
-def test_a_method_does_not_differ_from_itself() -> None:
-    clean, corrupted = paired_queries(80, 4)
-    got = bootstrap_difference_of_drops(clean, corrupted, clean, corrupted, np.random.default_rng(0))
-    assert (got.relative.value, got.relative.low, got.relative.high) == (0.0, 0.0, 0.0)
+def test_golden_values_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uncertainty, "FEWEST_CLASSES", 3)
+    clean, corrupted = np.array([3.0, 2.0, 4.0]), np.array([1.0, 1.5, 2.0])
+    without = [float(relative_drop(*(np.delete(c, i).mean() for c in (clean, corrupted)))) for i in range(3)]
+    assert without == pytest.approx([0.416667, 0.571429, 0.5], abs=5e-7)
+    assert math.sqrt(uncertainty._jackknife(np.array(without))) == pytest.approx(0.089440, abs=5e-7)
+    found = estimate([clean, corrupted], np.arange(3), relative_drop)
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.115171, 0.884829), abs=5e-7)
 
 
-def test_skipped_queries_are_left_out_of_every_sample() -> None:
-    clean, corrupted = paired_queries(30, 5)
-    expected = bootstrap_drop(clean, corrupted, np.random.default_rng(1))
-    with_gaps = bootstrap_drop(
-        np.append(clean, [NAN, 0.9]), np.append(corrupted, [0.9, NAN]), np.random.default_rng(1)
+def test_golden_values_of_seeds_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uncertainty, "FEWEST_CLASSES", 3)
+    monkeypatch.setattr(uncertainty, "FEWEST_SEEDS", 2)
+    values = np.array([[0.2, 0.1, 0.4], [0.3, 0.0, 0.5]])
+    parts = (np.delete(values, i, axis).mean() for axis in (0, 1) for i in range(values.shape[axis]))
+    *of_seeds, first, second, third = parts
+    of_cells = (values.sum() - values.ravel()) / 5
+    variances = [
+        uncertainty._jackknife(np.array(p)) for p in (of_seeds, [first, second, third], of_cells.tolist())
+    ]
+    assert variances == pytest.approx([0.00027778, 0.01333333, 0.00583333], abs=5e-9)
+    found = estimate([values], np.arange(3))
+    # Their sum less the cells' would be below the classes' own.
+    freedom = 0.01333333**2 / (0.00027778**2 / 1 + 0.01333333**2 / 2)
+    reach = stdtrit(freedom, 0.975) * math.sqrt(0.01333333)
+    assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25 - reach, 0.25 + reach), abs=1e-6)
+
+
+def test_classes_of_one_size_are_as_many_values_to_scipy() -> None:
+    random = np.random.default_rng(0)
+    for queries in (1, 4):
+        by_class = random.normal(0.05, 0.1, (9, 1)) + random.normal(0, 0.1, (9, queries))
+        expected = stats.ttest_1samp(by_class.mean(axis=1), 0)
+        interval = expected.confidence_interval(uncertainty.CONFIDENCE)
+        found = estimate([by_class.ravel()], np.repeat(np.arange(9), queries))
+        assert told(found) == pytest.approx((by_class.mean(), interval.low, interval.high, expected.pvalue))
+        # A difference is that of pairs.
+        other = by_class + random.normal(0.05, 0.1, by_class.shape)
+        paired = estimate([other.ravel(), by_class.ravel()], np.repeat(np.arange(9), queries), difference)
+        assert paired.p == pytest.approx(stats.ttest_rel(other.mean(1), by_class.mean(1)).pvalue)
+
+
+@pytest.mark.parametrize("number", [5, 6, 40])
+def test_classes_of_one_size_have_one_degree_of_freedom_less_than_there_are(number: int) -> None:
+    for queries in (1, 3):
+        classes = np.repeat(np.arange(number), queries)
+        values = np.random.default_rng(number).normal(size=(1, len(classes), 2))
+        classed = uncertainty._Classed.of(values, np.zeros_like(values), classes)
+        assert classed.degrees_of_freedom(np.array([0.3, -1.0])) == pytest.approx(number - 1, rel=1e-12)
+
+
+def test_a_class_of_most_queries_is_worth_fewer() -> None:
+    values = np.random.default_rng(0).normal(size=(1, 100, 1))
+    classes = np.repeat(np.arange(5), [80, 5, 5, 5, 5]), np.repeat(np.arange(5), 20)
+    few, all_of_them = (
+        uncertainty._Classed.of(values, np.zeros_like(values), c).degrees_of_freedom(np.ones(1))
+        for c in classes
     )
-    assert with_gaps == expected
+    assert 1 <= few < 3 < all_of_them
 
 
-def test_unpaired_or_empty_queries_are_refused() -> None:
-    generator = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="same queries"):
-        bootstrap_drop(np.ones(3), np.ones(4), generator)
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_a_method_differs_from_itself_by_nothing_for_certain(seeds: int) -> None:
+    (clean, corrupted), classes = study(4, relative_drop, seeds)
+    same = estimate([clean, corrupted, clean, corrupted], classes, change_of_relative_drop)
+    assert told(same) == (0.0, 0.0, 0.0, 1.0)
+    assert told(estimate([clean, clean], classes, difference)) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_what_every_query_says_is_certain() -> None:
+    constant = estimate([np.full((3, 20), 0.25), np.full((3, 20), 0.125)], np.arange(20) % 5, relative_drop)
+    assert told(constant) == (0.5, 0.5, 0.5, 0.0)
+
+
+def test_unpaired_and_empty_columns_are_refused() -> None:
+    with pytest.raises(ValueError, match="the same queries of the same seeds"):
+        estimate([np.ones(6), np.ones(7)], np.arange(6), difference)
+    with pytest.raises(ValueError, match="the same queries of the same seeds"):
+        estimate([np.ones((2, 6)), np.ones((3, 6))], np.arange(6), difference)
     with pytest.raises(ValueError, match="no query is left"):
-        bootstrap_drop(np.full(3, NAN), np.ones(3), generator)
+        estimate([np.full(6, NAN), np.ones(6)], np.arange(6), difference)
+
+
+def test_a_skipped_query_is_left_out_of_every_column_and_seed() -> None:
+    columns, classes = study(5, relative_drop, 3)
+    kept = ~np.isnan(np.concatenate(columns)).any(axis=0)
+    assert 0 < (~kept).sum() < 5
+    assert estimate(columns, classes, relative_drop) == estimate(
+        [column[:, kept] for column in columns], classes[kept], relative_drop
+    )
+
+
+def test_few_classes_and_few_seeds_have_what_can_be_had() -> None:
+    values = np.random.default_rng(0).random((3, 40))
+    assert uncertainty.FEWEST_CLASSES == 5
+    few, enough = (estimate([values], np.arange(40) % number) for number in (4, 5))
+    assert told(few) == pytest.approx((values.mean(), NAN, NAN, NAN), nan_ok=True)
+    assert few.value == enough.value
+    assert enough.low < enough.value < enough.high
+    # A class whose queries are all skipped is none.
+    skipped = np.where(np.arange(40) % 5 == 3, NAN, values)
+    assert math.isnan(estimate([skipped], np.arange(40) % 5).low)
+    # Of one seed or two, the interval is of the mean of these models: which seed a value came from says nothing.
+    assert uncertainty.FEWEST_SEEDS == 3
+    two, models = values[:2] + np.array([[0], [5]]), np.arange(40) % 8
+    assert told(estimate([two], models)) == pytest.approx(told(estimate([two.mean(axis=0)], models)))
+    three = values + np.array([[0], [5], [2]])
+    assert np.diff(told(estimate([three], models))[1:3]) > 3 * np.diff(
+        told(estimate([three.mean(axis=0)], models))[1:3]
+    )
 
 
 def test_a_relative_drop_from_nothing_is_unknown() -> None:
-    got = bootstrap_drop(np.zeros(5), np.zeros(5), np.random.default_rng(0))
-    assert got.absolute.value == got.absolute.low == 0.0
-    assert math.isnan(got.relative.value)
-    assert math.isnan(got.relative.low)
+    assert told(estimate([np.zeros(6), np.ones(6)], np.arange(6), relative_drop)) == pytest.approx(
+        (NAN, NAN, NAN, NAN), nan_ok=True
+    )
+    # Without its one class that finds something there is nothing to lose.
+    found = estimate([np.eye(6)[2], np.eye(6)[2] / 2], np.arange(6), relative_drop)
+    assert told(found) == pytest.approx((0.5, NAN, NAN, NAN), nan_ok=True)
 
 
-def test_95_percent_intervals_cover_the_truth_about_as_often() -> None:
-    covered = np.zeros(2)
-    datasets = 400
-    for seed in range(datasets):
-        (clean_a, corrupted_a), (clean_b, corrupted_b) = (
-            paired_queries(200, seed, 0.3),
-            paired_queries(200, seed + datasets, 0.1),
-        )
-        generator = np.random.default_rng(seed)
-        one = bootstrap_drop(clean_a, corrupted_a, generator, n=400).relative
-        two = bootstrap_difference_of_drops(
-            clean_a, corrupted_a, clean_b, corrupted_b, generator, n=400
-        ).relative
-        covered += [one.low <= 0.3 <= one.high, two.low <= 0.2 <= two.high]
-    # Binomial sd of a true 95 % over 400 datasets: 1.1 %.
-    assert (covered / datasets >= 0.91).all()
-    assert (covered / datasets <= 0.985).all()
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_neither_the_order_of_queries_nor_the_names_of_classes_matter(seeds: int) -> None:
+    columns, classes = study(6, relative_drop, seeds)
+    random = np.random.default_rng(0)
+    order = random.permutation(len(classes))
+    shuffled = estimate([column[:, order] for column in columns], classes[order], relative_drop)
+    names = dict(zip(np.unique(classes), random.permutation(100), strict=False))
+    renamed = estimate(columns, np.array([names[c] for c in classes]), relative_drop)
+    of_seeds = random.permutation(seeds)
+    reseeded = estimate([column[of_seeds] for column in columns], classes, relative_drop)
+    for found in (shuffled, renamed, reseeded):
+        assert told(found) == pytest.approx(told(estimate(columns, classes, relative_drop)), rel=1e-9)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_copies_of_queries_are_no_further_evidence(seeds: int) -> None:
+    random = np.random.default_rng(7)
+    clean, corrupted = random.random((2, seeds, 12)) + 0.5
+    once = estimate([clean, corrupted], np.arange(12), relative_drop)
+    twice = estimate(
+        [np.repeat(c, 2, axis=1) for c in (clean, corrupted)], np.repeat(np.arange(12), 2), relative_drop
+    )
+    assert told(twice) == pytest.approx(told(once), rel=1e-9)
+    # As queries of their own they would be.
+    alone = estimate([np.repeat(c, 2, axis=1) for c in (clean, corrupted)], np.arange(24), relative_drop)
+    assert alone.high - alone.low < 0.9 * (once.high - once.low)
+
+
+def test_what_a_class_means_for_others_goes_with_it() -> None:
+    """A mean that is wholly of whom one class pushes away: without that class, all others find everything."""
+    values, classes = np.array([0.9, 0.5, 0.4, 0.6, 0.5, 0.3]), np.arange(6)
+    of_others = np.array([0.0, 0, 0, 0, 0, 2.5])
+    without = [(values.sum() - v + o) / 5 for v, o in zip(values, of_others, strict=True)]
+    error = math.sqrt(5 / 6 * sum((w - sum(without) / 6) ** 2 for w in without))
+    found = estimate([values], classes, itself, [of_others])
+    assert found.high - found.value == pytest.approx(stdtrit(5, 0.975) * error)
+    # Queries that are skipped mean nothing for anybody.
+    more = estimate([np.append(values, NAN)], np.append(classes, 5), itself, [np.append(of_others, NAN)])
+    assert told(more) == pytest.approx(told(found))
+
+
+def test_holm_is_closed_testing_with_bonferroni() -> None:
+    for seed in range(20):
+        p = np.random.default_rng(seed).beta(0.5, 2, 5)
+        family = range(len(p))
+        subsets = [s for size in range(1, 6) for s in itertools.combinations(family, size)]
+        # A hypothesis falls when every intersection that it is part of falls.
+        expected = [max(min(1, len(s) * min(p[list(s)])) for s in subsets if i in s) for i in family]
+        assert holm(p) == pytest.approx(expected)
+
+
+def test_holm_leaves_out_what_was_not_tested() -> None:
+    assert holm([0.01, NAN, 0.04]) == pytest.approx([0.02, NAN, 0.04], nan_ok=True)
+    assert holm([0.5, 0.5]) == pytest.approx([1.0, 1.0])
+    assert np.isnan(holm([NAN, NAN])).all()
+    assert holm([]).shape == (0,)
 
 
 @pytest.mark.parametrize("others", [1, 2, 5, 7])

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins, seeds
@@ -121,9 +122,10 @@ def test_every_model_is_asked_the_same_episodes_and_the_table_compares_them(
             run(study, cell, "train")
         segment(study, cell, "cpu")
     costs = forecast(study)["segment"]
-    assert (costs.nodes, costs.images, costs.forward) == (3, 3 * 6, (3 * 6 * 11,) * 2)
+    assert (costs.nodes, costs.images, costs.forward) == (4, 4 * 6, (4 * 6 * 11,) * 2)
     found = {c: pd.read_csv(study.files.at("segmentation", **c.wildcards)) for c in plan.cells(study)}
     for frame in found.values():
+        assert frame["label"].tolist() == [int(image_id.split("/")[0]) for image_id in frame["image_id"]]
         assert frame.groupby("task").size().to_dict() == dict.fromkeys(("centre", *TASKS), 6)
         assert frame["iou"].between(0, 1).all()
         pd.testing.assert_frame_equal(
@@ -135,8 +137,8 @@ def test_every_model_is_asked_the_same_episodes_and_the_table_compares_them(
     assert metrics["iou_two_way_5"] == pytest.approx(mine["iou"].mean())
     report.table(study, "table4")
     table = pd.read_csv(study.files.at("table_csv", table="table4"))
-    assert table["method"].tolist() == ["centre", "pretrained", "plain", "bgaugment"]
-    assert table["two_way_5"][2] == pytest.approx(100 * mine["iou"].mean())
+    assert table["method"].tolist() == ["centre", "pretrained", "untrained", "plain", "bgaugment"]
+    assert table["two_way_5"][3] == pytest.approx(100 * mine["iou"].mean())
     text = study.files.at("table_md", table="table4").read_text(encoding="utf-8")
     assert "squares · pixels · 1 seed · 6 episodes" in text
     assert "| Centre prior | " in text
@@ -231,7 +233,7 @@ def test_boxes_lie_in_their_photos(shared_data: Path) -> None:
 
 
 def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) -> pd.DataFrame:
-    """What cells' files hold: the same values for each task, a tenth less for the map alone."""
+    """What cells' files hold: the same values for each task, a tenth less for the map alone; a class an episode."""
     rows = []
     for (method, seed), scores in ious.items():
         for task in (*TASKS, "centre"):
@@ -240,7 +242,7 @@ def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) 
                     {
                         **dict(zip(("dataset", "backbone"), ("cub50", "tiny"), strict=True)),
                         **{"loss": "none" if method == "pretrained" else "triplet", "method": method},
-                        **{"seed": seed, "image_id": f"{number}.jpg", "task": task},
+                        **{"seed": seed, "image_id": f"{number}.jpg", "label": number, "task": task},
                         **{"iou": iou, "map_iou": iou - 0.1},
                     }
                 )
@@ -249,26 +251,29 @@ def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) 
 
 def test_table_4_by_hand() -> None:
     ious = {
-        ("bgaugment", 0): [0.5, 0.7],
-        ("plain", 0): [0.2, 0.4],
-        ("plain", 1): [0.4, 0.6],
-        ("pretrained", 0): [0.3, 0.3],
+        ("bgaugment", 0): [0.4, 0.6] * 3,
+        ("plain", 0): [0.2, 0.4] * 3,
+        ("plain", 1): [0.4, 0.6] * 3,
+        ("pretrained", 0): [0.3] * 6,
     }
-    table = table4.table(values(ious, centre=[0.25, 0.35]))
+    table = table4.table(values(ious, centre=[0.25, 0.35] * 3))
     assert table["method"].tolist() == ["centre", "pretrained", "plain", "bgaugment"]
     centre, _, plain, cured = (row for _, row in table.iterrows())
     for task in TASKS:
         expected = {task: 40.0, f"{task}_map": 30.0, f"{task}_sd_seeds": 20 / math.sqrt(2)}
         assert plain[list(expected)].to_dict() == pytest.approx(expected)
-        # Of .3 and .5: resamples of two episodes reach both ends.
-        assert plain[[f"{task}_low", f"{task}_high"]].tolist() == pytest.approx([30, 50])
-        # Episode by episode .2 more than plain's mean over seeds: an interval without width.
+        # Three times .3 and .5, each of a class of its own.
+        reach = stats.t(5).ppf(0.975) * 10 / math.sqrt(5)
+        assert plain[[f"{task}_low", f"{task}_high"]].tolist() == pytest.approx([40 - reach, 40 + reach])
+        # Episode by episode .2 more than plain with the same seed: an interval without width.
         assert cured[[f"{task}_gain{e}" for e in ("", "_low", "_high")]].tolist() == pytest.approx([20] * 3)
         assert plain[f"{task}_over_centre"] == pytest.approx(10)
         assert centre[task] == pytest.approx(30)
         assert math.isnan(centre[f"{task}_over_centre"])
         assert math.isnan(plain[f"{task}_gain"])
-    assert (plain["seeds"], plain["episodes"]) == (2, 2)
+        # Of those not trained, none is better than the other.
+        assert table[f"{task}_leads"].tolist() == [True, True, False, True]
+    assert (plain["seeds"], plain["episodes"], plain["classes"]) == (2, 6, 6)
 
 
 def test_folds_are_no_further_seeds() -> None:
@@ -303,17 +308,21 @@ def test_models_of_several_folds_become_one_row(tmp_path: Path, raw: dict[str, A
 def test_other_episodes_are_refused() -> None:
     frame = values({("plain", 0): [0.2, 0.4], ("plain", 1): [0.2, 0.4]}, centre=[0.3, 0.3])
     gone = (frame["seed"] == 1) & (frame["image_id"] == "1.jpg") & (frame["task"] == "two_way_1")
-    with pytest.raises(UserError, match=r"triplet/plain lacks values for two_way_1.*snakemake .*--cores all"):
+    with pytest.raises(
+        UserError, match=r"triplet/plain lacks values a query for two_way_1.*snakemake .*--cores all"
+    ):
         table4.table(frame[~gone])
 
 
 def test_table_4_in_words(tmp_path: Path) -> None:
-    table = table4.table(values({("plain", 0): [0.2, 0.4], ("bgaugment", 0): [0.4, 0.5]}, centre=[0.3, 0.4]))
+    table = table4.table(
+        values({("plain", 0): [0.2, 0.4] * 3, ("bgaugment", 0): [0.4, 0.5] * 3}, centre=[0.3, 0.4] * 3)
+    )
     caption = table4.told(table, "clean", "published", {"cub50": "boxes"})
     written = formats.write(table, tmp_path, "table4", caption)
     text = written["md"].read_text(encoding="utf-8")
     assert "CUB50 by boxes" in text
-    assert "| Triplet | 30.0 [20.0, 40.0] | – | 20.0 | – | −5.0 [" in text
+    assert "| Triplet | 30.0 [18.5, 41.5] | – | 20.0 | – | −5.0 [" in text
     assert "Table 4" in written["html"].read_text(encoding="utf-8")
     assert max(map(len, formats.show(table, "table4").splitlines())) <= 110
     again = pd.read_csv(written["csv"], keep_default_na=False, na_values=[""])

@@ -314,7 +314,7 @@ def test_no_training_can_read_the_test_pool(tmp_path: Path, raw: dict[str, Any])
 
 
 def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:
-    """3 datasets x 5 losses x 2 methods x 5 seeds, and one row without training for each dataset."""
+    """3 datasets x 5 losses x 2 methods x 5 seeds, and for each dataset its backbone, alone and with each seed's layer."""
     block = raw["grids"]["small"]["cells"][0]
     for name in ("cars", "products"):
         raw["datasets"][name] = raw["datasets"]["squares"]
@@ -327,7 +327,7 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     begun = time.process_time()
     planned = plan.checked_cells(study)
     trained = [c for c in planned if plan.trains(study, c)]
-    assert (len(planned), len(trained)) == (153, 150)
+    assert (len(planned), len(trained)) == (3 * 6 + 150, 150)
     assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
     digests.digest(study, "collect")
@@ -338,10 +338,47 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
 
 def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
-    row = Cell("squares", "pixels", "none", "pretrained", 0)
-    assert not plan.trains(study, row)
-    with pytest.raises(UserError, match="not trained"):
-        digests.digest(study, "train", cell=row)
+    for method in ("pretrained", "untrained"):
+        row = Cell("squares", "pixels", "none", method, 0)
+        assert not plan.trains(study, row)
+        with pytest.raises(UserError, match="not trained"):
+            digests.digest(study, "train", cell=row)
+
+
+def test_a_backbone_as_it_comes_has_a_row_and_one_with_the_layer_of_each_seed(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    block = raw["grids"]["small"]["cells"][0]
+    block |= {"pretrained": True, "seeds": [4, 2]}
+    not_trained = [c for c in plan.checked_cells(load(tmp_path, raw)) if c.loss == "none"]
+    of = "squares", "pixels", "none"
+    assert not_trained == [Cell(*of, "pretrained", 0), Cell(*of, "untrained", 4), Cell(*of, "untrained", 2)]
+    # Alone it has no length of its own that trained models could have.
+    raw["grids"]["small"]["cells"] = [
+        {"datasets": ["squares"], "backbones": ["pixels"], "pretrained": True},
+    ]
+    assert plan.cells(load(tmp_path, raw)) == (Cell(*of, "pretrained", 0),)
+
+
+@pytest.mark.parametrize("node", ["embed", "segment"])
+def test_the_random_layer_depends_on_its_length_and_the_backbone_does_not(
+    tmp_path: Path, raw: dict[str, Any], node: str
+) -> None:
+    raw["segmentation"] = {"episodes": 2}
+    raw["grids"]["small"]["cells"][0]["pretrained"] = True
+    cells = [Cell("squares", "pixels", "none", method, 0) for method in ("pretrained", "untrained")]
+
+    def found() -> list[str]:
+        study = load(tmp_path, raw)
+        return [digests.digest(study, node, cell=cell) for cell in cells]
+
+    before = found()
+    raw["train"]["embedding_dim"] += 1
+    after = found()
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    raw["train"]["lr"] *= 2  # nothing is trained
+    assert found() == after
 
 
 @pytest.mark.parametrize(
@@ -408,6 +445,6 @@ print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
 
 
 def test_own_grids_plan_what_the_study_says() -> None:
-    grids = {"smoke": 2, "demo": 24, "rivals": 100, "cub50": 5, "rivals_cub50": 17}
+    grids = {"smoke": 2, "demo": 24, "rivals": 100, "cub50": 6, "rivals_cub50": 18}
     studies = {grid: params.load(ROOT / "params.yaml", grid) for grid in grids}
     assert {grid: len(plan.checked_cells(study)) for grid, study in studies.items()} == grids

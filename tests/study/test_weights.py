@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(
         if target in graph.inputs(chosen, node.name, **node.keywords).values()
     }
     trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(chosen, c)}
-    assert readers == {*trained, f"embed {FEATURES.name}"}
+    assert readers == {
+        *trained,
+        *(f"embed {c.name}" for c in (FEATURES, replace(FEATURES, method="untrained"))),
+    }
     order = [n.label for n in graph.in_order(chosen)]
     assert order.index(f"weights {OWNER}") < order.index(f"train {CELL.name}")
 

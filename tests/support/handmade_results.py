@@ -6,8 +6,11 @@ import math
 
 import pandas as pd
 
-IMAGES = ["a.jpg", "b.jpg"]
-# MAP@R of two queries. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
+from bgbias.evaluation.scores import OTHERS
+
+# Two values make six queries, each of a class of its own: the first of a, c and e, the second of b, d and f.
+IMAGES = [f"{name}.jpg" for name in "abcdef"]
+# MAP@R. Means: clean .5 and .6; corrupted .3 .4 for seed 0, .2 .5 for seed 1.
 PLAIN = {
     0: {"clean": [[0.4, 0.6]], "corrupted": [[0.2, 0.4], [0.3, 0.5]]},
     1: {"clean": [[0.5, 0.7]], "corrupted": [[0.2, 0.2], [0.4, 0.6]]},
@@ -19,7 +22,7 @@ CURED = {seed: {"clean": [[0.4, 0.6]], "corrupted": [[0.36, 0.54]] * 2} for seed
 def study(
     models: dict[tuple[str, str], dict] | None = None, dataset: str = "sop", backbone: str = "bn_inception"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """results.csv and queries.parquet of hand-made models: two queries, two seeds, two draws."""
+    """results.csv and queries.parquet of hand-made models: six queries, two seeds, two draws."""
     models = models or {("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED}
     rows = []
     for (loss, method), seeds in models.items():
@@ -31,11 +34,12 @@ def study(
                 conditions.append(("query", "random_background", draw, [0.44, 0.44]))
             for setting, condition, draw, scores in conditions:
                 where = {"setting": setting, "condition": condition, "draw": draw}
-                for image, score in zip(IMAGES, scores, strict=True):
-                    rows.append(name | where | {"image_id": image, "map_at_r": score, "precision_at_1": 1.0})
+                for label, (image, score) in enumerate(zip(IMAGES, scores * 3, strict=True)):
+                    found = {"map_at_r": score, "precision_at_1": 1.0, OTHERS: 0.0}
+                    rows.append(name | where | {"image_id": image, "label": label} | found)
     queries = pd.DataFrame(rows)
     metrics = ["map_at_r", "precision_at_1"]
-    keys = [c for c in queries if c not in (*metrics, "image_id")]
+    keys = [c for c in queries if c not in (*metrics, "image_id", "label", OTHERS)]
     tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
     return tidy.agg(value="mean", n="count").reset_index(), queries
 
@@ -43,8 +47,8 @@ def study(
 def attribution(
     scores: dict[tuple[str, int], list[float]], further: dict[str, float] | None = None
 ) -> pd.DataFrame:
-    """Attribution scores by (method, seed), one an image; NaN for an image that was skipped. Each variant is
-    shifted, those of ``further`` too.
+    """Attribution scores by (method, seed), one an image, each of a class of its own; NaN for an image that was skipped. Each
+    variant is shifted, those of ``further`` too.
     """
     rows = []
     for (method, seed), values in scores.items():
@@ -58,6 +62,7 @@ def attribution(
                         "method": method,
                         "seed": seed,
                         "image_id": f"{number}.jpg",
+                        "label": number,
                         "variant": variant,
                         "score": value + shift,
                         "skipped": "empty mask" if math.isnan(value) else "",

@@ -113,7 +113,7 @@ class Values:
             expected = len(runs) * (draws[name] if draws else 1)
             for column in filter(None, found):
                 # A combination that is absent would look like a query to skip.
-                if len(part) != len(wide) * expected or wide[column].shape[1] != expected:
+                if part.empty or len(part) != len(wide) * expected or wide[column].shape[1] != expected:
                     raise UserError(f"{'/'.join(model)} lacks values a query for {name}. {NEXT}")
                 of = np.array(
                     [seed_and_fold(run)[0] for run in wide[column].columns.get_level_values("seed")]

@@ -1,0 +1,81 @@
+"""What captions and columns say of uncertainty: whom an interval speaks of, and what is marked."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from bgbias.report import columns as words
+from bgbias.report.tables import _captions as captions
+
+
+def table(seeds: dict[str, int], classes: int = 16) -> pd.DataFrame:
+    """Models by how many seeds they were trained with."""
+    return pd.DataFrame(
+        [{"method": method, "seeds": count, "classes": classes} for method, count in seeds.items()]
+    )
+
+
+OF_METHOD = "over classes and training seeds, for the method trained again and other classes of this kind"
+OF_MODELS = "over classes alone, for these models and other classes of this kind"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "first", "told"),
+    [
+        (
+            {"plain": 1, "cured": 1},
+            "**T: one training seed, which speaks of these models and not of the methods.**",
+            f"[low, high]: 95 % {OF_MODELS}.",
+        ),
+        (
+            {"plain": 2, "cured": 2},
+            "**T: two training seeds, which speak of these models and not of the methods.**",
+            f"[low, high]: 95 % {OF_MODELS}.",
+        ),
+        ({"plain": 3, "cured": 5}, "**T.**", f"[low, high]: 95 % {OF_METHOD}."),
+        (
+            {"plain": 3, "cured": 1},
+            "**T: some rows are of one training seed, which speaks of these models and not of the methods.**",
+            f"[low, high]: 95 % {OF_METHOD}; {OF_MODELS} (rows of fewer than 3 seeds).",
+        ),
+        # Whatever was not trained has no seeds to speak of.
+        (
+            {"pretrained": 1, "plain": 3},
+            "**T.**",
+            f"[low, high]: 95 % {OF_METHOD}; {OF_MODELS} (rows of fewer than 3 seeds).",
+        ),
+        ({"pretrained": 1}, "**T.**", f"[low, high]: 95 % {OF_MODELS}."),
+    ],
+    ids=["one", "two", "three and more", "mixed", "not trained too", "none trained"],
+)
+def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, told: str) -> None:
+    assert captions.title("T", table(seeds)) == first
+    assert captions.intervals(table(seeds)) == told
+    assert captions.intervals(table(seeds, 4)) == f"{told} Fewer than 5 classes have none."
+    assert captions.intervals(table(seeds, 5)) == told
+
+
+def test_bold_is_said_to_be_what_is_tested() -> None:
+    assert "Holm-corrected p ≥ 0.05" in captions.BOLD
+
+
+@pytest.mark.parametrize(
+    ("p", "ends", "shown"),
+    [
+        (0.049, (1.2, 3.4), "+2.3 [1.2, 3.4] *"),
+        (0.05, (-0.2, 4.8), "+2.3 [−0.2, 4.8]"),
+        (math.nan, (math.nan, math.nan), "+2.3"),
+    ],
+    ids=["more than chance", "chance", "unknown"],
+)
+def test_a_star_is_a_corrected_p_below_one_in_twenty(p: float, ends: tuple[float, float], shown: str) -> None:
+    row = {"gain": 2.3, "gain_low": ends[0], "gain_high": ends[1], "gain_p": 0.001, "gain_p_holm": p}
+    assert words.against_plain("gain", 1)(row) == shown
+
+
+def test_plain_itself_has_neither_number_nor_star() -> None:
+    row = dict.fromkeys(("gain", "gain_low", "gain_high", "gain_p_holm"), math.nan)
+    assert words.against_plain("gain", 1)(row) == words.NOTHING

@@ -1,0 +1,194 @@
+"""A model's values query by query: what is averaged, what is paired with what, what is refused, and who leads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from handmade_results import CURED, PLAIN, study
+
+from bgbias.errors import UserError
+from bgbias.evaluation.scores import OTHERS
+from bgbias.results import uncertainty
+from bgbias.results.rows import Values, leading, of_each_seed, retrieved
+from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate
+
+QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
+CLASSES = np.arange(8) % 6
+
+
+def part(values: dict[int | str, Any], others: dict[int | str, Any] | None = None) -> pd.DataFrame:
+    """Rows of a column: [D, N] by the name of a run, in no order."""
+    rows = [
+        {"image_id": image, "label": label, "seed": run, "draw": draw, "score": score}
+        | ({"others": np.array(others[run])[draw][place]} if others else {})
+        for run, drawn in values.items()
+        for draw, of_draw in enumerate(drawn)
+        for place, (image, label, score) in enumerate(zip(QUERIES, CLASSES, of_draw, strict=True))
+    ]
+    return pd.DataFrame(rows).sample(frac=1, random_state=0)
+
+
+def values(method: str, of_seeds: dict[int | str, Any], **more: Any) -> Values:
+    """Of a model whose only column is ``clean``."""
+    model = "toy", "tiny", "none" if method == "pretrained" else "triplet", method
+    draws = {"clean": len(next(iter(of_seeds.values())))}
+    return Values.of(model, {"clean": part(of_seeds)}, "score", draws=draws, **more)
+
+
+def drawn(seed: int, draws: int = 1, level: float = 0.5) -> np.ndarray:
+    return level + np.random.default_rng(seed).normal(0, 0.1, (draws, len(QUERIES)))
+
+
+def test_a_row_a_seed_with_its_draws_averaged() -> None:
+    of_seeds = {4: drawn(1, 3), 0: drawn(2, 3)}
+    found = values("plain", of_seeds)
+    assert found.seeds == (0, 4)
+    assert found.queries.tolist() == QUERIES
+    assert found.classes.tolist() == CLASSES.tolist()
+    np.testing.assert_allclose(found.columns["clean"], [of_seeds[0].mean(axis=0), of_seeds[4].mean(axis=0)])
+    assert found.estimate(["clean"]) == estimate([found.columns["clean"]], CLASSES)
+
+
+def test_folds_are_averaged_within_their_seed() -> None:
+    runs = {"0": drawn(1), "0-fold1": drawn(2), "3": drawn(3), "3-fold1": drawn(4)}
+    found = values("plain", runs)
+    assert found.seeds == (0, 3)
+    expected = [(runs["0"] + runs["0-fold1"])[0] / 2, (runs["3"] + runs["3-fold1"])[0] / 2]
+    np.testing.assert_allclose(found.columns["clean"], expected)
+
+
+def test_what_a_class_means_for_others_is_averaged_alike_and_counts() -> None:
+    of_seeds, others = ({seed: drawn(seed + shift, 2) for seed in (0, 1, 2)} for shift in (0, 10))
+    model = "toy", "tiny", "triplet", "plain"
+    parts = {"clean": part(of_seeds, others)}
+    found = Values.of(model, parts, "score", "others", {"clean": 2})
+    columns, of_others = (np.stack([made[s].mean(axis=0) for s in (0, 1, 2)]) for made in (of_seeds, others))
+    np.testing.assert_allclose(found.of_others["clean"], of_others)
+    mean = found.estimate(["clean"])
+    assert mean == estimate([columns], CLASSES, of_others=[of_others])
+    assert mean.high != estimate([columns], CLASSES).high
+
+
+def test_models_are_paired_by_the_seeds_that_both_have() -> None:
+    mine, theirs = {0: drawn(1), 1: drawn(2), 2: drawn(3), 7: drawn(4)}, {7: drawn(5), 1: drawn(6)}
+    theirs |= {2: drawn(7)}
+    cured, plain = values("cured", mine), values("plain", theirs)
+    columns = [np.concatenate([of[seed] for seed in (1, 2, 7)]) for of in (mine, theirs)]
+    assert cured.against(plain, ["clean"]) == estimate(columns, CLASSES, difference)
+    assert cured.against(values("plain", {5: drawn(8)}), ["clean"]) == UNKNOWN
+
+
+def test_a_model_without_seeds_is_paired_with_every_one() -> None:
+    mine, its = {0: drawn(1), 1: drawn(2), 5: drawn(3)}, drawn(4)
+    trained, pretrained = values("plain", mine), values("pretrained", {0: its})
+    assert pretrained.seeds == ()
+    columns = [np.concatenate(list(mine.values())), np.tile(its, (3, 1))]
+    assert trained.against(pretrained, ["clean"]) == estimate(columns, CLASSES, difference)
+    assert pretrained.against(trained, ["clean"]) == estimate(columns[::-1], CLASSES, difference)
+    assert pretrained.against(pretrained, ["clean"]).value == 0
+
+
+def test_a_statistic_of_several_columns_takes_mine_and_then_theirs() -> None:
+    _, queries = study({("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED})
+    plain, cured = (
+        retrieved(rows, ("sop", "bn_inception", "contrastive", method), 2)
+        for method, rows in (
+            (m, queries[queries["method"] == m].reset_index(drop=True)) for m in ("plain", "bgaugment")
+        )
+    )
+    assert set(plain.columns) == {"clean", "corrupted", "query_only"}
+    found = cured.against(plain, ["clean", "corrupted"], change_of_relative_drop)
+    assert found.value == pytest.approx(0.1 - (1 - 0.35 / 0.55))
+    assert not cured.of_others["clean"].any()  # the column OTHERS, 0 in results by hand
+    assert OTHERS in queries
+
+
+def test_absent_seeds_draws_and_queries_are_refused() -> None:
+    whole = part({0: drawn(1, 2), 1: drawn(2, 2)})
+    model = "toy", "tiny", "triplet", "plain"
+    one_draw = whole.drop(whole.index[(whole["seed"] == 1) & (whole["draw"] == 1)])
+    one_value = whole.iloc[1:]
+    one_query = whole[whole["image_id"] != "c.jpg"]
+    for wrong in (one_draw, one_value, whole[whole["draw"] == 0], whole[whole["seed"] == 0], whole[:0]):
+        with pytest.raises(
+            UserError, match=r"toy/tiny/triplet/plain lacks values a query for corrupted.*snakemake"
+        ):
+            Values.of(
+                model, {"clean": whole, "corrupted": wrong}, "score", draws={"clean": 2, "corrupted": 2}
+            )
+    with pytest.raises(UserError, match="clean and corrupted are of different queries"):
+        Values.of(
+            model, {"clean": whole, "corrupted": one_query}, "score", draws={"clean": 2, "corrupted": 2}
+        )
+
+
+def test_models_of_other_queries_are_not_compared() -> None:
+    mine, theirs = part({0: drawn(1)}), part({0: drawn(2)})
+    theirs["image_id"] = theirs["image_id"].replace("c.jpg", "cc.jpg")
+    one, other = (
+        Values.of(("toy", "tiny", "triplet", method), {"clean": rows}, "score", draws={"clean": 1})
+        for method, rows in (("cured", mine), ("plain", theirs))
+    )
+    with pytest.raises(UserError, match="triplet/cured and toy/tiny/triplet/plain were asked different quer"):
+        one.against(other, ["clean"])
+
+
+def test_the_highest_lead_and_what_is_not_below_them_by_more_than_chance() -> None:
+    base = {seed: drawn(seed) for seed in range(4)}
+    alike = {seed: v + np.random.default_rng(seed + 50).normal(0, 0.1, v.shape) for seed, v in base.items()}
+    below = {seed: v - 0.3 for seed, v in alike.items()}
+    models = [values("below", below), values("alike", alike), values("plain", base)]
+    assert models[2].against(models[1], ["clean"]).p > uncertainty.SIGNIFICANT
+    assert leading(models, "clean") == [False, True, True]
+    # Each loss has its own.
+    assert leading([values("pretrained", {0: drawn(9, level=0.9)}), *models], "clean")[1:] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_as_many_rivals_as_there_are_are_corrected_for() -> None:
+    """A difference that alone is more than chance is none among twenty."""
+    base = {seed: drawn(seed) for seed in range(4)}
+    noise = {seed: np.random.default_rng(seed + 90).normal(0.06, 0.06, (1, 8)) for seed in base}
+    below = values("below", {seed: base[seed] - noise[seed] for seed in base})
+    best = values("plain", base)
+    p = best.against(below, ["clean"]).p
+    assert 0.05 / 20 < p < 0.05
+    assert leading([best, below], "clean") == [True, False]
+    far = [values(f"far_{n}", {seed: of - noise[seed] for seed, of in base.items()}) for n in range(19)]
+    assert leading([best, below, *far], "clean") == [True] * 21
+
+
+def test_nobody_leads_where_nothing_can_be_compared() -> None:
+    alone = values("plain", {0: drawn(1)})
+    assert leading([alone], "clean") == [False]
+    # No seed in common: no p.
+    assert leading([alone, values("cured", {1: drawn(2)})], "clean") == [False, False]
+    rows = part({0: drawn(1)})
+    few = [
+        Values.of(("toy", "tiny", "triplet", m), {"clean": rows.assign(label=rows["label"] % 4)}, "score")
+        for m in ("plain", "cured")
+    ]
+    assert math.isnan(few[0].against(few[1], ["clean"]).p)
+    assert leading(few, "clean") == [False, False]
+
+
+def test_each_trainings_levels_and_drop() -> None:
+    results, _ = study()
+    found = of_each_seed(results).set_index(["method", "seed"])
+    expected = {("plain", 0): (50, 35, 30), ("plain", 1): (60, 35, 100 * (1 - 35 / 60))}
+    expected |= {("bgaugment", seed): (50, 45, 10) for seed in (0, 1)}
+    assert len(found) == 4
+    for key, numbers in expected.items():
+        assert found.loc[key, ["clean", "corrupted", "relative_drop"]].tolist() == pytest.approx(numbers)
+    # A seed's folds are one training each, and the seed has their mean.
+    folds = {"0": PLAIN[0], "0-fold1": PLAIN[1]}
+    (row,) = of_each_seed(study({("contrastive", "plain"): folds})[0]).to_dict("records")
+    assert (row["seed"], row["clean"]) == (0, pytest.approx(55))
+    assert row["relative_drop"] == pytest.approx(100 * (1 - 35 / 55))
