@@ -70,12 +70,15 @@ report: $(READY)  ## a page of the grid's tables, figures, rules and times that 
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs docs-demo docs-masker
+.PHONY: docs publish docs-demo docs-masker
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
-docs-demo: $(READY)  ## put the tables and pictures of a finished `make demo` into docs/demo and README
-	python docs/demo/from_report.py
+publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and write all pages that show results (GRID left out: pages alone)
+	@python -m bgbias publish $(CHOICE)
+
+docs-demo:  ## the same of a finished `make demo`
+	@$(MAKE) --no-print-directory publish GRID=demo
 
 docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
 	python -m bgbias train-masker $(or $(BGBIAS_SHARED_DATA),../shared/data)/hand_masks --device cpu --report data/report/hand_masks
@@ -115,7 +118,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 	python docs/results/masker_from_report.py --check
-	python docs/demo/from_report.py --check
+	python -m bgbias publish --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py

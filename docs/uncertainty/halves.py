@@ -24,7 +24,7 @@ from bgbias.evaluation.without_class import change_for_others, deep_enough
 from bgbias.images import pixels
 from bgbias.results.uncertainty import CONFIDENCE, Estimate, Statistic, itself, relative_drop
 
-SPLITS = 600
+SPLITS = 300
 DRAWS = 3
 TOYS = toy.Params(test_correlation=0.9, train_classes=1, val_classes=1, test_classes=80, photos_per_class=12)
 WALLS = toy.Params(train_classes=1, val_classes=1, test_classes=100, photos_per_class=1)

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bgbias import __version__
-from bgbias.cli import nodes, tools
+from bgbias.cli import nodes, reproduce, tools
 from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 app.add_typer(nodes.app)
 app.add_typer(tools.app)
+app.add_typer(reproduce.app)
 
 # What the core does without, and the extra of the package that brings it.
 EXTRAS = {

@@ -242,7 +242,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
     if record["digest"] != digests.digest(study, node.name, **node.keywords):
         planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
         why: list[str] = []
-        for difference in _differences(record["spec"], planned):
+        for difference in differences(record["spec"], planned):
             is_code = difference.startswith("code")
             why += (
                 code.differences(record.get("code", {}), code.modules(*node.code(study)))
@@ -265,10 +265,11 @@ def _replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:
     return f"{others[0]} is another one than it was made from" if others else ""
 
 
-def _differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
+def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
+    """Where two nested mappings differ, in words: ``train.max_epochs: 10 -> 12``."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted(before.keys() | now.keys()):
-            yield from _differences(before.get(name), now.get(name), f"{key}.{name}" if key else name)
+            yield from differences(before.get(name), now.get(name), f"{key}.{name}" if key else name)
     elif before != now:
         yield f"{key} has changed" if DIGEST.fullmatch(str(now)) else f"{key}: {before} -> {now}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 SHARED_PREFIX = "shared:"
 PUBLISHED = Path("data/published")
+RESULTS = Path("docs/results")  # of a project's own grids, as its pages show them
 
 
 def project_root() -> Path:

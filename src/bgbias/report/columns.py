@@ -30,9 +30,41 @@ class Column:
     known: tuple[str, ...] = ()
 
 
-def number(column: str, digits: int, sign: bool = False) -> Callable[[Row], str]:
+@dataclass(frozen=True)
+class Number:
+    """Words for the number in a table's ``column``: with its sign if it is a difference, with the ``ends`` of its interval,
+    with a mark where it is more than chance (``starred``).
+    """
+
+    column: str
+    digits: int
+    sign: bool = False
+    ends: bool = False
+    starred: bool = False
+
+    def __call__(self, row: Row) -> str:
+        said = [rounded(row[self.column], self.digits, self.sign)]
+        if self.ends and not math.isnan(row[f"{self.column}_low"]):
+            low, high = (rounded(row[f"{self.column}_{end}"], self.digits) for end in ("low", "high"))
+            said.append(f"[{low}, {high}]")
+        if self.starred and row[f"{self.column}_p_holm"] < SIGNIFICANT:
+            said.append(MARK)
+        return " ".join(said)
+
+
+def number(column: str, digits: int, sign: bool = False) -> Number:
     """A number; with its sign if it is a difference."""
-    return lambda row: rounded(row[column], digits, sign)
+    return Number(column, digits, sign)
+
+
+def interval(column: str, digits: int) -> Number:
+    """A number and the ends of its interval, if it has one."""
+    return Number(column, digits, ends=True)
+
+
+def against_plain(column: str, digits: int) -> Number:
+    """A difference from plain with its interval, and a mark where it is more than chance."""
+    return Number(column, digits, sign=True, ends=True, starred=True)
 
 
 def published(name: str, digits: int) -> Callable[[Row], str]:
@@ -44,19 +76,6 @@ def published(name: str, digits: int) -> Callable[[Row], str]:
         return f"({shown})" if isinstance(row[f"published_{name}_differs"], str) else shown
 
     return text
-
-
-def interval(column: str, digits: int, sign: bool = False) -> Callable[[Row], str]:
-    """A number and the ends of its interval, if it has one."""
-    return lambda row: " ".join(
-        filter(None, (rounded(row[column], digits, sign), _ends(row, column, digits)))
-    )
-
-
-def against_plain(column: str, digits: int) -> Callable[[Row], str]:
-    """A difference from plain with its interval, and a mark where it is more than chance."""
-    told = interval(column, digits, sign=True)
-    return lambda row: told(row) + f" {MARK}" * bool(row[f"{column}_p_holm"] < SIGNIFICANT)
 
 
 def significant(column: str) -> Callable[[Row], str]:
@@ -77,10 +96,3 @@ def rounded(value: float, digits: int, sign: bool = False) -> str:
         return NOTHING
     # Adding 0 turns a rounded -0.00 into 0.00.
     return f"{round(value, digits) + 0.0:{'+' if sign else ''}.{digits}f}".replace("-", "−")
-
-
-def _ends(row: Row, column: str, digits: int) -> str:
-    if math.isnan(row[f"{column}_low"]):
-        return ""
-    low, high = (rounded(row[f"{column}_{end}"], digits) for end in ("low", "high"))
-    return f"[{low}, {high}]"

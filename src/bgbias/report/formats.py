@@ -23,6 +23,7 @@ from bgbias.results.rows import MODEL
 from bgbias.study.cell import PLAIN
 
 WIDTH = 110
+IN_MARKDOWN = "**{}**"
 _Section = tuple[str, list[tuple[str, list[tuple[str, bool]]]]]
 REPEATED = {
     "seeds": "seed",
@@ -77,12 +78,17 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     for heading, rows in _sections(table, columns):
         lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
         for label, entries in rows:
-            lines.append([label, *(_shown(text, bold, "**{}**") for text, bold in entries)])
+            lines.append([label, *(_shown(text, bold, IN_MARKDOWN) for text, bold in entries)])
         body = "\n".join(
             "| " + " | ".join(word.replace("|", r"\|") for word in line) + " |" for line in lines
         )
         parts.append(f"### {heading}\n\n{body}")
     return "\n\n".join(parts) + "\n"
+
+
+def entry(column: Column, row: Row) -> str:
+    """What a column says of a row in Markdown, a leader of its loss in bold."""
+    return _shown(column.text(row), _leads(column, row), IN_MARKDOWN).replace("|", r"\|")
 
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:

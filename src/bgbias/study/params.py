@@ -102,7 +102,8 @@ class Block(Strict):
     def _has_models(self) -> Block:
         trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
         absent = [name for name, given in trained.items() if not given]
-        if absent and (len(absent) < len(trained) or not self.pretrained):
+        # With seeds alone: the backbone, and what each seed's training would start from.
+        if absent and not (self.pretrained and absent[:2] == ["losses", "methods"]):
             raise ValueError(
                 f"no {' and no '.join(absent)}: nothing would be trained. Name some; or leave losses, methods and seeds out"
                 " and set `pretrained: true`, for the backbone's own features alone"

@@ -55,6 +55,8 @@ UNFINISHED = {
     "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
     "running": "WORK/running/{name}.json",
     "vitals": "WORK/running/{name}.csv",
+    # what is made again to be compared with published results
+    "reproduced": "WORK/reproduced",
     "locks": "WORK/locks/{name}.lock",
     "weights_checked": "WORK/weights_checked.json",
     "gpu_slots": "WORK/gpu-slots",

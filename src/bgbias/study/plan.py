@@ -5,6 +5,7 @@ What a node reads of it stands in the node's own file (``engine/node.py``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -38,6 +39,21 @@ def _cells(blocks: tuple[Block, ...], side_by_side: str) -> tuple[Cell, ...]:
                 if len(set(block.folds)) == folds.FOLDS:
                     made[Cell(dataset, backbone, loss, method + side_by_side, seed)] = None
     return tuple(made)
+
+
+def blocks_of(study: Study, models: Iterable[tuple[str, str, str, str]]) -> tuple[Block, ...]:
+    """The grid as far as it is of some models, by dataset, backbone, loss and method, with all their seeds and folds."""
+    kept: dict[Block, None] = {}
+    for block, (dataset, backbone, loss, method) in product(study.cells, models):
+        alone = method.removesuffix(_side_by_side(study))
+        of = {"datasets": (dataset,), "backbones": (backbone,)}
+        if dataset not in block.datasets or backbone not in block.backbones:
+            continue
+        if method in (PRETRAINED, UNTRAINED) and block.pretrained:
+            kept[Block(**of, pretrained=True, seeds=block.seeds if method == UNTRAINED else ())] = None
+        elif loss in block.losses and alone in block.methods:
+            kept[Block(**of, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)] = None
+    return tuple(kept)
 
 
 def networks(study: Study) -> tuple[Cell, ...]:

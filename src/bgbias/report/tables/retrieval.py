@@ -197,6 +197,9 @@ def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]
         "query_only_relative_drop": values.estimate(["clean", "query_only"], uncertainty.relative_drop),
     }
     told = {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}
+    for level in ("clean", "corrupted", "query_only"):
+        # A share lies between nothing and all, whatever Student's t has to say.
+        told |= {f"{level}_{end}": float(np.clip(told[f"{level}_{end}"], 0, 100)) for end in ("low", "high")}
     unknown = uncertainty.UNKNOWN
     change = values.against(plain, ["clean", "corrupted"], of) if plain and compared else unknown
     return told | rows.tested("relative_drop_change", change, 100)

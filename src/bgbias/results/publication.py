@@ -1,0 +1,230 @@
+"""Results of the project's own grids that its pages show: what a finished run gave, and what it was made by.
+
+``docs/results/<grid>/`` holds the report's tables in full precision, ``seeds.csv`` (``rows.of_each_seed``), the figures that
+pages show, and ``made.yaml``: how, where and when all this was made, from which settings, and by which code. As long as both
+are those of now, a run of now gives these numbers; ``differing_settings`` and ``edited`` say when they are not. Code that was
+edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from bgbias.engine import availability, digests, freshness, given_weights, graph, records
+from bgbias.engine.node import Node
+from bgbias.errors import UserError
+from bgbias.files import atomic, code
+from bgbias.files.checksums import sha256
+from bgbias.files.places import RESULTS
+from bgbias.results import rows
+from bgbias.settings import Strict, read_yaml
+from bgbias.study import plan
+from bgbias.study.params import SECTIONS, Study, loss_options
+
+MADE, SEEDS = "made.yaml", "seeds"
+# Nodes that bring bytes which checksums verify, or draw what tables say.
+WITHOUT_NUMBERS = ("fetch", "weights", "figure")
+NOT_HERE = ("by hand", "missing file")  # states of a dataset's parts that no command can bring
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The published results of a grid: their folder, and what ``made.yaml`` says of them."""
+
+    folder: Path
+    made: dict[str, Any]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables, ``table1``, ``table2``, ..., as the report has them."""
+        return tuple(self.made["captions"])
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table, or ``seeds``. Raises UserError if there is none of that name."""
+        known = (*self.tables, SEEDS)
+        if name not in known:
+            raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
+        return as_written(self.folder / f"{name}.csv")
+
+    def damaged(self) -> list[str]:
+        """The files that are not those that were published."""
+        return [
+            name
+            for name, checksum in self.made["files"].items()
+            if not (self.folder / name).exists() or sha256(self.folder / name) != checksum
+        ]
+
+
+def as_written(path: Path) -> pd.DataFrame:
+    """A table in full precision, a word ``none`` in it being a word."""
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def lines(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table's rows, each a mapping of columns."""
+    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
+
+
+def grids() -> list[str]:
+    """The grids that have published results."""
+    return sorted(path.parent.name for path in RESULTS.glob(f"*/{MADE}"))
+
+
+def read(grid: str) -> Publication:
+    """The published results of a grid. Raises UserError if there are none."""
+    if grid not in grids():
+        near = difflib.get_close_matches(grid, grids(), 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise UserError(
+            f"There are no published results of a grid '{grid}' in {RESULTS}; there are: {', '.join(grids()) or 'none'}.{hint}"
+            " All of them: bgbias reproduce"
+        )
+    folder = RESULTS / grid
+    return Publication(folder, read_yaml(folder / MADE))
+
+
+def take(study: Study, figures: Collection[str]) -> Publication:
+    """Put the finished report of a grid there, with ``figures`` of it. Raises UserError if not all of it is made and current."""
+    again = f"make run GRID={study.grid}"
+    if not freshness.complete(study):
+        raise UserError(
+            f"The report of grid '{study.grid}' is not what this code and these settings give: {again}"
+        )
+    drawn = {name: study.files.at("figure_png", figure=name) for name in figures}
+    if absent := [str(path) for path in drawn.values() if not path.exists()]:
+        raise UserError(
+            f"A page shows {absent[0]}, which the grid '{study.grid}' does not have; edit the page."
+        )
+    tables = [n.keywords["table"] for n in graph.goals(study) if n.name == "table"]
+    contents = {f"{name}.csv": study.files.at("table_csv", table=name).read_bytes() for name in tables}
+    contents[f"{SEEDS}.csv"] = seeds(study).to_csv(index=False).encode()
+    contents |= {f"{name}.png": path.read_bytes() for name, path in sorted(drawn.items())}
+    folder = RESULTS / study.grid
+    for old in [*folder.glob("*.csv"), *folder.glob("*.png")]:
+        old.unlink()
+    for name, content in contents.items():
+        with atomic.replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+    captions = {
+        t: study.files.at("table_md", table=t).read_text("utf-8").split("\n\n### ")[0] for t in tables
+    }
+    made = {"command": again, **birth(study), "settings": settings_of(study), "captions": captions}
+    made |= {"files": {name: sha256(folder / name) for name in contents}, "code": code_of(study)}
+    return _written(Publication(folder, made))
+
+
+def seeds(study: Study) -> pd.DataFrame:
+    """Each training of a finished grid (``rows.of_each_seed``)."""
+    return rows.of_each_seed(as_written(study.files.at("results")))
+
+
+def birth(study: Study) -> dict[str, Any]:
+    """Of a finished grid: commit, date and machine, and the minutes of its steps, each counted by itself; from their records."""
+    every = [(node.name, records.of_any_time(node.record(study))) for node in graph.in_order(study)]
+    known = [(name, record) for name, record in every if record]
+    last = max((record for _, record in known), key=lambda record: record["finished"])
+    minutes = pd.Series([record["seconds"] / 60 for _, record in known], [name for name, _ in known])
+    devices = [record["device"] for _, record in known if not record["device"].startswith("cpu")]
+    return {
+        "commit": (last["git_commit"] or "unknown") + " with edits" * bool(last["git_dirty"]),
+        "date": last["finished"].partition("T")[0],
+        "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in known), *devices])),
+        "cores": os.cpu_count(),
+        "minutes": round(float(minutes.sum()), 1),
+        "minutes_of_training": round(float(minutes[minutes.index == "train"].sum()), 1),
+    }
+
+
+def settings_of(study: Study) -> dict[str, Any]:
+    """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
+    cells = plan.cells(study)
+    said = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
+    datasets = {name: study.datasets[name] for name in plan.datasets(study)}
+    entries = dict.fromkeys(plan.method(study, cell).entry for cell in plan.trained(study))
+    used: dict[str, dict[str, Strict]] = {
+        "datasets": dict(datasets),
+        "maskers": {d.masker: study.maskers[d.masker] for d in datasets.values()},
+        "backgrounds": {d.backgrounds: study.backgrounds[d.backgrounds] for d in datasets.values()},
+    }
+    said |= {
+        section: {name: entry.model_dump(mode="json", exclude_defaults=True) for name, entry in named.items()}
+        for section, named in used.items()
+    }
+    losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
+    return said | {
+        "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
+        "losses": {
+            f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses
+        },
+        "methods": {name: study.methods[name] for name in entries if name in study.methods},
+    }
+
+
+def differing_settings(publication: Publication, study: Study) -> list[str]:
+    """The settings that are others now than those of published results: ``train.max_epochs``."""
+    return list(freshness.differences(publication.made["settings"], settings_of(study)))
+
+
+def code_of(study: Study, nodes: Iterable[Node] | None = None) -> dict[str, Any]:
+    """The code of a grid's numbers, or of those that some nodes make: ``steps``, each kind of node to the fingerprint of its
+    whole code (only of a whole grid); ``files`` to what stands in each; ``libraries`` to their versions.
+    """
+    making = [n for n in (graph.in_order(study) if nodes is None else nodes) if n.name not in WITHOUT_NUMBERS]
+    by = dict.fromkeys(node.code(study) for node in making)
+    kinds = {node.name for node in making}
+    whole = (
+        {"steps": {k: v for k, v in digests.code_of(study).items() if k in kinds}} if nodes is None else {}
+    )
+    return whole | {
+        "files": dict(sorted(item for m in by for item in code.modules(*m).items())),
+        "libraries": dict(sorted(item for m in by for item in code.libraries(*m).items())),
+    }
+
+
+def edited(publication: Publication, study: Study) -> list[str]:
+    """The files and libraries of a grid's numbers that are others now than those which made the published ones."""
+    before, now = publication.made["code"], code_of(study)
+    if before["steps"] == now["steps"]:
+        return []
+    moved = set(before["files"].values())
+    files = [f for f, mark in now["files"].items() if before["files"].get(f) != mark and mark not in moved]
+    libraries = [n for n, version in now["libraries"].items() if before["libraries"].get(n) != version]
+    return files + libraries or ["imports"]
+
+
+def vouch(publication: Publication, study: Study, made_by: Iterable[str], commit: str) -> Publication:
+    """Say that code of now gave the published numbers: ``made_by``, files and libraries as in ``edited``, at ``commit``."""
+    now, known = code_of(study), {key: dict(value) for key, value in publication.made["code"].items()}
+    for name in made_by:
+        for kind in ("files", "libraries"):
+            known[kind] |= {name: now[kind][name]} if name in now[kind] else {}
+    proved = Publication(publication.folder, publication.made | {"code": known, "commit": commit})
+    if all(known[kind].get(n) == mark for kind in ("files", "libraries") for n, mark in now[kind].items()):
+        proved.made["code"] = now
+    return _written(proved)
+
+
+def cannot_be_made_here(study: Study) -> str:
+    """Why the grid cannot be run on this machine: photos or weights that no command brings; empty if it can."""
+    missing = [a for a in availability.arrivals(study, only_grid=True) if a.state in NOT_HERE]
+    if missing:
+        return f"the {missing[0].part} of {missing[0].dataset} are not here"
+    try:
+        given_weights.check(study)
+    except UserError:
+        return "its weights are not here"
+    return ""
+
+
+def _written(publication: Publication) -> Publication:
+    text = yaml.safe_dump(publication.made, sort_keys=False, allow_unicode=True, width=130)
+    atomic.write_text(publication.folder / MADE, text)
+    return publication

@@ -1,0 +1,129 @@
+"""Published results, for real: what a page shows is checked, and whoever makes it again is told whether it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import SMOKE, Project
+
+pytestmark = pytest.mark.workflow
+PLAIN = f"{SMOKE}/plain"
+README = f"""# A page
+
+Plain training drops by <!-- from smoke table1 {PLAIN} relative_drop .1[] -->?<!-- end --> %.
+
+<!-- from smoke table1: Corrupted | Clean; table2: Score --><!-- end -->
+
+![Drop](docs/results/smoke/drop.png)
+"""
+LOSS = "src/bgbias/training/losses/contrastive.py"
+REWRITTEN = (
+    "margins = params.pos_margin, params.neg_margin",
+    "margins = (params.pos_margin, params.neg_margin + 0)",
+)
+METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
+HALVED = (
+    "n.per_relevant((precision * hits).sum(axis=1))",
+    "n.per_relevant((precision * hits).sum(axis=1)) / 2",
+)
+SEEDLIKE = ('seeds.generator("crop", *key', 'seeds.generator("other crop", *key')
+BATCHES = "src/bgbias/training/batches.py"
+
+
+@pytest.fixture(scope="module")
+def finished(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished run whose results were published, and a page that shows them."""
+    made = smoke_run.copy(tmp_path_factory.mktemp("published") / "project")
+    made.own_source()
+    (made.folder / "README.md").write_text(README)
+    made.bgbias("publish", "--grid", "smoke")
+    return made
+
+
+@pytest.fixture
+def published(finished: Project, tmp_path: Path) -> Project:
+    return finished.copy(tmp_path / "project")
+
+
+@pytest.fixture
+def checked(published: Project) -> Callable[[], str]:
+    """What the check says, nothing if it passes."""
+
+    def check() -> str:
+        done = published.bgbias("publish", "--check", check=False)
+        said = done.stdout.partition("bgbias publish --check\n")[2]
+        assert (done.returncode == 0) == (said == ""), done.stdout
+        return said
+
+    return check
+
+
+def test_a_page_is_written_from_files_and_checked_against_them(
+    published: Project, checked: Callable[[], str]
+) -> None:
+    page = published.folder / "README.md"
+    written = page.read_text()
+    assert "?" not in written
+    assert checked() == ""
+    assert "README.md" in published.bgbias("reproduce").stdout
+    page.write_text(written.replace("drops by ", "drops by 1").replace("-->", "-->1", 1))
+    said = checked()
+    assert "README.md line 3: 'smoke table1" in said
+    assert "is not what docs/results/smoke has ('1" in said
+    assert said.endswith("write it anew: make publish\n")
+    published.bgbias("publish")
+    assert page.read_text() == written.replace("drops by ", "drops by 1")
+    page.write_text(written.replace("smoke table1 ", "smoke table7 "))
+    assert "the mark 'smoke table7" in checked()
+    page.write_text(written.replace("smoke/drop.png", "smoke/pareto.png"))
+    assert checked() == (
+        "docs/results/smoke/pareto.png is not what was published: make run GRID=smoke, then make publish GRID=smoke\n"
+    )
+    page.write_text(written)
+    table = published.folder / "docs/results/smoke/table1.csv"
+    table.write_text(table.read_text().replace("contrastive,plain,1", "contrastive,plain,2"))
+    assert "docs/results/smoke/table1.csv is not what was published" in checked()
+    assert (
+        "no published results of a grid 'smok' in docs/results; there are: smoke. Did you mean 'smoke'?"
+        in (said := published.bgbias("reproduce", "smok", check=False)).stdout
+    )
+    assert said.returncode == 2
+    published.edit("max_epochs: 2\n", "max_epochs: 3\n")
+    assert "was made by other settings than now (train.max_epochs: 2 -> 3): make run GRID=smoke" in checked()
+    assert "is not what this code and these settings give: make run GRID=smoke" in (
+        published.bgbias("publish", "--grid", "smoke", check=False).stdout
+    )
+
+
+def test_code_that_computes_the_same_costs_a_row_and_other_crops_lie_within_the_spread(
+    published: Project, checked: Callable[[], str]
+) -> None:
+    published.edit(*REWRITTEN, LOSS)
+    said = checked()
+    assert said == (
+        "docs/results/smoke was made by other code than now (training/losses/contrastive.py): bgbias reproduce smoke"
+        f" {PLAIN}\n"
+    )
+    made = published.bgbias("reproduce", "smoke", "plain").stdout
+    assert "same: all " in made
+    assert "docs/results/smoke/made.yaml says now that the code of now gives the same." in made
+    assert checked() == ""
+    # Of the other row nothing was made.
+    assert f"train {SMOKE}/bgaugment/0" in published.planned("--config", "grid=smoke")
+    published.edit(*SEEDLIKE, BATCHES)
+    made = published.bgbias("reproduce", "smoke", "plain").stdout
+    assert "\nwithin spread: " in made
+    assert "says now that" not in made
+    assert f"(training/batches.py): bgbias reproduce smoke {PLAIN}" in checked()
+
+
+def test_an_edited_formula_is_different(published: Project, checked: Callable[[], str]) -> None:
+    published.edit(*HALVED, METRIC)
+    assert f"(evaluation/metrics/map_at_r.py): bgbias reproduce smoke {PLAIN}" in checked()
+    made = published.bgbias("reproduce", "smoke", "plain", check=False)
+    assert made.returncode == 1
+    assert "\ndifferent: " in made.stdout
+    assert "says now that" not in made.stdout
+    assert "bgbias reproduce smoke" in checked()

@@ -1,0 +1,153 @@
+"""Results made again: what is the same, within its spread, different; and what a row vouches for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bgbias.report import reproduction as repeat
+from bgbias.report.names import NOT_TRAINED
+from bgbias.results import publication
+from bgbias.results.publication import Publication
+from bgbias.results.rows import Model
+from bgbias.study import plan
+from bgbias.study.params import Study, load
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN: Model = ("demo_90", "tiny", "contrastive", "plain")
+CURED: Model = (*PLAIN[:3], "bgaugment")
+Tables = dict[str, pd.DataFrame]
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """The demo's published tables."""
+    monkeypatch.chdir(ROOT)
+    published = publication.read("demo")
+    return {name: published.table(name) for name in (*published.tables, publication.SEEDS)}
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.chdir(ROOT)
+    return load(Path("params.yaml"), "demo")
+
+
+def again(tables: Tables, name: str, column: str, change: float, seed: int | None = None) -> Tables:
+    """The tables with one number of ``PLAIN`` changed by so much."""
+    table = tables[name].copy()
+    here = (table[["dataset", "backbone", "loss", "method"]] == list(PLAIN)).all(axis=1)
+    here &= table["seed"] == seed if seed is not None else True
+    table.loc[here, column] += change
+    return tables | {name: table}
+
+
+def other(found: list[repeat.Compared]) -> list[tuple[str, str, str]]:
+    return [(one.table, one.number, one.verdict) for one in found if one.verdict != repeat.SAME]
+
+
+def test_what_prints_alike_is_the_same(tables: Tables) -> None:
+    found = repeat.compare(tables, again(tables, "table1", "clean", 1e-9))
+    assert repeat.verdict(found) == "same"
+    assert repeat.sentence(found) == f"same: all {len(found)} numbers are as printed."
+    assert len({(one.model, one.table, one.number) for one in found}) == len(found) > 300
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "share", "seed", "verdict", "of_all"),
+    [
+        ("table1", "clean", 0.9, None, "within spread", "within spread"),
+        ("table1", "clean", 1.1, None, "different", "different"),
+        ("table1", "relative_drop", -0.9, None, "within spread", "within spread"),
+        ("table1", "relative_drop", -1.1, None, "different", "different"),
+        ("table1", "clean_sd_seeds", 9, None, "not judged", "within spread"),
+        ("table2", "ref", 1.1, None, "different", "different"),
+        ("table1", "queries", 1, None, "different", "different"),
+        ("seeds", "clean", 9, 2, "not judged", "within spread"),
+    ],
+)
+def test_another_number_is_judged_by_the_published_interval(
+    tables: Tables, table: str, column: str, share: float, seed: int | None, verdict: str, of_all: str
+) -> None:
+    """``share``: of the half of the interval, if there is one."""
+    row = (
+        tables["table1" if table == "seeds" else table]
+        .set_index(["dataset", "backbone", "loss", "method"])
+        .loc[PLAIN]
+    )
+    half = row[f"{column}_high"] - row[column] if f"{column}_high" in row and table != "seeds" else 1
+    found = repeat.compare(tables, again(tables, table, column, share * half, seed))
+    assert other(found) == [(table, column + (f", seed {seed}" if table == "seeds" else ""), verdict)]
+    assert repeat.verdict(found) == of_all
+    assert repeat.sentence(found).startswith(f"{of_all}: ")
+
+
+def test_an_interval_of_another_width_is_not_the_same(tables: Tables) -> None:
+    found = repeat.compare(tables, again(tables, "table1", "clean_low", -1))
+    assert other(found) == [("table1", "clean", "within spread")]
+
+
+def test_a_row_that_is_gone_is_different_unless_others_were_asked_for(tables: Tables) -> None:
+    less = {name: table[table["method"] == "bgaugment"] for name, table in tables.items()}
+    assert repeat.verdict(repeat.compare(tables, less)) == "different"
+    assert repeat.verdict(found := repeat.compare(tables, less, [CURED])) == "same"
+    assert {one.model for one in found} == {CURED}
+
+
+def test_the_star_of_a_row_alone_is_not_looked_at(tables: Tables) -> None:
+    third = tables["table3"].assign(corrupted_difference_p_holm=0.9)
+    found = repeat.compare(tables, tables | {"table3": third})
+    assert [one for one in other(found)] == [("table3", "corrupted_difference", "within spread")]
+    assert repeat.verdict(repeat.compare(tables, tables | {"table3": third}, [CURED])) == "same"
+
+
+def test_what_is_told_fits_a_terminal(tables: Tables) -> None:
+    told = repeat.told(repeat.compare(tables, again(tables, "table1", "clean", 1), [PLAIN, CURED]))
+    assert max(map(len, told.splitlines())) <= 110
+    assert told.count("── demo_90/tiny/contrastive/") == 2
+    assert "within spread" in told
+
+
+def test_a_row_is_made_with_the_plain_one_that_it_is_compared_with(demo: Study) -> None:
+    alone = plan.cells(repeat.row_of(demo, PLAIN))
+    assert {(*c.name.split("/")[:4],) for c in alone} == {PLAIN}
+    assert [cell.seed for cell in alone] == [0, 1, 2]
+    assert {c.method for c in plan.cells(repeat.row_of(demo, CURED))} == {"plain", "bgaugment"}
+    birds = load(Path("params.yaml"), "cub50")
+    for method in NOT_TRAINED[1:]:
+        row = repeat.row_of(birds, ("cub50", "mobilenet_v2_tf", "none", method))
+        assert {c.method for c in plan.cells(row)} <= {"pretrained", method}
+        assert not plan.trained(row)
+    folds = load(Path("params.yaml"), "dcml_tables")
+    row = repeat.row_of(folds, ("cub200", "bn_inception", "cosface", "dcml_code+512d"))
+    assert {c.method for c in plan.cells(row)} == {"plain", "plain+512d", "dcml_code", "dcml_code+512d"}
+
+
+def test_a_row_vouches_for_the_code_that_it_runs_and_no_other(demo: Study) -> None:
+    plain, cured = repeat.vouched(demo, PLAIN), repeat.vouched(demo, CURED)
+    assert {"training/loop.py", "training/losses/contrastive.py", "torch"} <= plain
+    assert not plain & {"training/methods/bgaugment.py", "training/losses/arcface.py"}
+    # Alone, it says nothing of what is compared.
+    assert not plain & {"report/tables/methods.py", "results/uncertainty.py"}
+    assert {"report/tables/methods.py", "results/uncertainty.py", "training/methods/bgaugment.py"} <= cured
+
+
+@pytest.mark.parametrize(
+    ("edited", "row"),
+    [
+        ("training/loop.py", "demo_00/tiny/contrastive/plain"),
+        ("training/losses/arcface.py", "demo_90/tiny/arcface/plain"),
+        ("results/uncertainty.py", "demo_00/tiny/contrastive/bgaugment"),
+    ],
+)
+def test_the_row_to_repeat_is_the_smallest_that_runs_what_was_edited(
+    demo: Study, edited: str, row: str
+) -> None:
+    published = publication.read("demo")
+    code = publication.code_of(demo)
+    code = code | {"files": code["files"] | {edited: "before"}, "steps": {}}
+    before = Publication(published.folder, published.made | {"code": code})
+    assert publication.edited(before, demo) == [edited]
+    assert repeat.best_row(before, demo) == row
