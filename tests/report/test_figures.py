@@ -214,6 +214,8 @@ def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_inter
         assert axes.get_xlim()[0] < min(own[["clean", "corrupted"]].min(axis=None), *map(min, ends))
         assert axes.get_xlim()[1] > max(own[["clean", "corrupted"]].max(axis=None), *map(max, ends))
     figure.draw_without_rendering()
+    assert figure.axes[0].yaxis.label.get_window_extent().x0 > 0
+    assert all(tick == int(tick) for axes in figure.axes for tick in axes.get_xticks())
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert shown == ["Plain", "BGAugment", "Contrastive", "ArcFace"]
     assert figure.legends[0].get_window_extent().x0 > figure.axes[-1].get_window_extent().x1

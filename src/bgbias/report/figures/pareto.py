@@ -65,6 +65,8 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
 
 
 def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dict[str, str]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for row in seeds.to_dict("records"):
         axes.plot(row["clean"], row["corrupted"], **_mark(row, losses, 3), alpha=0.45, linestyle="")
     for row in rows.to_dict("records"):
@@ -84,6 +86,8 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dic
     room = 0.07 * (high - low) or 1.0
     ends = max(low - room, 0), high + room
     axes.set(xlim=ends, ylim=ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
     axes.plot(ends, ends, color=contact_sheet.MUTED, linewidth=0.6, linestyle=(0, (3, 2)), zorder=0)
     axes.grid()
 
