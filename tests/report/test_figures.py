@@ -10,10 +10,12 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
+from small_study import described, load
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
+from bgbias.report import figures as every_figure
 from bgbias.report import look as figures
 from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
 from bgbias.report.figures.calibration import figure_calibration
@@ -57,7 +59,7 @@ def table() -> pd.DataFrame:
                         "loss": loss,
                         "method": method,
                         "clean": 40.0,
-                        "clean_low": 37.0,
+                        "clean_low": 31.0,
                         "clean_high": 44.0,
                         "corrupted": 40 - 0.4 * drop,
                         "corrupted_low": 39 - 0.4 * drop,
@@ -207,14 +209,25 @@ def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_inter
         for row in means.to_dict("records"):
             assert {(row[f"clean_{e}"], row["corrupted"]) for e in ("low", "high")} <= ends
             assert {(row["clean"], row[f"corrupted_{e}"]) for e in ("low", "high")} <= ends
-        # Both axes have one scale, and every point has room in it.
+        # Both axes have one scale, and every point and interval has room in it.
         assert axes.get_xlim() == axes.get_ylim()
-        assert axes.get_xlim()[0] < own[["clean", "corrupted"]].min(axis=None)
-        assert axes.get_xlim()[1] > own[["clean", "corrupted"]].max(axis=None)
+        assert axes.get_xlim()[0] < min(own[["clean", "corrupted"]].min(axis=None), *map(min, ends))
+        assert axes.get_xlim()[1] > max(own[["clean", "corrupted"]].max(axis=None), *map(max, ends))
     figure.draw_without_rendering()
+    assert figure.axes[0].yaxis.label.get_window_extent().x0 > 0
+    assert all(tick == int(tick) for axes in figure.axes for tick in axes.get_xticks())
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert shown == ["Plain", "BGAugment", "Contrastive", "ArcFace"]
     assert figure.legends[0].get_window_extent().x0 > figure.axes[-1].get_window_extent().x1
+
+
+@pytest.mark.parametrize(("methods", "wanted"), [(["plain"], False), (["plain", "bgaugment"], True)])
+def test_pareto_is_wanted_where_several_methods_are_trained(
+    tmp_path: Path, small_plugins: None, methods: list[str], wanted: bool
+) -> None:
+    raw = described(tmp_path)
+    raw["grids"]["small"]["cells"][0] |= {"methods": methods, "pretrained": True}
+    assert ("pareto" in every_figure.wanted(load(tmp_path, raw))) == wanted
 
 
 def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:

@@ -76,9 +76,10 @@ def estimate(
 
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
     clusters: CV3 in MacKinnon, Nielsen & Webb 2023), and Student's t has the degrees of freedom of as many classes of equal size
-    as these are worth (Carter, Schnepel & Steigerwald 2017). With seeds there are three variances: of seeds, of classes, and of
-    what a seed means for a class; the interval is the generalised one for their sum (Weerahandi 1993). It needs ``FEWEST_SEEDS``
-    seeds. With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p.
+    as these are worth (Carter, Schnepel & Steigerwald 2017). With seeds, the variance is that without each seed, plus that
+    without each class, minus that without each class of each seed (two-way clustering: Cameron, Gelbach & Miller 2011), and no
+    less than either of the first two, with Satterthwaite's degrees of freedom; it needs ``FEWEST_SEEDS`` seeds. With fewer than
+    ``FEWEST_CLASSES`` classes there is neither interval nor p.
 
     Raises ValueError if columns differ in shape, or if no query is left.
     """

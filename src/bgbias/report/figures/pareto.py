@@ -65,6 +65,8 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
 
 
 def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dict[str, str]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for row in seeds.to_dict("records"):
         axes.plot(row["clean"], row["corrupted"], **_mark(row, losses, 3), alpha=0.45, linestyle="")
     for row in rows.to_dict("records"):
@@ -76,11 +78,16 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dic
         place: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 0.7, "alpha": 0.6}
         axes.errorbar(row["clean"], row["corrupted"], xerr=spans[0], yerr=spans[1], **place)
         axes.plot(row["clean"], row["corrupted"], **_mark(row, losses, 6.5), linestyle="", zorder=3)
-    points = np.concatenate([part[["clean", "corrupted"]].to_numpy().ravel() for part in (rows, seeds)])
+    ends_too = [f"{name}{end}" for name in ("clean", "corrupted") for end in ("", "_low", "_high")]
+    points = np.concatenate(
+        [rows[ends_too].to_numpy().ravel(), seeds[["clean", "corrupted"]].to_numpy().ravel()]
+    )
     low, high = np.nanmin(points), np.nanmax(points)
     room = 0.07 * (high - low) or 1.0
     ends = max(low - room, 0), high + room
     axes.set(xlim=ends, ylim=ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
     axes.plot(ends, ends, color=contact_sheet.MUTED, linewidth=0.6, linestyle=(0, (3, 2)), zorder=0)
     axes.grid()
 
