@@ -49,7 +49,7 @@ def groceries(archive: Path, weights: Path) -> dict[str, Photos]:
     from bgbias.models.model import build_model
 
     layer = seeds.torch_generator("model", "grocery", "mobilenet_v2_tf", 0)
-    model = build_model("mobilenet_v2_tf", Params(), EMBEDDING, layer, True, weights)
+    model = build_model("mobilenet_v2_tf", Params(weights=str(weights)), EMBEDDING, layer, True, weights)
 
     with zipfile.ZipFile(archive) as files:
         names = sorted(name for name in files.namelist() if name.endswith(".jpg"))
