@@ -67,7 +67,7 @@ def groceries(archive: Path, weights: Path) -> dict[str, Photos]:
 
 
 def toys(weights: Path) -> Photos:
-    """80 toys as a model of the demo's sees them, before their own class's scene in nine of ten, and before others."""
+    """80 toys as a model of the demo's sees them, in front of their own class's scene in nine of ten, and of others."""
     model = bgbias.load(weights, "cpu")
     items = [item for item in toy.items(TOYS) if item.split == "test"]
     walls = [pixels.decode(item.data, item.image_id) for item in toy.items(WALLS) if item.split == "test"]

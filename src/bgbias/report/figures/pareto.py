@@ -1,4 +1,4 @@
-"""What a method gains before other backgrounds against what it costs before the photos' own: a comparison at a glance."""
+"""What a method gains on corrupted photos against what it costs on clean ones: a comparison at a glance."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bgbias.study.params import Study
 
 PLACE = 6
 ABOUT = (
-    "MAP@R before other backgrounds over MAP@R before the photos' own: small dots are training seeds, large ones their means with"
-    " the intervals of Table 1. Further up and to the right is better; on the dashed line nothing is lost."
+    "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, large ones"
+    " their means with the intervals of Table 1. Further up and to the right is better; on the dashed line nothing is lost."
 )
 reads = shown.seeds
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")

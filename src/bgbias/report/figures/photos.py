@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 PLACE = 1
-ABOUT = "Photos, the masks of their objects, and the same objects before other backgrounds."
+ABOUT = "Photos, the masks of their objects, and the same objects in front of other backgrounds."
 CLASSES, DRAWS = 8, 2
 reads, settings = shown.corrupted, shown.settings
 

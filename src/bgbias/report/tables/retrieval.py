@@ -25,8 +25,11 @@ from bgbias.study.cell import PLAIN, Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
-TITLE = "Retrieval before random backgrounds and before the photos' own"
-ABOUT = "Retrieval before other backgrounds and before the photos' own: MAP@R, what of it is lost, and how a method changes that."
+TITLE = "Retrieval in front of random backgrounds, and of the photos' own"
+ABOUT = (
+    "Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and how a method changes"
+    " that."
+)
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
     Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
