@@ -1,7 +1,7 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
 ``python docs/uncertainty [coverage] [halves] [repeats]`` makes the named tables (all of them if none is named) beside this file,
-and writes the page; with ``--check`` it says whether the page has what the tables hold.
+and writes the page; with ``page`` it makes none, and with ``--check`` it says whether the page has what the tables hold.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def main(arguments: list[str]) -> int:
             f"{PAGE.relative_to(ROOT)} is not what docs/uncertainty/*.csv hold; write it: make docs-uncertainty"
         )
         return 1
-    if unknown := set(arguments) - set(NAMES):
+    if unknown := set(arguments) - {*NAMES, "page"}:
         print(f"There is no table {min(unknown)}; there are: {', '.join(NAMES)}.")
         return 2
-    for name in arguments or NAMES:
+    for name in [] if arguments == ["page"] else arguments or NAMES:
         make(name).round(6).to_csv(HERE / f"{name}.csv", index=False)
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
