@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import project
 import pytest
+import yaml
 from project import SMOKE, Project
+
+from bgbias.results import publication
+from bgbias.study.params import load
 
 pytestmark = pytest.mark.workflow
 PLAIN = f"{SMOKE}/plain"
@@ -28,8 +33,8 @@ HALVED = (
     "n.per_relevant((precision * hits).sum(axis=1))",
     "n.per_relevant((precision * hits).sum(axis=1)) / 2",
 )
-SEEDLIKE = ('seeds.generator("crop", *key', 'seeds.generator("other crop", *key')
-BATCHES = "src/bgbias/training/batches.py"
+OTHER_BACKGROUNDS = ('seeds.key(key_set, "bg", repeat', 'seeds.key(key_set, "other bg", repeat')
+DRAWS = "src/bgbias/backgrounds/draws.py"
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +102,7 @@ def test_a_page_is_written_from_files_and_checked_against_them(
     )
 
 
-def test_code_that_computes_the_same_costs_a_row_and_other_crops_lie_within_the_spread(
+def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_within_the_spread(
     published: Project, checked: Callable[[], str]
 ) -> None:
     published.edit(*REWRITTEN, LOSS)
@@ -112,11 +117,39 @@ def test_code_that_computes_the_same_costs_a_row_and_other_crops_lie_within_the_
     assert checked() == ""
     # Of the other row nothing was made.
     assert f"train {SMOKE}/bgaugment/0" in published.planned("--config", "grid=smoke")
-    published.edit(*SEEDLIKE, BATCHES)
-    made = published.bgbias("reproduce", "smoke", "plain").stdout
+    published.edit(*OTHER_BACKGROUNDS, DRAWS)
+    made = published.bgbias("reproduce", "smoke", "plain", "--fresh").stdout
     assert "\nwithin spread: " in made
+    assert "; all 11 steps ran." in made
+    assert (published.folder / f"data/work/reproduced/fresh/runs/smoke/models/{SMOKE}/plain/seed0").is_dir()
     assert "says now that" not in made
-    assert f"(training/batches.py): bgbias reproduce smoke {PLAIN}" in checked()
+    assert f"(backgrounds/draws.py): bgbias reproduce smoke {PLAIN}" in checked()
+
+
+def test_results_of_photos_that_are_elsewhere_are_told_and_fail_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = project.fresh(tmp_path / "project")
+    monkeypatch.chdir(made.folder)
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nowhere"))
+    birds = load(Path("params.yaml"), "cub50")
+    code = publication.code_of(birds)
+    before = {
+        "settings": publication.settings_of(birds),
+        "captions": {},
+        "files": {},
+        "code": code | {"steps": {}, "files": code["files"] | {"training/loop.py": "before"}},
+    }
+    (folder := Path("docs/results/cub50")).mkdir(parents=True)
+    (folder / "made.yaml").write_text(yaml.safe_dump(before))
+    said = made.bgbias("publish", "--check").stdout
+    assert said.endswith(
+        "docs/results/cub50 was made by other code than now (training/loop.py), and cannot be made again on this machine: the"
+        " photos of cub50 are not here\n"
+    )
+    said = made.bgbias("reproduce", "cub50", check=False)
+    assert said.returncode == 2
+    assert "cub50 cannot be made on this machine" in said.stdout
 
 
 def test_an_edited_formula_is_different(published: Project, checked: Callable[[], str]) -> None:

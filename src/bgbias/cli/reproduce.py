@@ -131,7 +131,8 @@ def _made(params: Path, wanted: Study, row: bool, fresh: bool) -> tuple[Study, s
 
     file = _variant(params, wanted, row, fresh) if row or fresh else params
     made = load(file, wanted.grid)
-    targets = [str(made.files.at("table_csv", table=name)) for name in _tables(made)] if row else []
+    ends = [node for node in graph.goals(made) if node.name == "table" or not row]
+    targets = [str(node.record(made)) for node in ends] if row else []
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     command = ["--cores", "all", "--quiet", "rules", "--config", f"grid={made.grid}", f"params={file}"]
     done = subprocess.run(
@@ -143,9 +144,11 @@ def _made(params: Path, wanted: Study, row: bool, fresh: bool) -> tuple[Study, s
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
         )
-    every = [records.of_any_time(node.record(made)) for node in graph.in_order(made)]
+    every = [records.of_any_time(node.record(made)) for node in graph.in_order(made, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
-    return made, f"{ran} of {len(every)} steps ran, the others were current"
+    return made, f"{ran} of {len(every)} steps ran, the others were current" if ran < len(
+        every
+    ) else f"all {ran} steps ran"
 
 
 def _variant(params: Path, wanted: Study, row: bool, fresh: bool) -> Path:
