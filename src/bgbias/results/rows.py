@@ -26,6 +26,8 @@ CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
 Model = tuple[str, str, str, str]
 MODEL = ["dataset", "backbone", "loss", "method"]
 MAP_AT_R, PRECISION_AT_1 = "map_at_r", "precision_at_1"
+# What tables read of queries.parquet: of many models at SOP's size the rest is gigabytes.
+OF_QUERIES = [*MODEL, "seed", "setting", "condition", "draw", "image_id", "label", MAP_AT_R, OTHERS]
 SEEDLESS = (PRETRAINED, CENTRE)
 NEXT = "Complete the grid: snakemake --cores all"
 

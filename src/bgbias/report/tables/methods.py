@@ -20,7 +20,7 @@ from bgbias.report import formats
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import uncertainty
-from bgbias.results.rows import CORRUPTED, MODEL, Values, named, retrieved, tested
+from bgbias.results.rows import CORRUPTED, MODEL, OF_QUERIES, Values, named, retrieved, tested
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
@@ -74,7 +74,7 @@ def make(study: Study) -> pd.DataFrame:
     retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
     # Folds' models side by side have no training of their own to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    return table(retrieval, scores, pd.read_parquet(read["all_queries"]))
+    return table(retrieval, scores, pd.read_parquet(read["all_queries"], columns=OF_QUERIES))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:

@@ -69,7 +69,7 @@ def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     read = reads(study)
     results = pd.read_csv(read["results"].path(study), keep_default_na=False)
-    queries = pd.read_parquet(read["all_queries"].path(study))
+    queries = pd.read_parquet(read["all_queries"].path(study), columns=rows.OF_QUERIES)
     return table(results, queries, published.read(), plan.cells(study))
 
 
