@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bgbias.evaluation.scores import OTHERS
+from bgbias.evaluation.metrics import OTHERS
 from bgbias.photos.folds import run, seed_and_fold
 from bgbias.report import formats
 from bgbias.report.tables import attribution, methods, retrieval

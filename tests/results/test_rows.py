@@ -11,7 +11,7 @@ import pytest
 from handmade_results import CURED, PLAIN, study
 
 from bgbias.errors import UserError
-from bgbias.evaluation.scores import OTHERS
+from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import uncertainty
 from bgbias.results.rows import Values, leading, of_each_seed, retrieved
 from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate

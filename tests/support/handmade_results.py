@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from bgbias.evaluation.scores import OTHERS
+from bgbias.evaluation.metrics import OTHERS
 
 # Two values make six queries, each of a class of its own: the first of a, c and e, the second of b, d and f.
 IMAGES = [f"{name}.jpg" for name in "abcdef"]

@@ -36,7 +36,7 @@ MODELS = {
     ),
     f"{MINE}/triplet/plain/seed0",
 }
-FEATURES = {f"{TOYS}/none/pretrained/seed0", f"{MINE}/none/pretrained/seed0"}
+FEATURES = {f"{of}/none/{method}/seed0" for of in (TOYS, MINE) for method in ("pretrained", "untrained")}
 
 
 class Edit(NamedTuple):

@@ -59,7 +59,7 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
     assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
     assert rules(planned) == {
         **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
-        **{"collect": 1, "table": 3, "figure": 5, "all": 1},
+        **{"collect": 1, "table": 3, "figure": 6, "all": 1},
     }
 
 
@@ -87,7 +87,7 @@ def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     planned = made.planned("--config", "grid=cub50")
     assert rules(planned)["fetch"] == 1
     assert rules(planned)["train"] == 4
-    assert rules(planned)["embed"] == 5  # the row without training among them
+    assert rules(planned)["embed"] == 6  # the two rows without training among them
 
 
 def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_again(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
     for name in ("table1", "table2", "table3"):
         assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex", "html"))
     figures = {p.stem for p in (report / "figures").glob("*.png")}
-    assert figures == {"photos", "masks", "retrieval", "attribution", "drop"}
+    assert figures == {"photos", "masks", "retrieval", "attribution", "pareto", "drop"}
     assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}
 
 

@@ -9,11 +9,11 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.evaluation.conditions import CLEAN, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
 from bgbias.evaluation.without_class import change_for_others, deep_enough
 
 VIEW = ("setting", "condition", "draw")
-OTHERS = "map_at_r_of_others"
 
 
 def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFrame:

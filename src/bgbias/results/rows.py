@@ -14,7 +14,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
-from bgbias.evaluation.scores import OTHERS
+from bgbias.evaluation.metrics import OTHERS
 from bgbias.photos.folds import FOLDS, seed_and_fold
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT, Estimate, Statistic, difference, itself

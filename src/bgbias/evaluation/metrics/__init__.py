@@ -1,1 +1,4 @@
 """From the nearest neighbours of each query to one number a query."""
+
+OTHERS = "map_at_r_of_others"
+"""The column beside a query's metrics that says what its class means for others (``evaluation.without_class``)."""

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Made, step
 from bgbias.evaluation.conditions import random_background
 from bgbias.report import formats
-from bgbias.results import rows
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study, options
@@ -67,18 +66,6 @@ def table1(study: Study) -> dict[str, Made]:
 def read_table1(study: Study) -> pd.DataFrame:
     """Table 1, read back."""
     return formats.read(table1(study)["table1"].path(study))
-
-
-def seeds(study: Study) -> dict[str, Made]:
-    """Table 1, and the results of which each seed's are a part."""
-    return table1(study) | files_of(step("collect"), "results")
-
-
-def read_seeds(study: Study) -> pd.DataFrame:
-    """MAP@R and its drop of every training of the grid, in percent (``rows.of_each_seed``)."""
-    import pandas as pd
-
-    return rows.of_each_seed(pd.read_csv(seeds(study)["results"].path(study), keep_default_na=False))
 
 
 def cut_by(study: Study) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
+from bgbias.report.figures import _seeds as each
 from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
@@ -21,7 +22,7 @@ ABOUT = (
     "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
     " seeds."
 )
-reads = shown.seeds
+reads = each.reads
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
@@ -45,9 +46,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return figure_calibration(
-        shown.read_table1(study), settings(study)["correlations"], shown.read_seeds(study)
-    )
+    return figure_calibration(shown.read_table1(study), settings(study)["correlations"], each.read(study))
 
 
 def figure_calibration(

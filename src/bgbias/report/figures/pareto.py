@@ -10,6 +10,7 @@ import pandas as pd
 
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
+from bgbias.report.figures import _seeds as each
 from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
@@ -20,7 +21,7 @@ ABOUT = (
     "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, large ones"
     " their means with the intervals of Table 1. Further up and to the right is better; on the dashed line nothing is lost."
 )
-reads = shown.seeds
+reads = each.reads
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.42, 0.32, 0.42, 0.55, 1.75
 
@@ -32,7 +33,7 @@ def wanted(study: Study) -> bool:
 
 def draw(study: Study) -> look.Figure:
     """Every model of the grid, corrupted over clean."""
-    return figure_pareto(shown.read_table1(study), shown.read_seeds(study))
+    return figure_pareto(shown.read_table1(study), each.read(study))
 
 
 def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
