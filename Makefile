@@ -119,6 +119,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	snakemake --lint
 	python docs/results/masker_from_report.py --check
 	python -m bgbias publish --check
+	python docs/uncertainty --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
