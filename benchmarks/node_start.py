@@ -1,7 +1,7 @@
 """What a node costs beyond its work: nodes that have next to nothing to do, against importing what they need.
 
 Each is started as a person starts it, and as a job of Snakemake, which is forked from a process that has imported all this before
-(``bgbias.warm``).
+(``bgbias.engine.warm``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
 
-from bgbias import warm
+from bgbias.engine import warm
 
 
 def _command() -> None:

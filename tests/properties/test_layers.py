@@ -11,10 +11,10 @@ from pathlib import Path
 from project import ROOT
 
 PACKAGE = ROOT / "src/bgbias"
-GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings", "warm"}
+GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings"}
 # From the lowest to the highest; those of one line do not import one another.
 LAYERS = (
-    ("errors", "progress", "seeds", "warm"),
+    ("errors", "progress", "seeds"),
     ("settings", "plugins"),
     ("images",),
     ("files",),

@@ -51,7 +51,7 @@ searched = f'export PYTHONPATH={shlex.quote(SOURCE)}"${{PYTHONPATH:+:$PYTHONPATH
 if workflow.is_main_process:
     # Jobs that outlive a killed Snakemake are known by this (see src/bgbias/engine/resume.py).
     os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
-    # Jobs begin where imports are done already (see src/bgbias/warm.py), but not those on other machines.
+    # Jobs begin where imports are done already (see src/bgbias/engine/warm.py), but not those on other machines.
     if os.environ.get("BGBIAS_WARM") != "0":
         searched += f"export BGBIAS_WARM={os.getpid()}; "
 before = shell._process_prefix or "set -euo pipefail; "

@@ -88,7 +88,7 @@ def colour(method: str) -> str:
     (``sam_triplet_8``, ``sam_triplet+bgaugment``), or one by its name.
     """
     place = names.place("methods", names.family(method))
-    return PALETTE[int(place)] if 0 <= place < len(PALETTE) else OTHERS[sum(method.encode()) % len(OTHERS)]
+    return PALETTE[int(place)] if place in range(len(PALETTE)) else OTHERS[sum(method.encode()) % len(OTHERS)]
 
 
 def text_width(text: str) -> float:

@@ -41,7 +41,7 @@ from typing import Any
 
 ASKED = "BGBIAS_WARM"
 SERVE = "warm-process"
-SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).parents[1]
 OURS = f"{SOURCES}{os.sep}"
 STABLE = (OURS, *(f"{folder}{os.sep}" for folder in (*site.getsitepackages(), Path(os.__file__).parent)))
 UNIMPORTANT = ("_", "SHLVL", "OLDPWD", "PWD")  # of a shell, not of what it starts

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from benchmarks import _study
-from bgbias import warm
+from bgbias.engine import warm
 from bgbias.files.checksums import sha256
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
@@ -270,7 +270,7 @@ def test_one_that_does_not_answer_is_not_waited_for_forever(run: Run) -> None:
     (stopped,) = run.warm()
     stopped.suspend()
     code = (
-        "import sys; sys.orig_argv[1:3] = ['-m', 'bgbias']; from bgbias import warm; warm.ANSWER_SECONDS = .2;"
+        "import sys; sys.orig_argv[1:3] = ['-m', 'bgbias']; from bgbias.engine import warm; warm.ANSWER_SECONDS = .2;"
         " from bgbias.__main__ import _command; warm.run(_command)"
     )
     environment = {
