@@ -23,7 +23,7 @@ ABOUT = (
 )
 reads = each.reads
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.42, 0.32, 0.42, 0.55, 1.75
+ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
 
 
 def wanted(study: Study) -> bool:
