@@ -84,11 +84,14 @@ STYLE: Any = {
 
 
 def colour(method: str) -> str:
-    """A method's colour, the same in every figure; one without its own has that of the method that its name begins with
-    (``sam_triplet_8``, ``sam_triplet+bgaugment``), or one by its name.
+    """A method's colour, the same in every figure: that of the PLACE of the method which its name begins with
+    (``sam_triplet_8``, ``sam_triplet+bgaugment``); of one that stands between two others, or nowhere, one by its name.
     """
-    place = names.place("methods", names.family(method))
-    return PALETTE[int(place)] if place in range(len(PALETTE)) else OTHERS[sum(method.encode()) % len(OTHERS)]
+    family = names.family(method)
+    place = names.place("methods", family)
+    if place in range(len(PALETTE)):
+        return PALETTE[int(place)]
+    return OTHERS[sum((family or method).encode()) % len(OTHERS)]
 
 
 def text_width(text: str) -> float:
