@@ -152,3 +152,16 @@ def test_the_commands_say_it_before_anything_runs(tmp_path: Path, command: str, 
     said = told.stdout + told.stderr
     assert (told.returncode != 0) == refuses, said
     assert ("none.pth of backbones/resnet18 is missing" in said) == refuses, said
+
+
+@pytest.mark.parametrize(("part", "known"), [("layer1.0", True), ("block1", False)])
+def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: str, known: bool) -> None:
+    study = study_of(tmp_path, "resnet18", None)
+    study = study.model_copy(update={"train": study.train.model_copy(update={"frozen": (part,)})})
+    if known:
+        given_weights.check(study)
+        return
+    with pytest.raises(
+        UserError, match=r"resnet18 has no part 'block1' with parameters\. Its parts are conv1, bn1"
+    ):
+        given_weights.check(study)

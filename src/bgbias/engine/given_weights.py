@@ -1,4 +1,5 @@
-"""Whether the networks of a grid can start from the weights that params.yaml gives them: found out before anything runs.
+"""Whether the networks of a grid can start from the weights that params.yaml gives them, and have the parts that training is to
+leave alone: found out before anything runs.
 
 What was found right is remembered beside the study's work, since looking takes seconds (torch, or timm, is imported).
 """
@@ -74,35 +75,46 @@ def _check(study: Study, owner: str) -> None:
             )
         file = None  # the node `weights` brings it
     variant = family == "backbones" and plugins.variant(name)
-    if not variant and (file is None or not hasattr(module, "network" if family == "maskers" else "build")):
+    frozen = study.train.frozen if family == "backbones" else ()
+    builds = hasattr(module, "network" if family == "maskers" else "build")
+    if not variant and not (builds and (file is not None or frozen)):
         return
-    found = _seen(file, module.__file__, params)
+    found = [*_seen(file, module.__file__, params), *frozen]
     memory = study.files.at("weights_checked")
     remembered = _remembered(memory)
     if remembered.get(owner) == found:
         return
-    if variant:
-        backbones.facts(name, params)
-    if file is not None:
-        (_check_masker if family == "maskers" else _check_backbone)(name, module, params, file)
+    if family == "maskers":
+        _check_masker(name, module, params, file)
+    else:
+        _check_backbone(name, params, file, frozen)
     write_json(memory, remembered | {owner: found})
 
 
-def _check_backbone(name: str, module: Any, params: Strict, file: Path) -> None:
+def _check_backbone(name: str, params: Strict, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.models.backbones import _weights
+    from bgbias.training import freezing
 
-    # timm's own conversions compute with values.
-    state = state_dicts.read_state_dict(
-        file, f"params.yaml: backbones.{name}.weights", "cpu" if ":" in name else "meta"
-    )
-    _weights.fitted(_on_paper(lambda: backbones.build(name, params)), state, name, str(file))
+    if plugins.variant(name):
+        backbones.facts(name, params)
+    if file is None and not frozen:
+        return
+    trunk = _on_paper(lambda: backbones.build(name, params))
+    freezing.frozen(trunk, frozen, name)
+    if file is not None:
+        # timm's own conversions compute with values.
+        device = "cpu" if plugins.variant(name) else "meta"
+        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{name}.weights", device)
+        _weights.fitted(trunk, state, name, str(file))
 
 
-def _check_masker(name: str, module: Any, params: Strict, file: Path) -> None:
+def _check_masker(name: str, module: Any, params: Strict, file: Path | None) -> None:
     from bgbias.files import state_dicts
     from bgbias.masks import onnx, saliency
 
+    if file is None:
+        return
     net, whose = _on_paper(module.network), f"masker '{name}'"
     state = (
         onnx.read_onnx(file, net, whose)

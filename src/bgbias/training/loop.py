@@ -28,6 +28,7 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.models.model import EmbeddingModel
 from bgbias.training.batches import Batch
+from bgbias.training.freezing import freeze
 from bgbias.training.methods import BaseMethod
 from bgbias.training.settings import Train
 
@@ -95,6 +96,7 @@ def fit(
     state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
     """
     model = method.model
+    freeze(model.trunk, settings.frozen, model.backbone)
     place(method, device)
     optimizer = make_optimizer(method, settings, loss_lr)
     peaks = [float(group["lr"]) for group in optimizer.param_groups]
@@ -149,7 +151,7 @@ def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Tr
 def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
     """RMSprop or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
     groups: list[dict[str, Any]] = [
-        {"params": list(method.model.trunk.parameters()), "lr": settings.lr},
+        {"params": [p for p in method.model.trunk.parameters() if p.requires_grad], "lr": settings.lr},
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
     ]
     class_weights = list(method.base_loss.parameters())

@@ -33,6 +33,9 @@ class Train(Strict):
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
     weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
+    frozen: tuple[str, ...] = Field(
+        (), description="parts of the network that stay as they are, by name: `layer1`, `features.0`"
+    )
     freeze_batch_norm: bool = Field(True, description="keep the statistics of the pretrained network")
     selection: Literal["published", "clean", "corrupted"] = Field(
         "clean",
