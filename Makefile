@@ -70,7 +70,7 @@ report: $(READY)  ## a page of the grid's tables, figures, rules and times that 
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-masker
+.PHONY: docs publish docs-demo docs-masker docs-uncertainty docs-settings
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
@@ -87,6 +87,9 @@ docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), 
 docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
 	snakemake --cores all --config grid=repeats --quiet rules --until score
 	python docs/uncertainty
+
+docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, and write docs/results/cub50.md (after `make run GRID=cub50`; an hour)
+	python docs/settings cub50
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
@@ -120,6 +123,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	python docs/results/masker_from_report.py --check
 	python -m bgbias publish --check
 	python docs/uncertainty --check
+	python docs/settings --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py

@@ -49,9 +49,10 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
     side = (look.WIDTH - LEFT - RIGHT - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
     entries = len(methods) + len(losses) + 1
+    width = LEFT + across * side + GAP * (across - 1) + RIGHT
     height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.17 * entries)
     with look.style():
-        figure = look.blank(look.WIDTH, height)
+        figure = look.blank(width, height)
         for number, (name, rows) in enumerate(panels):
             row, column = divmod(number, across)
             left, top = LEFT + column * (side + GAP), TOP + row * (side + BETWEEN)
