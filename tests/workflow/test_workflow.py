@@ -86,8 +86,8 @@ def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     write_state_dict(u2netp().state_dict(), weights / "u2netp.safetensors")
     planned = made.planned("--config", "grid=cub50")
     assert rules(planned)["fetch"] == 1
-    assert rules(planned)["train"] == 4
-    assert rules(planned)["embed"] == 6  # the two rows without training among them
+    assert rules(planned)["train"] == 12
+    assert rules(planned)["embed"] == 16  # the two rows without training, one of three seeds, among them
 
 
 def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_again(tmp_path: Path) -> None:
