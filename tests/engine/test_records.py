@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pretended
 import pytest
+import torch
 from small_study import described, load
 
 from bgbias.engine import digests, graph, records
@@ -190,3 +192,22 @@ def test_full_disk_at_the_record_keeps_what_was_made(study: Study, monkeypatch: 
         make(study)
     assert record.read_bytes() == before
     assert pools(study)["train_pool"].read_bytes() == b"made"
+
+
+def test_a_node_that_is_interrupted_while_a_library_writes_says_so(study: Study) -> None:
+    class Interrupted(io.BytesIO):
+        """A file whose fifth write is where Ctrl-C arrives."""
+
+        writes = 0
+
+        def write(self, data: Any) -> int:
+            self.writes += 1
+            if self.writes == 5:
+                raise KeyboardInterrupt
+            return super().write(data)
+
+    with pytest.raises(RuntimeError, match="unexpected pos"):
+        torch.save({"weight": torch.zeros(9)}, Interrupted())
+    with pytest.raises(KeyboardInterrupt), records.node(study, BACKGROUNDS):
+        torch.save({"weight": torch.zeros(9)}, Interrupted())
+    assert running(study)[0]["error"].startswith("KeyboardInterrupt")

@@ -120,9 +120,9 @@ def _end(workers: list[psutil.Process], started: set[psutil.Process]) -> None:
     left = [process for process in started if process.is_running()]
     for process in workers:
         with suppress(psutil.Error):
-            # pytest answers with a traceback of all threads.
+            # pytest answers with a traceback of all threads, in many small writes: two at once nobody can read.
             process.send_signal(signal.SIGABRT)
-    psutil.wait_procs(workers, timeout=10)
+            process.wait(timeout=10)
     for process in left:
         with suppress(psutil.Error):
             process.kill()

@@ -166,13 +166,25 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             }
             sealed.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
             running.unlink(missing_ok=True)
-        except BaseException as error:
+        except BaseException as raised:
+            error = _interruption(raised) or raised
             failed = {"status": "failed", "error": f"{type(error).__name__}: {error}", "finished": _now()}
             try:
                 write_json(running, written | failed)
             except OSError:  # the disk may be full: the first error must reach the person, not this one
                 running.unlink(missing_ok=True)
-            raise
+            if error is raised:
+                raise
+            raise error from None
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """What asked a node to end, if an error came of that: torch's writer, interrupted, says that its file is too short."""
+    while error.__context__ is not None:
+        error = error.__context__
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return error
+    return None
 
 
 def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
