@@ -1,4 +1,4 @@
-# Photos and backgrounds: files -> table and photo store; pools of background photos.
+# Photos and backgrounds: files -> table and photo store; pools of background photos. What many nodes wait for comes first: `priority`.
 
 
 rule fetch:
@@ -9,6 +9,7 @@ rule fetch:
         record=PATHS.fetch_record,
     log:
         f"{LOGS}/fetch/{{dataset}}/{{part}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     resources:
@@ -31,6 +32,7 @@ rule index:
         record=PATHS.index_record,
     log:
         f"{LOGS}/index/{{dataset}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     resources:
@@ -50,6 +52,7 @@ rule gather:
         record=PATHS.gather_record,
     log:
         f"{LOGS}/gather/{{pool}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     resources:
@@ -94,6 +97,7 @@ rule backgrounds:
         record=PATHS.backgrounds_record,
     log:
         f"{LOGS}/backgrounds/{{pool}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     resources:

@@ -53,6 +53,7 @@ LARGEST = 2**17  # bytes of a message
 ROOM = " " * 1000  # among a warm process's arguments, for those that the forked ones show in their place
 
 _tried: set[str] = set()  # modules that the warm process has imported, or cannot
+_works_for: list[tuple[socket.socket, int]] = []  # in a forked process: the command's connection, and how its work ended
 
 
 def run(command: Callable[[], object]) -> None:
@@ -63,6 +64,7 @@ def run(command: Callable[[], object]) -> None:
         return
     _name()  # while the surroundings are still those that this process was started in
     if sys.argv[1:] == [SERVE, ROOM]:
+        atexit.register(_end_at_once)  # first, which makes it the last to be called
         _work(command, _serve(int(snakemake)))
     else:
         with suppress(OSError):
@@ -226,9 +228,20 @@ def _work(command: Callable[[], object], connection: socket.socket) -> None:
         status = 128 + signal.SIGINT
         raise
     finally:
+        _works_for.append((connection, status))
+
+
+def _end_at_once() -> None:
+    """End a forked process when all else that is to be done at its end was done: taking apart, object by object, what it did not
+    import itself takes longer than many a node's work.
+    """
+    for connection, status in _works_for:
         with suppress(OSError):
             sys.stdout.flush()
+            sys.stderr.flush()
+        with suppress(OSError):
             connection.send(str(status).encode())
+        os._exit(status)
 
 
 def _die_with(connection: socket.socket) -> None:
