@@ -53,9 +53,8 @@ LARGEST = 2**17  # bytes of a message
 ROOM = " " * 1000  # among a warm process's arguments, for those that the forked ones show in their place
 
 _tried: set[str] = set()  # modules that the warm process has imported, or cannot
-_works_for: list[
-    tuple[socket.socket, int]
-] = []  # in a forked process: the command's connection, and how its work ended
+# In a forked process: the connection to the command that it works for, and how that ended.
+_works_for: list[tuple[socket.socket, int]] = []
 
 
 def run(command: Callable[[], object]) -> None:
