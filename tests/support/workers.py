@@ -127,4 +127,6 @@ def _end(workers: list[psutil.Process], started: set[psutil.Process]) -> None:
         with suppress(psutil.Error):
             process.kill()
     if not left:
-        os.kill(os.getpid(), signal.SIGINT)
+        # In the background of a shell's script nobody hears of Ctrl-C.
+        deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGTERM if deaf else signal.SIGINT)
