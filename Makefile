@@ -6,9 +6,10 @@ READY := $(VENV)/.ready
 # Named by params.yaml unless given: make run GRID=cub50
 GRID ?=
 CHOICE := $(if $(GRID),--grid $(GRID))
-# As many test processes as cores, up to four; tests of one file stay together, and files in the order of tests/conftest.py, not
-# by their number of tests, of which slow files have few. Each process computes with one thread.
-PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# One test process more than cores, as some tests wait, up to four; tests of one file stay together, and files in the order of
+# tests/conftest.py, not by their number of tests, of which slow files have few. Each process computes with one thread.
+PROCESSES := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=$(PROCESSES) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
 # Images for containers tell Python not to keep what it compiled: every node would compile its libraries again.

@@ -98,6 +98,7 @@ def _answer(what: str) -> dict[str, str]:
 def _main() -> None:
     import pandas  # noqa: F401  what takes long to import is imported once
     import pydantic  # noqa: F401
+    import torch  # noqa: F401
 
     for line in sys.stdin:
         ready, written = os.pipe()

@@ -31,12 +31,15 @@ class Stages:
         for root in ("work", "runs", "report"):
             text = text.replace(f"${{paths.{root}}}", getattr(study.paths, root))
         self.study = study
+        self._known: dict[Node, str] = {}
         self._described = yaml.load(text, yaml.CSafeLoader)["stages"]
 
     def of(self, node: Node) -> str:
         """The stage that keeps a node's products; empty where none does (archives, weights)."""
-        record = str(node.record(self.study))
-        return next((s for s in self._described if _below(record, self.outs(s))), "")
+        if node not in self._known:
+            record = str(node.record(self.study))
+            self._known[node] = next((s for s in self._described if _below(record, self.outs(s))), "")
+        return self._known[node]
 
     def outs(self, stage: str) -> list[str]:
         described = self._described[stage]
