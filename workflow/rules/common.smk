@@ -229,6 +229,12 @@ def options(name):
     return text
 
 
+def masking_threads(wildcards):
+    """One for few photos: a job of several begins when so many cores are free at once, and short ones wait longer than they gain."""
+    photos, unknown = planned(forecast.photos_of, STUDY, wildcards.dataset)
+    return 4 if HAS_GPU or unknown or photos > 2000 else 1
+
+
 def records_of(*names):
     """The records of all the grid's nodes of some kinds: a target that asks for them asks for everything they certify."""
     return [str(n.record(STUDY)) for n in planned(graph.in_order, STUDY) if n.name in names]

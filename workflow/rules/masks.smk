@@ -1,12 +1,6 @@
 # Photos -> masks of their objects, with a table of mask quality.
 
 
-def masking_threads(wildcards):
-    """One for few photos: a job of several begins when so many cores are free at once, and short ones wait longer than they gain."""
-    photos, unknown = planned(forecast.photos_of, STUDY, wildcards.dataset)
-    return 4 if HAS_GPU or unknown or photos > 2000 else 1
-
-
 rule masks:
     input:
         reads("masks"),
