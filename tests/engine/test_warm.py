@@ -255,12 +255,12 @@ def test_nothing_is_lost_with_a_warm_process_that_is_killed(run: Run) -> None:
     (killed,) = run.warm()
     killed.kill()
     killed.wait()
-    by_itself, status, _ = run.job(*BACKGROUNDS)
+    command, status, _ = run.job(*BACKGROUNDS)  # which starts a new one
     assert status == 0
-    assert run.worker("backgrounds") == by_itself
+    assert run.worker("backgrounds") != command
     assert node.is_running()
     assert job.poll() is None
-    until(lambda: any(map(listens, run.warm())))  # a new one
+    assert any(map(listens, run.warm()))
     job.terminate()
     job.communicate()
 
@@ -300,10 +300,10 @@ def test_only_jobs_of_the_same_snakemake_and_surroundings_are_served(started: Ca
     run, other = started("study"), subprocess.Popen(["sleep", "86400"])
     try:
         for number, given in enumerate(({}, {"OMP_NUM_THREADS": "2"}, {"mark": str(other.pid)}), 1):
-            for forked in (False, True):
+            for _ in range(2):
                 job, status, said = run.job(*BACKGROUNDS, **given)
                 assert status == 0, said
-                assert (run.worker("backgrounds") != job) == forked
+                assert run.worker("backgrounds") != job
                 until(partial(_are_listening, run, number))
     finally:
         other.kill()
@@ -333,11 +333,19 @@ def test_code_that_was_edited_is_not_served_from_before(started: Callable[..., R
         node = source / "bgbias/nodes/backgrounds.py"
         node.write_text(node.read_text() + edit)
         before = run.warm()
-        for forked in (False, True):
+        for _ in range(2):
             job, status, said = run.job(*BACKGROUNDS)
             assert status == 0, said
-            assert (run.worker("backgrounds") != job) == forked
+            assert run.worker("backgrounds") != job
             until(lambda before=before: all(map(ended, before)))
-            until(lambda: any(map(listens, run.warm())))
+            assert any(map(listens, run.warm()))
         digests.append(json.loads(run.record("backgrounds").read_text())["digest"])
     assert digests[0] != digests[1]
+
+
+def test_what_nodes_always_import_is_known_before_they_run() -> None:
+    found = warm._imports_of("train")
+    assert {"bgbias.nodes.train", "bgbias.training.loop", "bgbias.models.model.save"} <= set(found)
+    assert "torch" not in warm._imports_of("score")
+    for no_node in ("", "status", "train.py", "../nodes/train", "_nothing"):
+        assert warm._imports_of(no_node) == []

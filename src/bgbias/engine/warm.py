@@ -1,8 +1,8 @@
 """Commands of one run of the workflow begin where their imports are done.
 
-A node of little work spends its time on imports. So the first node of a run leaves a process behind, the warm one, and each node
-that ends tells it what it had to import; the warm process imports that too. Nodes that follow are forked from it: whoever calls
-``python -m bgbias <node>`` gets a process that hands its arguments, its streams and every signal over, and ends as the forked one
+A node of little work spends its time on imports. So the first node of a run starts a process, the warm one, which imports what
+nodes do, and from which they are forked: whoever calls ``python -m bgbias <node>`` gets a process that hands its arguments, its
+streams and every signal over, and ends as the forked one ends. What else a node had to import it tells the warm process when it
 ends. Only imports are shared, and nothing needs it:
 
 * without ``BGBIAS_WARM``, which Snakemake sets for its own jobs to its process number (``BGBIAS_WARM=0`` keeps it from doing so),
@@ -17,6 +17,7 @@ Linux only: its socket's name is in no file system, so that none is left behind,
 
 from __future__ import annotations
 
+import ast
 import atexit
 import gc
 import hashlib
@@ -37,7 +38,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 ASKED = "BGBIAS_WARM"
 SERVE = "warm-process"
@@ -64,9 +65,9 @@ def run(command: Callable[[], object]) -> None:
         command()
         return
     _name()  # while the surroundings are still those that this process was started in
-    if sys.argv[1:] == [SERVE, ROOM]:
+    if sys.argv[1:2] == [SERVE] and sys.argv[-1] == ROOM:
         atexit.register(_end_at_once)  # first, which makes it the last to be called
-        _work(command, _serve(int(snakemake)))
+        _work(command, _serve(int(snakemake), int(sys.argv[2])))
     else:
         with suppress(OSError):
             _hand_over()
@@ -76,33 +77,39 @@ def run(command: Callable[[], object]) -> None:
 
 def _hand_over() -> None:
     """Be the command of a forked process, and end with it; returns if there is no warm process, or it does not take the work."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
-        try:
-            warm.connect(_name())
-        except ConnectionRefusedError:
-            _leave_one_behind()
-            return
+    for there in (True, False):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
+            worker = _asked(warm)
+            if worker:
+                _stand_for(warm, worker)
+        if there:
+            _leave_one_behind()  # the first one, or one in the place of one that has ended
+
+
+def _asked(warm: socket.socket) -> int:
+    """The number of the process that works for this command; 0 if nobody is there, or whoever was has ended."""
+    try:
+        warm.connect(_name())
         if not _same_user(warm):
-            return
+            return 0
         warm.settimeout(ANSWER_SECONDS)
-        try:
-            socket.send_fds(warm, [_packed({"arguments": sys.argv[1:]})], [0, 1, 2])
-            answer = warm.recv(LARGEST)
-        except ConnectionError:
-            answer = b""
-        if not answer:
-            _leave_one_behind()  # in the place of one that has ended
-            return
-        worker = int(answer)
-        warm.settimeout(None)
-        # What follows comes as it is asked for, from anywhere: Ctrl-C reaches the forked process too, as all of a terminal's.
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        threading.Thread(target=_end_with, args=[warm, worker]).start()
-        while True:
-            told = signal.sigwaitinfo(SIGNALS)
-            if told.si_code <= 0:  # sent by a process
-                with suppress(ProcessLookupError):
-                    os.kill(worker, told.si_signo)
+        socket.send_fds(warm, [_packed({"arguments": sys.argv[1:]})], [0, 1, 2])
+        return int(warm.recv(LARGEST) or 0)
+    except ConnectionError:
+        return 0
+
+
+def _stand_for(warm: socket.socket, worker: int) -> NoReturn:
+    """Hand signals over until the worker ends."""
+    warm.settimeout(None)
+    # What follows comes as it is asked for, from anywhere: Ctrl-C reaches the forked process too, as all of a terminal's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    threading.Thread(target=_end_with, args=[warm, worker]).start()
+    while True:
+        told = signal.sigwaitinfo(SIGNALS)
+        if told.si_code <= 0:  # sent by a process
+            with suppress(ProcessLookupError):
+                os.kill(worker, told.si_signo)
 
 
 def _end_with(warm: socket.socket, worker: int) -> None:
@@ -121,23 +128,33 @@ def _end_with(warm: socket.socket, worker: int) -> None:
 
 
 def _leave_one_behind() -> None:
-    """Start a warm process that is no child of this one, in the same group: a terminal's signals reach it, too."""
+    """Start a warm process that is no child of this one, in the same group: a terminal's signals reach it, too. Returns when it
+    listens, or has ended.
+    """
+    ready, unready = os.pipe()
     child = os.fork()
     if child:
+        os.close(unready)
         os.waitpid(child, 0)
+        os.read(ready, 1)
+        os.close(ready)
         return
     try:
         if not os.fork():
             nothing = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(nothing, stream)
-            os.execv(sys.executable, [sys.executable, "-m", "bgbias", SERVE, ROOM])
+            os.set_inheritable(unready, True)
+            os.execv(sys.executable, [sys.executable, "-m", "bgbias", SERVE, str(unready), ROOM])
     finally:
         os._exit(0)
 
 
-def _serve(snakemake: int) -> socket.socket:
-    """Fork a process for each command that asks. Returns in the forked ones alone, with the connection to the command."""
+def _serve(snakemake: int, unready: int) -> socket.socket:
+    """Fork a process for each command that asks. Returns in the forked ones alone, with the connection to the command.
+
+    Whoever started this one waits until the pipe ``unready`` is closed.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Of ours, before any is imported.
@@ -149,6 +166,7 @@ def _serve(snakemake: int) -> socket.socket:
     except OSError:  # it has ended, or another process is the warm one
         sys.exit()
     listener.listen(128)
+    os.close(unready)
     waits = listener.fileno()
     while waits in select.select([waits, its_end], [], [], IDLE_SECONDS)[0]:
         known = {file: imported.get(file) for file in _loaded()}
@@ -174,7 +192,7 @@ def _answer(connection: socket.socket) -> bool:
         request = json.loads(zlib.decompress(message))
         if "imported" in request:
             _import(request["imported"])
-        elif len(streams) == 3 and not os.fork():
+        elif len(streams) == 3 and not _fork_for(request["arguments"]):
             for stream, given in enumerate(streams):
                 os.dup2(given, stream)
             sys.argv[1:] = request["arguments"]
@@ -184,6 +202,33 @@ def _answer(connection: socket.socket) -> bool:
     finally:
         for given in streams:
             os.close(given)
+
+
+def _fork_for(arguments: list[str]) -> int:
+    """Fork, once what this command will import is there. The other process's number; 0 in the forked one."""
+    new = [
+        name for name in ("bgbias.cli", *_imports_of(arguments[0] if arguments else "")) if name not in _tried
+    ]
+    if new:
+        _import(new)
+    return os.fork()
+
+
+def _imports_of(node: str) -> list[str]:
+    """The modules that a node's function imports whatever is asked of it; none if this is no node."""
+    file = SOURCES / "nodes" / f"{node}.py"
+    if not node.isidentifier() or not file.is_file():
+        return []
+    functions = [
+        f for f in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(f, ast.FunctionDef)
+    ]
+    found = [f"bgbias.nodes.{node}"]
+    for line in (line for f in functions if f.name == node for line in f.body):
+        if isinstance(line, ast.Import):
+            found += [name.name for name in line.names]
+        elif isinstance(line, ast.ImportFrom):
+            found += [str(line.module), *(f"{line.module}.{name.name}" for name in line.names)]
+    return found
 
 
 def _show(words: list[str]) -> None:
