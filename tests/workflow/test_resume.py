@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
     snakemake.kill()
     snakemake.wait()
-    (orphan,) = _training(run)
+    orphan = _at_work(run)
     orphan.suspend()  # or it might be done before the second has begun
     second = run.bgbias("train", *PLAIN, "--grid", "smoke", check=False)
     assert second.returncode == 2
@@ -73,7 +74,7 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     done = _epochs(run)
     wait_for(lambda: _training(run), "training")
     _until_epoch(run, resumed, done + 3)
-    _training(run)[0].kill()
+    _at_work(run).kill()
     assert resumed.wait(PATIENCE) != 0
     _nothing_runs(run)
 
@@ -189,6 +190,12 @@ def _training(run: Project) -> list[psutil.Process]:
         if line[1:4] == ["-m", "bgbias", "train"] and process.info["cwd"] == str(run.folder):
             found.append(process)
     return found
+
+
+def _at_work(run: Project) -> psutil.Process:
+    """The process that trains; the job's command is another one, which waits for it."""
+    (record,) = run.folder.glob("data/work/running/train__*.json")
+    return psutil.Process(json.loads(record.read_text())["pid"])
 
 
 def _nothing_runs(run: Project) -> None:
