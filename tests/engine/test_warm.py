@@ -341,11 +341,3 @@ def test_code_that_was_edited_is_not_served_from_before(started: Callable[..., R
             assert any(map(listens, run.warm()))
         digests.append(json.loads(run.record("backgrounds").read_text())["digest"])
     assert digests[0] != digests[1]
-
-
-def test_what_nodes_always_import_is_known_before_they_run() -> None:
-    found = warm._imports_of("train")
-    assert {"bgbias.nodes.train", "bgbias.training.loop", "bgbias.models.model.save"} <= set(found)
-    assert "torch" not in warm._imports_of("score")
-    for no_node in ("", "status", "train.py", "../nodes/train", "_nothing"):
-        assert warm._imports_of(no_node) == []

@@ -17,7 +17,6 @@ Linux only: its socket's name is in no file system, so that none is left behind,
 
 from __future__ import annotations
 
-import ast
 import atexit
 import gc
 import hashlib
@@ -26,25 +25,23 @@ import json
 import os
 import select
 import signal
-import site
 import socket
 import struct
 import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from bgbias.engine.imported import OURS, SOURCES, imports_of, loaded, states, stays
+
 ASKED = "BGBIAS_WARM"
 SERVE = "warm-process"
-SOURCES = Path(__file__).parents[1]
-OURS = f"{SOURCES}{os.sep}"
-STABLE = (OURS, *(f"{folder}{os.sep}" for folder in (*site.getsitepackages(), Path(os.__file__).parent)))
 UNIMPORTANT = ("_", "SHLVL", "OLDPWD", "PWD")  # of a shell, not of what it starts
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IDLE_SECONDS = 600.0
@@ -158,7 +155,7 @@ def _serve(snakemake: int, unready: int) -> socket.socket:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Of ours, before any is imported.
-    imported = _states([*map(str, SOURCES.rglob("*.py")), *_loaded()])
+    imported = states([*map(str, SOURCES.rglob("*.py")), *loaded()])
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         its_end = os.pidfd_open(snakemake)
@@ -169,8 +166,8 @@ def _serve(snakemake: int, unready: int) -> socket.socket:
     os.close(unready)
     waits = listener.fileno()
     while waits in select.select([waits, its_end], [], [], IDLE_SECONDS)[0]:
-        known = {file: imported.get(file) for file in _loaded()}
-        if _states(known) != known:
+        known = {file: imported.get(file) for file in loaded()}
+        if states(known) != known:
             listener.close()
             break
         connection, _ = listener.accept()
@@ -180,7 +177,7 @@ def _serve(snakemake: int, unready: int) -> socket.socket:
                 os.close(its_end)
                 return connection
         connection.close()
-        imported |= _states(f for f in _loaded() if f not in imported and not f.startswith(OURS))
+        imported |= states(f for f in loaded() if f not in imported and not f.startswith(OURS))
     sys.exit()
 
 
@@ -207,28 +204,11 @@ def _answer(connection: socket.socket) -> bool:
 def _fork_for(arguments: list[str]) -> int:
     """Fork, once what this command will import is there. The other process's number; 0 in the forked one."""
     new = [
-        name for name in ("bgbias.cli", *_imports_of(arguments[0] if arguments else "")) if name not in _tried
+        name for name in ("bgbias.cli", *imports_of(arguments[0] if arguments else "")) if name not in _tried
     ]
     if new:
         _import(new)
     return os.fork()
-
-
-def _imports_of(node: str) -> list[str]:
-    """The modules that a node's function imports whatever is asked of it; none if this is no node."""
-    file = SOURCES / "nodes" / f"{node}.py"
-    if not node.isidentifier() or not file.is_file():
-        return []
-    functions = [
-        f for f in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(f, ast.FunctionDef)
-    ]
-    found = [f"bgbias.nodes.{node}"]
-    for line in (line for f in functions if f.name == node for line in f.body):
-        if isinstance(line, ast.Import):
-            found += [name.name for name in line.names]
-        elif isinstance(line, ast.ImportFrom):
-            found += [str(line.module), *(f"{line.module}.{name.name}" for name in line.names)]
-    return found
 
 
 def _show(words: list[str]) -> None:
@@ -315,7 +295,7 @@ def _teach_at_the_end() -> None:
     known, name = frozenset(sys.modules), _name()
 
     def teach() -> None:
-        new = [module for module in sys.modules if module not in known | _tried and _stays(module)]
+        new = [module for module in sys.modules if module not in known | _tried and stays(module)]
         if new:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
                 warm.connect(name)
@@ -323,30 +303,6 @@ def _teach_at_the_end() -> None:
                     warm.send(_packed({"imported": new}))
 
     atexit.register(teach)
-
-
-def _stays(name: str) -> bool:
-    """Whether the file of a module is one whose changes the warm process notices."""
-    file = getattr(sys.modules[name], "__file__", None)
-    return isinstance(file, str) and file.startswith(STABLE) and name != "__main__"
-
-
-def _loaded() -> list[str]:
-    """The files of all that was imported."""
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    return [file for file in files if isinstance(file, str) and file.startswith(STABLE)]
-
-
-def _states(files: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
-    """What changes with a file, of each. (Not what linking it into another environment changes.)"""
-
-    def state(file: str) -> tuple[int, ...] | None:
-        with suppress(OSError):
-            found = os.stat(file)  # noqa: PTH116  # of thousands, at each start
-            return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns * file.startswith(OURS)
-        return None
-
-    return {file: state(file) for file in files}
 
 
 @cache
