@@ -221,6 +221,20 @@ def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_inter
     assert figure.legends[0].get_window_extent().x0 > figure.axes[-1].get_window_extent().x1
 
 
+def test_the_legend_of_long_names_stays_beside_the_panels() -> None:
+    long = {"method": {"bgaugment": "attr_frac+bgaugment"}}
+    for datasets in (1, 3):
+        some = [
+            frame[frame["dataset"].isin([*CORRELATIONS][:datasets])].replace(long)
+            for frame in (table(), seeds())
+        ]
+        figure = figure_pareto(*some)
+        figure.draw_without_rendering()
+        legend = figure.legends[0].get_window_extent()
+        assert max(axes.get_window_extent().x1 for axes in figure.axes[:3]) < legend.x0
+        assert legend.x1 <= figure.bbox.x1
+
+
 @pytest.mark.parametrize(("methods", "wanted"), [(["plain"], False), (["plain", "bgaugment"], True)])
 def test_pareto_is_wanted_where_several_methods_are_trained(
     tmp_path: Path, small_plugins: None, methods: list[str], wanted: bool

@@ -24,6 +24,7 @@ ABOUT = (
 reads = each.reads
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
+BESIDE = 0.5  # room for a mark of the legend, and around it
 
 
 def wanted(study: Study) -> bool:
@@ -46,10 +47,12 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
     across = min(ACROSS, len(panels))
     losses = dict(zip(table["loss"].unique(), MARKERS * len(table), strict=False))
     methods = list(dict.fromkeys(table["method"]))
-    side = (look.WIDTH - LEFT - RIGHT - GAP * (across - 1)) / max(across, 2)
+    said = [*map(names.method, methods), *map(names.loss, losses)]
+    right = max(RIGHT, BESIDE + max(map(look.text_width, said)))
+    side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
     entries = len(methods) + len(losses) + 1
-    width = LEFT + across * side + GAP * (across - 1) + RIGHT
+    width = LEFT + across * side + GAP * (across - 1) + right
     height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.17 * entries)
     with look.style():
         figure = look.blank(width, height)
