@@ -53,7 +53,7 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
     down = -(-len(panels) // across)
     entries = len(methods) + len(losses) + 1
     width = LEFT + across * side + GAP * (across - 1) + right
-    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.17 * entries)
+    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.15 * entries)
     with look.style():
         figure = look.blank(width, height)
         for number, (name, rows) in enumerate(panels):
