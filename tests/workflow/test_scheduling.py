@@ -51,6 +51,7 @@ def test_jobs_at_the_same_time_are_on_different_gpus(untrained: Project) -> None
 def test_job_has_as_many_threads_as_snakemake_gave_it_cores(tmp_path: Path) -> None:
     made = project.fresh(tmp_path / "project")
     made.edit("    masker: ground_truth\n", "    masker: u2netp_toy\n")
+    made.edit("      photos_per_class: 8\n", "      photos_per_class: 2\n")
     record = "data/work/masks/toy_smoke/u2netp_toy/masks.json"
     # Few photos are not worth waiting for several cores. What the terminal says is of no importance.
     for asked, given in (((), 1), (("--set-threads", "masks=4", "--forcerun", "masks"), 2)):
