@@ -70,7 +70,8 @@ REQUIRED = {
     ),
 }
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
-NEEDED = frozenset({"masks", "backgrounds"})  # what a method or a condition may read beside photos
+# What a method or a condition may read beside photos.
+NEEDED = {"methods": {"masks", "backgrounds"}, "conditions": {"masks", "backgrounds", "inpainted"}}
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
 _folders: tuple[Path, ...] = ()
 
@@ -236,9 +237,9 @@ def _checked(family: str, place: _Place) -> ModuleType:
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
         )
     needs: Collection[str] = module.NEEDS if "NEEDS" in required.always else ()
-    if isinstance(needs, str) or not set(needs) <= NEEDED:
+    if isinstance(needs, str) or not set(needs) <= NEEDED.get(family, set()):
         raise UserError(
-            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED))}, or empty."
+            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED[family]))}, or empty."
         )
     # Else a misspelt option would be dropped.
     options = getattr(module, "Params", None)

@@ -126,7 +126,8 @@ def test_masks_and_backgrounds_are_read_only_where_they_are_needed() -> None:
 def test_every_condition_says_what_it_is(name: str) -> None:
     module = plugins.load("conditions", name)
     assert module.TITLE
-    assert {"masks", "backgrounds"} >= module.NEEDS
+    assert {"masks", "backgrounds", "inpainted"} >= module.NEEDS
+    assert "inpainted" not in module.NEEDS or "masks" in module.NEEDS
     assert module.DRAWS in (True, False)
     assert set(module.SETTINGS) <= {conditions.SYMMETRIC, conditions.QUERY_ONLY}
     assert module.SETTINGS

@@ -142,7 +142,7 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
     full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     with pytest.raises(
-        UserError, match=r"5 pictures of .*photos\.zip take .* GB at short side 32.* paths\.work"
+        UserError, match=r"5 pictures of .*photos\.zip at short side 32 take .* GB.* paths\.work"
     ):
         prepared.pictures(store, 32, tmp_path / "prepared")
 

@@ -17,11 +17,12 @@ from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
-from bgbias.images.composite import CutOut
+from bgbias.images.composite import CutOut, blend
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
 PHOTOS_AHEAD = 8  # of each worker
+GREY = 127.5
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class EvaluationPhotos:
     masks: Pictures | None = None
     usable: frozenset[str] = frozenset()
     backgrounds: Pool | None = None
+    inpainted: Pictures | None = None
 
     def clean(self, image_id: str) -> np.ndarray:
         """The centre crop, uint8 [S, S, 3]."""
@@ -60,7 +62,7 @@ class EvaluationPhotos:
         Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` threads make the views, in the
         same order. A condition that needs what these photos were opened without is a ValueError.
         """
-        opened = {"masks": self.masks, "backgrounds": self.backgrounds}
+        opened = {"masks": self.masks, "backgrounds": self.backgrounds, "inpainted": self.inpainted}
         for need in sorted(conditions.needs(name for name, _ in asked)):
             if opened[need] is None:
                 raise ValueError(f"these photos were opened without {need}")
@@ -81,6 +83,17 @@ class EvaluationPhotos:
             while some := list(itertools.islice(rows, workers * PHOTOS_AHEAD)):
                 for views in pool.map(lambda row: list(of_photo(row)), some):
                     yield from views
+
+    @cached_property
+    def trusted(self) -> np.ndarray:
+        """The rows of photos with a trusted mask, int64 [n]."""
+        return np.flatnonzero(np.isin(self.table.ids, list(self.usable)))
+
+    @cached_property
+    def trusted_of_class(self) -> dict[int, np.ndarray]:
+        """The same by class, in the order of the classes' numbers; none where a class has none."""
+        labels = self.table.labels
+        return {int(label): self.trusted[labels[self.trusted] == label] for label in np.unique(labels)}
 
     @cached_property
     def _named(self) -> list[tuple[str, tuple[str, str]]]:
@@ -105,6 +118,11 @@ class Photo:
         return self.split._named[self.row][1]
 
     @property
+    def label(self) -> int:
+        """The number of its class."""
+        return int(self.split.table.labels[self.row])
+
+    @property
     def trusted(self) -> bool:
         """Whether its mask is."""
         return self.image_id in self.split.usable
@@ -118,6 +136,18 @@ class Photo:
     def mask(self) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S], as soft as it came."""
         return self.split.mask(self.image_id)
+
+    def grey_where(self, taken: np.ndarray) -> np.ndarray:
+        """The view with grey (127.5) where ``taken`` uint8 [S, S] is 255, and mixed with it where it is less; rounded."""
+        mask, view = taken[..., None] / np.float32(255), self.view.astype(np.float32)
+        mixed: np.ndarray = blend(np.full_like(view, GREY), mask, view)
+        return np.rint(mixed).astype(np.uint8)
+
+    @cached_property
+    def surroundings(self) -> np.ndarray:
+        """The view without its object: where that stood, what may have stood behind it, uint8 [S, S, 3]; needs ``inpainted``."""
+        assert self.split.inpainted is not None  # NEEDS says so
+        return pixels.centre_crop(self.split.inpainted.get(self.image_id), self.split.size)
 
     @cached_property
     def foreground(self) -> CutOut:

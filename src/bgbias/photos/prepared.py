@@ -18,7 +18,7 @@ import os
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,6 +52,11 @@ class Pictures:
         self._pixels = np.asarray(np.load(path, mmap_mode="r"))
         self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
         self._path, self._intact = path, bytearray(len(self.ids))
+
+    @property
+    def name(self) -> str:
+        """The file's, which no other pictures have."""
+        return self._path.name
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._rows
@@ -94,45 +99,97 @@ def pictures(
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
+    identity = f"{_code(change)}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
+
+    def sizes() -> list[tuple[int, ...]]:
+        channels = (3,) if mode == "RGB" else ()
+        of_files = (pixels.size(source.read(i), i) for i in source.ids)
+        return [(*pixels.resized_shape(h, w, side), *channels) for h, w in of_files]
+
+    def decoded(image_id: str) -> np.ndarray:
+        picture = source.array(image_id, mode)
+        return pixels.resize_short(change(picture) if change else picture, side)
+
+    label = f"{store} at short side {side}"
+    return _kept(folder, family, identity, label, source.ids, sizes, decoded)
+
+
+def combined(
+    name: str,
+    folder: Path,
+    photos: Pictures,
+    masks: Pictures,
+    make: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Pictures:
+    """``make(photo, mask)`` of every photo that has a mask, as large as the photo; prepared in ``folder`` as ``pictures`` are.
+
+    ``name`` is the pictures' own. They are made again when photos, masks or the code of ``make`` are others.
+    """
+    ids = [image_id for image_id in photos.ids if image_id in masks]
+    identity = f"{_code(make)}|{photos.name}|{masks.name}"
+
+    def made(image_id: str) -> np.ndarray:
+        photo, mask = photos.get(image_id), masks.get(image_id)
+        if mask.shape != photo.shape[:2]:
+            raise UserError(
+                f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
+            )
+        return make(photo, mask)
+
+    def sizes() -> list[tuple[int, ...]]:
+        return [photos.shapes[photos.row(image_id)] for image_id in ids]
+
+    return _kept(folder, name, identity, f"{folder.name}/{name}", ids, sizes, made)
+
+
+def _code(change: Callable[..., np.ndarray] | None) -> str:
     changed_by = getattr(change, "func", change).__module__ if change else __name__
-    by = code.fingerprint(__name__, changed_by if changed_by.startswith("bgbias.") else __name__)
-    identity = f"{by}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
+    return code.fingerprint(__name__, changed_by if changed_by.startswith("bgbias.") else __name__)
+
+
+def _kept(
+    folder: Path,
+    family: str,
+    identity: str,
+    label: str,
+    ids: Sequence[str],
+    shapes: Callable[[], list[tuple[int, ...]]],
+    picture: Callable[[str], np.ndarray],
+) -> Pictures:
+    """The pictures of a family that ``identity`` names, made unless they are there; those of another identity go."""
     path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npy"
     try:
         return Pictures(path)
     except _UNREADABLE:  # absent, or damaged as by a power cut
         folder.mkdir(parents=True, exist_ok=True)
-    waiting = f"waits for another process, which prepares {store} at {side}"
+    waiting = f"waits for another process, which prepares {label}"
     with locked(folder / f".{family}.lock", waiting=waiting):
         try:
             return Pictures(path)  # another process has prepared it meanwhile
         except _UNREADABLE:
             for left in (*folder.glob(f"{family}-*.np[yz]"), *folder.glob(f".{family}-*.partial")):
                 left.unlink()
-            _prepare(source, side, path, mode, change)
+            _prepare(path, label, ids, np.array(shapes(), np.int64), picture)
             return Pictures(path)
 
 
-def _prepare(source: ImageStore, side: int, path: Path, mode: str, change: Change | None) -> None:
-    channels = (3,) if mode == "RGB" else ()
-    sizes = [pixels.size(source.read(i), i) for i in source.ids]
-    shapes = np.array([(*pixels.resized_shape(h, w, side), *channels) for h, w in sizes], np.int64)
+def _prepare(
+    path: Path, label: str, ids: Sequence[str], shapes: np.ndarray, picture: Callable[[str], np.ndarray]
+) -> None:
     lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
     total = int(lengths.sum())
     free = shutil.disk_usage(path.parent).free
     if free < total + ROOM_TO_LEAVE:
         raise UserError(
-            f"{len(source)} pictures of {source.path} take {total / 1e9:.1f} GB at short side {side}, and {path.parent} has room"
-            f" for {max(0, free - ROOM_TO_LEAVE) / 1e9:.1f} GB; free some, or name a larger disk as paths.work in params.yaml."
+            f"{len(ids)} pictures of {label} take {total / 1e9:.1f} GB, and {path.parent} has room for"
+            f" {max(0, free - ROOM_TO_LEAVE) / 1e9:.1f} GB; free some, or name a larger disk as paths.work in params.yaml."
         )
 
     def decoded(image_id: str) -> bytes:
-        picture = source.array(image_id, mode)
-        return pixels.resize_short(change(picture) if change else picture, side).tobytes()
+        return picture(image_id).tobytes()
 
-    ids = source.ids
     chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
-    label = f"{source.path.parent.name}/{source.path.stem} at {side} ({PER_CHUNK} pictures each)"
+    label = f"{label} ({PER_CHUNK} pictures each)"
     checks: list[int] = []
     with replacing(path) as temporary, temporary.open("wb") as file, ThreadPoolExecutor(threads()) as workers:
         header = {"descr": "|u1", "fortran_order": False, "shape": (total,)}

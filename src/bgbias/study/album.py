@@ -43,12 +43,17 @@ class Album:
         return TrainingPhotos(self.table("train"), self._photos, self._size, masks, usable, pool, device)
 
     def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
-        """The photos of ``table``, with masks and the backgrounds of pool ``role`` where they are ``needed``."""
+        """The photos of ``table``, with masks, the backgrounds of pool ``role`` and what remains of photos without their objects
+        where they are ``needed``.
+        """
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
-        pool = None
+        pool, inpainted = None, None
         if "backgrounds" in needed:
             pool = draws.Pool(self._pool(role), draws.sizes(self._pool_path(role)))
-        return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool)
+        if "inpainted" in needed:
+            assert masks is not None  # whatever needs one needs the other
+            inpainted = self._inpainted(masks)
+        return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
     def truth(self) -> Pictures:
         """The true masks of photos that have one."""
@@ -65,6 +70,13 @@ class Album:
         store, owner = files.at("masks", **where), f"{self._dataset}/{masker}"
         masks = self._prepared(store, owner, mode="L", change=used, tag=tag)
         return masks, usable & frozenset(masks.ids)
+
+    def _inpainted(self, masks: Pictures) -> Pictures:
+        from bgbias.images.inpainting import without_object
+
+        masker = self._study.datasets[self._dataset].masker
+        folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
+        return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds

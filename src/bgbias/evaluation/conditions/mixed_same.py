@@ -1,0 +1,25 @@
+"""The object in front of the background of another photo of its class (Xiao et al. 2021: Mixed-Same): this very background is
+lost, the class's kind of background stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bgbias.evaluation import donors
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.photos import Photo
+
+TITLE = "backgrounds of its class"
+NEEDS = frozenset({"masks", "inpainted"})
+DRAWS = True
+SETTINGS = (SYMMETRIC, QUERY_ONLY)
+
+
+def view(photo: Photo, draw: int) -> np.ndarray:
+    """The object in front of the surroundings of another photo of its class, uint8 [S, S, 3]."""
+    return donors.before_anothers(photo, "mixed_same", draw, donors.same_class(photo))

@@ -1,0 +1,22 @@
+"""The object alone, on grey: what is lost without any background ("Noise or Signal", Xiao et al. 2021: Only-FG)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.photos import Photo
+
+TITLE = "the object alone"
+NEEDS = frozenset({"masks"})
+DRAWS = False
+SETTINGS = (SYMMETRIC, QUERY_ONLY)
+
+
+def view(photo: Photo, draw: int) -> np.ndarray:
+    """The photo with grey in the place of its background, uint8 [S, S, 3]."""
+    return photo.grey_where(255 - photo.mask)

@@ -1,0 +1,176 @@
+"""Controls take the object or its background away; whose background comes instead depends on names alone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.ndimage import distance_transform_edt
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import writing
+from bgbias.images import inpainting, pixels
+from bgbias.photos import prepared
+from bgbias.photos.table import COLUMNS, ImageTable
+
+SIDE, CROP = 40, 32
+CLASSES = (3, 3, 3, 5, 5, 8, 8, 8, 8)
+UNTRUSTED, ALONE = 7, 3  # photo 7 has no trusted mask; photo 3 is the only trusted one of its class
+CONTROLS = ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next")
+
+
+def picture(n: int, *shape: int) -> np.ndarray:
+    return seeds.generator("controls", n, shape).integers(0, 256, shape, dtype=np.uint8)
+
+
+def mask(n: int) -> np.ndarray:
+    """A soft disc somewhere near the middle."""
+    y, x = np.mgrid[:SIDE, : SIDE + 4]
+    away = np.hypot(y - 18 - n % 3, x - 20 - n % 4)
+    return np.rint(255 * np.clip((9 - away) / 4, 0, 1)).astype(np.uint8)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> EvaluationPhotos:
+    with writing(tmp_path / "photos.zip") as photos, writing(tmp_path / "masks.zip") as masks:
+        for n in range(len(CLASSES)):
+            photos.add(f"{n}.png", pixels.encode_png(picture(n, SIDE, SIDE + 4, 3)))
+            masks.add(f"{n}.png", pixels.encode_png(mask(n)))
+    rows = [[f"{n}.png", c, "class", "test", "own|test", str(100 + n)] for n, c in enumerate(CLASSES)]
+    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    folder = tmp_path / "prepared"
+    opened = prepared.pictures(tmp_path / "photos.zip", SIDE, folder)
+    opened_masks = prepared.pictures(tmp_path / "masks.zip", SIDE, folder, "L")
+    filled = prepared.combined("inpainted", folder, opened, opened_masks, inpainting.without_object)
+    trusted = frozenset(f"{n}.png" for n in range(len(CLASSES)) if n not in (UNTRUSTED, 4))
+    return EvaluationPhotos(table, opened, CROP, opened_masks, trusted, inpainted=filled)
+
+
+def cropped(whole: np.ndarray) -> np.ndarray:
+    top, left = (SIDE - CROP) // 2, (SIDE + 4 - CROP) // 2
+    return whole[top : top + CROP, left : left + CROP]
+
+
+def behind(n: int) -> np.ndarray:
+    """The photo without its object, by its definition: a hole that reaches 7 pixels beyond the object, filled by Telea."""
+    hole = distance_transform_edt(mask(n) <= 127) <= 7
+    return cropped(cv2.inpaint(picture(n, SIDE, SIDE + 4, 3), hole.astype(np.uint8), 3, cv2.INPAINT_TELEA))
+
+
+def pasted(n: int, background: np.ndarray) -> np.ndarray:
+    soft = cropped(mask(n))[..., None] / 255
+    return np.rint(soft * cropped(picture(n, SIDE, SIDE + 4, 3)) + (1 - soft) * background)
+
+
+def seen(split: EvaluationPhotos, condition: str, draw: int = 0) -> list[np.ndarray]:
+    return list(split.views([(condition, draw)]))
+
+
+def test_the_object_alone_and_the_photo_without_it_are_mixed_with_grey(split: EvaluationPhotos) -> None:
+    for n, (alone, without) in enumerate(zip(seen(split, "only_fg"), seen(split, "no_fg"), strict=True)):
+        photo, soft = cropped(picture(n, SIDE, SIDE + 4, 3)).astype(float), cropped(mask(n))[..., None] / 255
+        if n in (UNTRUSTED, 4):
+            assert np.array_equal(alone, photo)
+            continue
+        assert np.abs(alone - (soft * photo + (1 - soft) * 127.5)).max() <= 0.501
+        assert np.abs(without - ((1 - soft) * photo + soft * 127.5)).max() <= 0.501
+
+
+def test_own_background_is_filled_where_the_object_stood(split: EvaluationPhotos) -> None:
+    for n, (alone, own) in enumerate(zip(seen(split, "only_bg"), seen(split, "own_inpainted"), strict=True)):
+        if n not in (UNTRUSTED, 4):
+            np.testing.assert_array_equal(alone, behind(n))
+            np.testing.assert_allclose(own, pasted(n, behind(n)), atol=1e-9)
+
+
+@pytest.mark.parametrize("draw", [0, 3])
+@pytest.mark.parametrize("condition", ["mixed_same", "mixed_rand", "mixed_next"])
+def test_donors_are_those_that_names_say(split: EvaluationPhotos, condition: str, draw: int) -> None:
+    trusted = [n for n in range(len(CLASSES)) if n not in (UNTRUSTED, 4)]
+    following = {3: 5, 5: 8, 8: 3}
+    for n, view in enumerate(seen(split, condition, draw)):
+        if n not in trusted:
+            np.testing.assert_array_equal(view, cropped(picture(n, SIDE, SIDE + 4, 3)))
+            continue
+        candidates = {
+            "mixed_same": [m for m in trusted if CLASSES[m] == CLASSES[n] and m != n],
+            "mixed_rand": [m for m in trusted if CLASSES[m] != CLASSES[n]],
+            "mixed_next": [m for m in trusted if CLASSES[m] == following[CLASSES[n]]],
+        }[condition]
+        name = f"own|test|{condition}|{draw}|{100 + n}".encode()
+        u = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
+        # Nobody else of its class: in front of its own.
+        donor = candidates[u % len(candidates)] if candidates else n
+        assert candidates or (condition, n) == ("mixed_same", ALONE)
+        np.testing.assert_allclose(view, pasted(n, behind(donor)), atol=1e-9)
+
+
+def test_another_number_of_threads_shows_the_same(split: EvaluationPhotos) -> None:
+    asked = [(name, draw) for name in CONTROLS for draw in (0, 1)]
+    for one, several in zip(split.views(asked), split.views(asked, workers=3), strict=True):
+        np.testing.assert_array_equal(one, several)
+
+
+def test_nothing_of_an_objects_rim_is_left() -> None:
+    """Soft edges reach beyond the mask's half: whatever colour the object has, what fills its place is the same."""
+    photo, soft = picture(0, SIDE, SIDE + 4, 3), mask(0)
+    repainted = np.where(soft[..., None] > 0, 255 - photo, photo)
+    assert not np.array_equal(repainted, photo)
+    np.testing.assert_array_equal(
+        inpainting.without_object(photo, soft), inpainting.without_object(repainted, soft)
+    )
+
+
+def test_a_photo_that_is_all_object_leaves_grey() -> None:
+    photo = picture(1, 12, 12, 3)
+    assert np.unique(inpainting.without_object(photo, np.full((12, 12), 255, np.uint8))).tolist() == [128]
+
+
+def test_a_condition_without_what_it_needs_is_refused(split: EvaluationPhotos) -> None:
+    unfilled = EvaluationPhotos(split.table, split.photos, CROP, split.masks, split.usable)
+    with pytest.raises(ValueError, match="without inpainted"):
+        list(unfilled.views([("own_inpainted", 0)]))
+
+
+def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) -> None:
+    for name, levels in (("masks", 255), ("others", 0)):
+        with writing(tmp_path / f"{name}.zip") as store:
+            store.add("a.png", pixels.encode_png(np.full((SIDE, SIDE), levels, np.uint8)))
+    with writing(tmp_path / "photos.zip") as store:
+        for name in "ab":
+            store.add(f"{name}.png", pixels.encode_png(picture(0, SIDE, SIDE, 3)))
+    photos = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    calls = []
+
+    def make(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        calls.append(int(mask.max()))
+        return photo - mask[..., None]
+
+    for name in ("masks", "masks", "others"):
+        masks = prepared.pictures(tmp_path / f"{name}.zip", SIDE, tmp_path, "L")
+        made = prepared.combined("made", tmp_path, photos, masks, make)
+        assert made.ids == ["a.png"]
+    assert calls == [255, 0]
+    np.testing.assert_array_equal(made.get("a.png"), photos.get("a.png"))
+
+
+def test_a_mask_of_another_size_is_told(tmp_path: Path) -> None:
+    for name, shape in (("photos", (SIDE, SIDE, 3)), ("masks", (SIDE, SIDE + 9))):
+        with writing(tmp_path / f"{name}.zip") as store:
+            store.add("a.png", pixels.encode_png(picture(0, *shape)))
+    photos = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    masks = prepared.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
+    with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
+        prepared.combined("made", tmp_path, photos, masks, inpainting.without_object)
+
+
+def test_every_control_says_what_it_is() -> None:
+    files = [plugins.load("conditions", name) for name in CONTROLS]
+    assert len({file.TITLE for file in files}) == len(CONTROLS)
+    assert all("masks" in file.NEEDS for file in files)
