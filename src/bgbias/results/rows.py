@@ -68,6 +68,12 @@ def interval(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     }
 
 
+def share(name: str, estimate: Estimate) -> dict[str, float]:
+    """The same of a mean that lies between 0 and 1, in percent, whatever Student's t has to say of its ends."""
+    told = interval(name, estimate, 100)
+    return {key: value if key == name else float(np.clip(value, 0, 100)) for key, value in told.items()}
+
+
 def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     """The same of a difference, with the p of its being 0 as ``name_p``."""
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
@@ -171,6 +177,13 @@ def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
         "corrupted": (SYMMETRIC, CORRUPTED, draws),
         "query_only": (QUERY_ONLY, CORRUPTED, draws),
     }
+    return seen(rows, model, views)
+
+
+def seen(rows: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str, int]]) -> Values:
+    """MAP@R of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many draws
+    it has.
+    """
     columns = ["image_id", "label", "seed", "draw", MAP_AT_R, OTHERS]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]

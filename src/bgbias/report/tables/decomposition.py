@@ -1,0 +1,133 @@
+"""Table 5: what the drop is made of, step by step from the photo as it is to random backgrounds (docs/methods.md, section 9).
+
+    clean -> own_inpainted       what cutting the object out and pasting it costs by itself
+          -> mixed_same          what this very background told, beyond its class's kind of background
+          -> random_background   what the class's backgrounds told
+
+The steps add up to the drop. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation import conditions
+from bgbias.report import columns as words
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import models, refuse_missing
+from bgbias.results import rows, uncertainty
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+NUMBER = 5
+TITLE = "What the drop is made of"
+ABOUT = (
+    "What the drop is made of: pasting by itself, this very background, and the class's kind of background; and how far"
+    " models get by the object or the background alone."
+)
+PATH = (rows.CLEAN, "own_inpainted", "mixed_same", rows.CORRUPTED)
+STEPS = ("pasting", "own_background", "class_background")
+ALONE = ("only_fg", "no_fg", "only_bg")
+# In the query alone: a gallery of photos that lend each other backgrounds would have them twice.
+GAP = ("mixed_same", "mixed_rand")
+COLUMNS = (
+    Column("Drop, points", words.interval("drop", 1), "Drop [95 %]"),
+    Column("Pasting", words.interval("pasting", 1), "Pasting [95 %]"),
+    Column("Own background", words.interval("own_background", 1), "Own background"),
+    Column("Class's backgrounds", words.interval("class_background", 1), "Class's"),
+    Column("Clean", words.number("clean", 1)),
+    Column("Own, inpainted", words.number("own_inpainted", 1)),
+    Column("Of its class", words.number("mixed_same", 1)),
+    Column("Random", words.number("random_background", 1)),
+    Column("Gap, query only", words.interval("gap", 1), known=("gap",)),
+    Column("Object alone", words.interval("only_fg", 1), known=("only_fg",)),
+    Column("No object", words.interval("no_fg", 1), known=("no_fg",)),
+    Column("Background alone", words.interval("only_bg", 1), known=("only_bg",)),
+)
+LEGEND = (
+    "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
+    "background told, what its class's told. [95 %]: over classes and, from three on, training seeds.",
+)
+HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid's photos are seen in every condition on the way."""
+    return set(PATH) <= set(study.evaluation.conditions)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What was collected: the values that results are means of, and which photos were left out."""
+    return files_of(step("collect"), "all_queries", "mask_report")
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    queries = pd.read_parquet(reads(study)["all_queries"].path(study), columns=rows.OF_QUERIES)
+    return table(queries, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, excluded)
+
+
+def table(
+    queries: pd.DataFrame, shown: Sequence[str], draws: int, cells: Sequence[Cell] = ()
+) -> pd.DataFrame:
+    """Table 5 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
+    ``PATH``, MAP@R in percent of query and gallery in that condition; ``STEPS``, the points lost from one to the next, and the
+    ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``, and the ``gap``: MAP@R of queries in front of
+    backgrounds of their class minus other classes', in a clean gallery. Each with ``_low`` and ``_high``. Raises UserError,
+    naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
+    """
+    refuse_missing(queries, cells)
+    wanted = [*PATH, *(name for name in ALONE if name in shown)]
+    views = {name: (rows.SYMMETRIC, name) for name in wanted}
+    if set(GAP) <= set(shown):
+        views |= {f"query_{name}": (rows.QUERY_ONLY, name) for name in GAP}
+    times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
+    asked = {name: (*view, times[view[1]]) for name, view in views.items()}
+    lines = []
+    for model, own in models(queries):
+        values = rows.seen(own, model, asked)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        for name in wanted:
+            row |= rows.share(name, values.estimate([name]))
+        for name, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
+            row |= rows.interval(name, values.estimate([before, after], uncertainty.difference), 100)
+        row |= rows.interval("drop", values.estimate([PATH[0], PATH[-1]], uncertainty.difference), 100)
+        if "query_mixed_rand" in asked:
+            gap = values.estimate([f"query_{name}" for name in GAP], uncertainty.difference)
+            row |= rows.interval("gap", gap, 100)
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
+
+
+def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
+    levels = {
+        "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
+        "only_fg": " Object alone: on grey; no object: grey in its place, whose outline is left; background alone: filled.",
+    }
+    return (
+        f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
+        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
+        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        "Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its object in front of its own"
+        " background, whose hole is filled from around it. Own background: from there to backgrounds of other photos of the"
+        " class, filled likewise. Class's backgrounds: from there to random ones. What a mask misses of an object stays in the"
+        f" picture where the background is its own, and counts as background.{''.join(levels[c] for c in levels if c in table)}"
+        f" {sentences.intervals(table)}"
+    )
