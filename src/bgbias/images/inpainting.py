@@ -8,9 +8,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from bgbias.compute.device import threads
-
-cv2.setNumThreads(threads())  # or it would take every core
+cv2.setNumThreads(1)  # or it would take every core; photos are worked on side by side
 GROWN = 7  # pixels that the hole is larger than the object, so that nothing of its rim is left
 RADIUS = 3  # pixels around each one that it is filled from
 GREY = 128
