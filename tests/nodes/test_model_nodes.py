@@ -11,13 +11,11 @@ import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, record, run
 
-from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.files import sealed
 from bgbias.files.checksums import sha256
 from bgbias.nodes import attribute, index, train
-from bgbias.photos.table import read_table
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -208,16 +206,3 @@ def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, An
     index.index(study, "squares")
     with pytest.raises(UserError, match="No validation photo has another one of its class"):
         train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
-
-
-def test_attribution_subset_is_the_same_for_every_order(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    index.index(study, "squares")
-    table = read_table(study.files.at("table", dataset="squares")).split("test")
-    chosen = attribute.attribution_subset(table, 7)
-    assert len(chosen) == 7
-    assert set(chosen.ids) < set(table.ids)
-    assert attribute.attribution_subset(table, 4).ids == chosen.ids[:4]
-    first = min(table.keys, key=lambda key: seeds.number(f"attribution|{key[0]}|{key[1]}"))
-    assert attribute.attribution_subset(table, 1).ids == [first[1]]
-    assert sorted(attribute.attribution_subset(table, None).ids) == sorted(table.ids)

@@ -90,6 +90,30 @@ rule segment:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule cross:
+    input:
+        reads("cross"),
+    output:
+        crossed=PATHS.crossed,
+        queries=PATHS.crossed_queries,
+        shares=PATHS.shares,
+        record=PATHS.cross_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/cross/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(240),
+    params:
+        options=options("cross"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias cross {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule scores:
     input:
-        records_of("score", "attribute", "segment", "collect"),
+        records_of("score", "attribute", "segment", "cross", "collect"),

@@ -59,6 +59,19 @@ class Pool:
         """What stands behind the photo of this (key_set, key_item) in repeat ``repeat``."""
         return draw(key[0], repeat, key[1], self._sizes)
 
+    def for_all(self, count: int) -> list[Draw]:
+        """At most ``count`` backgrounds that stand behind every photo alike, each seen in one part.
+
+        With u the number of "crossing|<place in pool order>", they are those of the lowest u; the part is drawn from
+        ``numpy.random.default_rng(u)``, as a photo's own is.
+        """
+        numbers = {index: seeds.number(seeds.key("crossing", index)) for index in range(len(self._sizes))}
+        drawn = []
+        for index in sorted(numbers, key=numbers.__getitem__)[:count]:
+            box, flip = pixels.random_box(np.random.default_rng(numbers[index]), *self._sizes[index])
+            drawn.append(Draw(index, box, flip))
+        return drawn
+
     def picture(self, drawn: Draw, size: int) -> np.ndarray:
         """What was drawn, uint8 [size, size, 3]."""
         return np.asarray(pixels.cropped(self._picture(drawn.index), drawn.box, size, drawn.flip))

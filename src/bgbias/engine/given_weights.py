@@ -26,7 +26,12 @@ from bgbias.study.params import Study
 
 Network = TypeVar("Network")
 LIBRARIES = ("timm", "torch", "torchvision")
-EMBEDS = ("embed", "attribute", "segment")  # the nodes that take an untrained cell's backbone as it comes
+EMBEDS = (
+    "embed",
+    "attribute",
+    "segment",
+    "cross",
+)  # the nodes that take an untrained cell's backbone as it comes
 
 
 def check(study: Study) -> None:

@@ -28,3 +28,20 @@ class Evaluation(Strict):
         if len(set(self.conditions)) < len(self.conditions):
             raise ValueError("a condition is named twice")
         return self
+
+
+class Crossing(Strict):
+    """Objects in front of the same backgrounds each: the worst of them, and shares of variance (docs/methods.md, sections 9 and
+    13); only where it is asked for.
+    """
+
+    objects: int | None = Field(
+        None,
+        ge=2,
+        description="test photos with a trusted mask, a keyed subset of at most so many; none if null",
+    )
+    backgrounds: int = Field(
+        20,
+        ge=2,
+        description="of the pool for testing, a keyed subset of at most so many; each object is put before them all",
+    )

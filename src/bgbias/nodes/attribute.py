@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, seeds
+from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
@@ -19,7 +19,6 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     import numpy as np
 
-    from bgbias.photos.table import ImageTable
     from bgbias.study.album import Album
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
@@ -72,6 +71,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     import pandas as pd
 
     from bgbias.attribution.smoothgrad import attribute_photos
+    from bgbias.photos import subset
     from bgbias.study.album import Album
 
     settings = study.attribution
@@ -80,7 +80,8 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         device = made.on(device)
         model = model_of(study, cell).to(device)
         album = Album(study, cell.dataset, model.resize, model.input_size)
-        photos = album.evaluation(attribution_subset(album.table("test"), settings.images), {"masks"}, "test")
+        shown = subset.keyed(album.table("test"), "attribution", settings.images)
+        photos = album.evaluation(shown, {"masks"}, "test")
         distance = plugins.load("losses", cell.loss).DISTANCE
         truth = _true_objects(study, cell.dataset, album, photos.table.ids, model.input_size)
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
@@ -110,14 +111,3 @@ def _true_objects(
         return None
     known = TrueMasks(album.truth(), photos, size)
     return lambda image_id: known.shown(image_id) if image_id in known.ids else None
-
-
-def attribution_subset(table: ImageTable, count: int | None) -> ImageTable:
-    """The first ``count`` photos in the order of their keys' numbers (all if None): the same ones for every model."""
-    import numpy as np
-
-    from bgbias.photos.table import ImageTable
-
-    numbers = [seeds.number(seeds.key("attribution", *key)) for key in table.keys]
-    chosen = np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count]
-    return ImageTable(table.frame.iloc[chosen].reset_index(drop=True))

@@ -13,7 +13,7 @@ from bgbias import plugins
 from bgbias.attribution.settings import Attribution
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
-from bgbias.evaluation.settings import Evaluation
+from bgbias.evaluation.settings import Crossing, Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
@@ -126,6 +126,7 @@ class Grid(Strict):
     evaluation: dict[str, Any] = _changed("evaluation")
     attribution: dict[str, Any] = _changed("attribution")
     segmentation: dict[str, Any] = _changed("segmentation")
+    crossing: dict[str, Any] = _changed("crossing")
 
 
 class Shared(Strict):
@@ -156,6 +157,7 @@ class Shared(Strict):
     evaluation: Evaluation = Evaluation()
     attribution: Attribution = Attribution()
     segmentation: Segmentation = Segmentation()
+    crossing: Crossing = Crossing()
 
 
 class File(Shared):
@@ -176,7 +178,7 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation")
+SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation", "crossing")
 
 
 # What names things by its keys.

@@ -89,6 +89,11 @@ def segments(study: Study) -> bool:
     return study.segmentation.episodes is not None
 
 
+def crosses(study: Study) -> bool:
+    """Whether the grid puts objects in front of the same backgrounds each."""
+    return study.crossing.objects is not None
+
+
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
     described = study.datasets[dataset]

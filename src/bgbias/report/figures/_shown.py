@@ -58,14 +58,26 @@ def of_pair(study: Study, name: str, *outputs: str) -> dict[str, Made]:
     }
 
 
+def table(number: int) -> dict[str, Made]:
+    """A table of the report."""
+    name = f"table{number}"
+    return {name: Made(step("table", table=name), "table_csv")}
+
+
+def read_table(study: Study, number: int) -> pd.DataFrame:
+    """A table, read back."""
+    (made,) = table(number).values()
+    return formats.read(made.path(study))
+
+
 def table1(study: Study) -> dict[str, Made]:
     """Table 1."""
-    return {"table1": Made(step("table", table="table1"), "table_csv")}
+    return table(1)
 
 
 def read_table1(study: Study) -> pd.DataFrame:
     """Table 1, read back."""
-    return formats.read(table1(study)["table1"].path(study))
+    return read_table(study, 1)
 
 
 def cut_by(study: Study) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Objects in front of the same backgrounds each, fully crossed: what single backgrounds do to what a model retrieves.
+
+n test photos with a trusted mask, m backgrounds of the pool, one part of each: the same n x m pictures for every model
+(docs/methods.md, sections 9 and 13).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.metrics import map_at_r
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.evaluation.retrieval import Neighbours, neighbours
+from bgbias.files.atomic import replacing
+from bgbias.photos import subset
+from bgbias.photos.table import ImageTable
+
+if TYPE_CHECKING:
+    from bgbias.models.model import EmbeddingModel
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """ids [n] of the objects' photos; backgrounds int64 [m], their places in the pool; vectors float32 [n, m, d]."""
+
+    ids: list[str]
+    backgrounds: np.ndarray
+    vectors: np.ndarray
+
+    def write(self, path: Path) -> None:
+        """As npz, atomically."""
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, ids=np.array(self.ids), backgrounds=self.backgrounds, vectors=self.vectors)
+
+
+def read(path: Path) -> Crossed:
+    """What ``Crossed.write`` wrote; a missing or damaged file is an error that names it."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Crossed(file["ids"].tolist(), file["backgrounds"], file["vectors"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} is missing or damaged ({error}); delete it and run `snakemake --cores all` again."
+        ) from error
+
+
+def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
+    """At most ``count`` of the split's photos with a trusted mask; fewer than two are an error."""
+    trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
+    chosen = subset.keyed(trusted, "crossing", count)
+    if len(chosen) < 2:
+        raise UserError(
+            f"{len(chosen)} photos have a trusted mask, and crossing takes two: look at the masks (docs/masks.md), or set"
+            " crossing.objects to null."
+        )
+    return chosen
+
+
+def embed(
+    model: EmbeddingModel,
+    photos: EvaluationPhotos,
+    shown: ImageTable,
+    backgrounds: int,
+    device: str = "cpu",
+    precision: str = "fp32",
+    batch_size: int = 64,
+    pooled: bool = False,
+) -> Crossed:
+    """Embeddings of the photos ``shown``, each in front of the same ``backgrounds`` of the pool, all if it has fewer."""
+    from bgbias.models.inference import embed_views
+
+    assert photos.backgrounds is not None  # whoever crosses opens them
+    drawn = photos.backgrounds.for_all(backgrounds)
+    if len(drawn) < 2:
+        raise UserError(
+            "The pool has one background, and crossing takes two: add photos to it, or set crossing.objects to null."
+        )
+    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    flat = embed_views(model, _views(photos, shown.ids, behind), device, precision, batch_size, pooled)
+    vectors = flat.reshape(len(shown), len(drawn), -1)
+    return Crossed(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
+
+
+def _views(
+    photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]
+) -> Iterator[np.ndarray]:
+    row_of = {name: row for row, name in enumerate(photos.table.ids)}
+    for name in ids:
+        cut_out = photos.photo(row_of[name]).foreground
+        for background in behind:
+            yield cut_out.before(background)
+
+
+def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
+    """A row for each object and background: ``image_id``, ``label``, ``background``, ``map_at_r`` of this query in the clean
+    gallery, its own photo left out, and ``cosine``, how near the query is to its own photo as it was taken.
+    """
+    n, m = crossed.vectors.shape[:2]
+    clean, labels = gallery.views[CLEAN, 0], gallery.labels
+    row_of = {name: row for row, name in enumerate(gallery.ids)}
+    own = np.array([row_of[name] for name in crossed.ids])
+    rows = np.repeat(own, m)
+    queries = crossed.vectors.reshape(n * m, -1)
+    ranked = without_own(queries, rows, clean, labels)
+    cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[own].astype(np.float64))
+    return pd.DataFrame(
+        {
+            "image_id": np.repeat(np.array(crossed.ids, object), m),
+            "label": labels[rows],
+            "background": np.tile(crossed.backgrounds, n),
+            "map_at_r": map_at_r.per_query(ranked),
+            "cosine": cosine.ravel(),
+        }
+    )
+
+
+def without_own(queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray) -> Neighbours:
+    """The neighbours of queries [Q, d] in a gallery [N, d] of photos with these ``labels`` [N], down to the largest R; photo
+    ``rows`` [Q] of the gallery, which the query shows too, is not among them.
+    """
+    deepest = int(np.unique(labels, return_counts=True)[1].max(initial=1))
+    ranked = neighbours(queries, labels[rows], gallery, labels, deepest, exclude_self=False)
+    order = np.argsort(ranked.indices == rows[:, None], axis=1, kind="stable")[:, : deepest - 1]
+    same, indices = (np.take_along_axis(a, order, axis=1) for a in (ranked.same_label, ranked.indices))
+    return Neighbours(same, ranked.relevant - 1, indices)

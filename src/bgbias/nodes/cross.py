@@ -1,0 +1,95 @@
+"""Node: a model's test photos, each in front of the same backgrounds."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from bgbias import plugins
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import FLOAT, Cost, photos_of
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing, write_text
+from bgbias.nodes._models import model_of
+from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.params import Study
+
+SUBJECT = ("cell",)
+OUTPUTS = {
+    "crossed": f"RUNS/scores/{CELL}/crossed.npz",
+    "crossed_queries": f"RUNS/scores/{CELL}/crossed.parquet",
+    "shares": f"RUNS/scores/{CELL}/shares.csv",
+    "cross_record": f"RUNS/scores/{CELL}/cross.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Test photos, masks, the pool for testing, the model, and its embeddings of the photos as they are: the gallery."""
+    return (
+        inputs.photos(cell.dataset)
+        | inputs.masks(study, cell.dataset)
+        | inputs.pools(study, cell.dataset, "test")
+        | inputs.model(study, cell)
+        | files_of(step("embed", cell=cell), "embeddings")
+    )
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """What is crossed, and how it is seen."""
+    return {
+        "crossing": study.crossing.model_dump(),
+        "precision": study.evaluation.precision,
+        **inputs.untrained(study, cell, "cross"),
+        **inputs.mask_policy(study),
+    }
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone."""
+    return [plugins.load("backbones", cell.backbone)]
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every object in front of every background."""
+    test, unknown = photos_of(study, cell.dataset, "test")
+    images = min(test, study.crossing.objects or 0)
+    seen = images * study.crossing.backgrounds
+    return Cost(images, (seen, seen), disk=seen * study.train.embedding_dim * FLOAT, unknown=unknown)
+
+
+def cross(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Embed a keyed subset of a cell's test photos, each in front of the same backgrounds; tell what these do to its retrieval,
+    and how much of what embeddings say is the background.
+    """
+    import pandas as pd
+
+    from bgbias.evaluation import crossing, embeddings, variance
+    from bgbias.models.inference import for_inference
+    from bgbias.study.album import Album
+
+    if study.crossing.objects is None:
+        raise UserError(
+            f"Grid '{study.grid}' crosses nothing; set grids.{study.grid}.crossing.objects in params.yaml."
+        )
+    with records.node(study, step("cross", cell=cell)) as made:
+        device = made.on(device)
+        model = for_inference(model_of(study, cell).to(device))
+        album = Album(study, cell.dataset, model.resize, model.input_size)
+        photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+        shown = crossing.objects(photos, study.crossing.objects)
+        how = study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
+        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, device, *how)
+        queries = crossing.of_queries(
+            crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        )
+        shares = variance.shares(crossed.vectors)
+        crossed.write(made.outputs["crossed"])
+        with replacing(made.outputs["crossed_queries"]) as temporary:
+            queries.to_parquet(temporary, index=False)
+        found = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}
+        row = found | {"negative": " ".join(shares.negative)}
+        write_text(made.outputs["shares"], pd.DataFrame([row]).to_csv(index=False))
+        made.metrics |= {"objects": len(crossed.ids), "backgrounds": len(crossed.backgrounds)}
+        made.metrics |= {f"share_{name}": value for name, value in found.items()}
+        made.metrics |= {name: float(queries[name].mean()) for name in ("map_at_r", "cosine")}

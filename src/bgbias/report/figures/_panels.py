@@ -1,0 +1,70 @@
+"""Figures with a panel for each dataset and backbone, in which colours are methods and marks are losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from bgbias.images import contact_sheet
+from bgbias.report import look, names
+
+MARKERS = ("o", "D", "s", "^", "v", "P", "X")
+ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
+BESIDE = 0.5  # room for a mark of the legend, and around it
+
+# Draws the rows of one dataset and backbone into axes, each loss with its mark.
+Panel = Callable[[Any, pd.DataFrame, dict[str, str]], None]
+
+
+def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) -> look.Figure:
+    """A figure of a table's rows with a legend beside it; the axes are called as they say."""
+    panels = list(table.groupby(["dataset", "backbone"], sort=False))
+    across = min(ACROSS, len(panels))
+    losses = dict(zip(table["loss"].unique(), MARKERS * len(table), strict=False))
+    methods = list(dict.fromkeys(table["method"]))
+    said = [*map(names.method, methods), *map(names.loss, losses)]
+    right = max(RIGHT, BESIDE + max(map(look.text_width, said)))
+    side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
+    down = -(-len(panels) // across)
+    entries = len(methods) + len(losses) + 1
+    width = LEFT + across * side + GAP * (across - 1) + right
+    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.15 * entries)
+    with look.style():
+        drawn = look.blank(width, height)
+        for number, (name, rows) in enumerate(panels):
+            row, column = divmod(number, across)
+            left, top = LEFT + column * (side + GAP), TOP + row * (side + BETWEEN)
+            axes = look.panel(drawn, left, top, side, side)
+            panel(axes, rows, losses)
+            axes.set_title(" · ".join([names.dataset(str(name[0])), str(name[1])]))
+            axes.set_xlabel(across_axis)
+            if not column:
+                axes.set_ylabel(up_axis)
+        _legend(drawn, methods, losses)
+    return drawn
+
+
+def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[str, Any]:
+    """How the point of a model is drawn."""
+    return {
+        "marker": losses[row["loss"]],
+        "color": look.colour(row["method"]),
+        "markersize": size,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.5,
+    }
+
+
+def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> None:
+    from matplotlib.lines import Line2D
+
+    alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
+    handles = [
+        Line2D([], [], marker="o", color=look.colour(m), label=names.method(m), **alone) for m in methods
+    ]
+    if len(losses) > 1:
+        grey = {"color": contact_sheet.MUTED} | alone
+        handles += [Line2D([], [], marker=m, label=names.loss(loss), **grey) for loss, m in losses.items()]
+    drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))

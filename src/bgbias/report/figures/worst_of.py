@@ -1,0 +1,55 @@
+"""How much is left with the worst of several backgrounds: after the backgrounds challenge's adversarial evaluation."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bgbias.engine.node import Made
+from bgbias.report import look
+from bgbias.report.figures import _panels
+from bgbias.report.figures import _shown as shown
+from bgbias.report.tables import crossing
+from bgbias.study.params import Study
+
+PLACE = 9
+ABOUT = (
+    "MAP@R with the worst of several backgrounds that a query is put in front of, in a clean gallery, over how many are tried."
+    " Bars: the intervals of Table 6."
+)
+wanted = crossing.wanted
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Table 6."""
+    return shown.table(crossing.NUMBER)
+
+
+def draw(study: Study) -> look.Figure:
+    """MAP@R over the number of backgrounds, a line a model."""
+    return figure_worst_of(shown.read_table(study, crossing.NUMBER))
+
+
+def figure_worst_of(table: pd.DataFrame) -> look.Figure:
+    """A panel for each dataset and backbone of Table 6 (``tables.crossing``)."""
+    return _panels.figure(table, _panel, "backgrounds tried", "MAP@R with the worst, %")
+
+
+def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    ticks: set[int] = set()
+    for row in rows.to_dict("records"):
+        columns = {k: f"worst_{k}" for k in crossing.TRIES} | {row["backgrounds"]: f"worst_{crossing.ALL}"}
+        columns = {k: name for k, name in sorted(columns.items()) if k <= row["backgrounds"]}
+        ticks.update(columns)
+        y, low, high = ([row[f"{name}{end}"] for name in columns.values()] for end in ("", "_low", "_high"))
+        spans = [[b - a for a, b in zip(low, y, strict=True)], [b - a for a, b in zip(y, high, strict=True)]]
+        axes.errorbar(
+            list(columns), y, spans, fmt="none", ecolor=look.colour(row["method"]), elinewidth=0.7, alpha=0.6
+        )
+        axes.plot(list(columns), y, **_panels.mark(row, losses, 4), linewidth=1.2)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")

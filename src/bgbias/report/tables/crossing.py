@@ -1,0 +1,162 @@
+"""Table 6: the same objects in front of the same backgrounds: the worst of them, and how much of an embedding is background.
+
+docs/methods.md, sections 9 and 13. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.photos.folds import seed_and_fold
+from bgbias.report import columns as words
+from bgbias.report import names
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import models
+from bgbias.results import correlation, rows, uncertainty, worst_of
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 6
+TITLE = "The same objects in front of the same backgrounds"
+ABOUT = (
+    "The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much of what embeddings say is"
+    " the object and how much the background."
+)
+TRIES = (1, 5, 20)
+ALL = "all"
+SHARES = ("object", "background", "interaction")
+COLUMNS = (
+    Column("Any background", words.interval("worst_1", 1), "One [95 %]", best="worst_1"),
+    Column("Worst of 5", words.interval("worst_5", 1), "Worst of 5", known=("worst_5",)),
+    Column("Worst of 20", words.interval("worst_20", 1), "Worst of 20", known=("worst_20",)),
+    Column("Worst of all", words.interval(f"worst_{ALL}", 1), "Worst of all"),
+    Column("Cosine", words.interval("cosine", 2), "Cosine"),
+    Column("Object, %", words.number("object", 1)),
+    Column("Background, %", words.number("background", 1), "Backgr., %"),
+    Column("± seeds", words.number("background_sd_seeds", 1)),
+    Column("Interaction, %", words.number("interaction", 1)),
+)
+LEGEND = (
+    "MAP@R in % of queries in a clean gallery. Cosine: to the photo as it was taken. Backgr.: share of the",
+    "embeddings' variance. [95 %]: over classes and, from three on, training seeds.",
+)
+HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid crosses objects and backgrounds."""
+    return plan.crosses(study)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Queries and shares of every network of the grid, and all results, whose drops are compared with the shares."""
+    read = files_of(step("collect"), "results")
+    for cell in plan.networks(study):
+        crossed = files_of(step("cross", cell=cell), "crossed_queries", "shares")
+        read |= {f"{output} {cell.name}": made for output, made in crossed.items()}
+    return read
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+
+    def together(output: str) -> pd.DataFrame:
+        made = [made for made in files.values() if made.output == output]
+        opened = pd.read_parquet if output == "crossed_queries" else pd.read_csv
+        return rows.together([opened(m.path(study)).assign(**m.node.wildcards) for m in made])
+
+    results = pd.read_csv(files["results"].path(study), keep_default_na=False)
+    return table(together("crossed_queries"), together("shares"), rows.of_each_seed(results))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    return told(table, study.train.selection)
+
+
+def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[int]]:
+    """Of one model's crossed queries: the expected worst of each number of tries in ``worst_<k>``, ``worst_all``, ``cosine``;
+    and which numbers can be tried.
+    """
+    backgrounds = own["background"].nunique()
+    keys = ["image_id", "label", "seed"]
+    by_query = own.sort_values([*keys, "background"]).groupby(keys, sort=False)
+    shape = (by_query.ngroups, backgrounds)
+    first = by_query[["cosine"]].mean().reset_index()
+    values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
+    tries = [k for k in TRIES if k <= backgrounds]
+    named = {f"worst_{k}": k for k in tries} | {f"worst_{ALL}": backgrounds}
+    parts = {name: first[keys].assign(value=worst_of.expected(values, k)) for name, k in named.items()} | {
+        "cosine": first.rename(columns={"cosine": "value"})
+    }
+    return rows.Values.of(model, parts, "value"), tries
+
+
+def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
+    """Table 6 from all cells' crossed.parquet and shares.csv with the cells' names, and ``rows.of_each_seed``.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``objects``, ``classes``,
+    ``backgrounds``; ``worst_1``, ``worst_5``, ``worst_20`` (as far as there are so many) and ``worst_all``, the expected MAP@R in
+    percent with the worst of so many backgrounds, and ``cosine`` of an object to its own photo, each with ``_low`` and ``_high``;
+    the shares of variance of ``SHARES`` in percent, means over seeds, ``background_sd_seeds``, and ``negative``, in how many of
+    the trainings a component was estimated below 0 and counts as 0; and, of each dataset and backbone over its trainings,
+    ``rho`` of one minus the object's share with the relative drop, with ``_low``, ``_high`` and ``rho_models``. Raises UserError
+    where a model lacks queries.
+    """
+    of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
+    lines, compared = [], []
+    for model, own in models(queries):
+        values, _ = of_queries(own, model)
+        compared.append(values)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"objects": len(values.queries), "classes": len(set(values.classes))}
+        row["backgrounds"] = own["background"].nunique()
+        for name in values.columns:
+            found = values.estimate([name])
+            row |= rows.interval(name, found, 1) if name == "cosine" else rows.share(name, found)
+        mine = of_shares[model]
+        row |= {name: 100 * mine[name].mean() for name in SHARES}
+        row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
+        row["negative"] = int(mine["negative"].fillna("").astype(bool).sum())
+        lines.append(row)
+    made = pd.DataFrame(lines).assign(worst_1_leads=rows.leading(compared, "worst_1"))
+    of_seeds = shares.assign(seed=[seed_and_fold(run)[0] for run in shares["seed"]])
+    means = of_seeds.groupby([*rows.MODEL, "seed"], sort=False)[list(SHARES)].mean().reset_index()
+    every = means.merge(levels, on=[*rows.MODEL, "seed"])
+    correlated = []
+    for group, part in every.groupby(rows.MODEL[:2], sort=False):
+        rho = correlation.spearman(1 - part["object"].to_numpy(), part["relative_drop"].to_numpy())
+        of = dict(zip(rows.MODEL[:2], group, strict=True)) | {"rho_models": len(part)}
+        correlated.append(of | rows.interval("rho", rho, 1))
+    return rows.without_single_folds(made.merge(pd.DataFrame(correlated), on=rows.MODEL[:2], how="left"))
+
+
+def told(table: pd.DataFrame, selection: str) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    counts = [names.how_many(table, name, name[:-1]) for name in ("objects", "backgrounds")]
+    below = int(table["negative"].sum())
+    negative = f" Estimates below 0, of {below} trainings, count as 0." if below else ""
+    groups = table.drop_duplicates(rows.MODEL[:2])
+    together = "; ".join(
+        f"{names.dataset(row['dataset'])} · {row['backbone']} "
+        + correlation.said(
+            uncertainty.Estimate(row["rho"], row["rho_low"], row["rho_high"]), int(row["rho_models"])
+        )
+        for row in groups.to_dict("records")
+        if not math.isnan(row["rho_models"])
+    )
+    return (
+        f"{sentences.title(TITLE, table)} MAP@R in percent of {counts[0]} as queries in a clean gallery, each in front of the"
+        f" same {counts[1]}.{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        "Worst of k: the mean of the lowest MAP@R among k backgrounds a query, over all choices of k. Cosine: of an object"
+        " in front of another background to its photo as it was taken. Object, background, interaction: shares of the"
+        " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"
+        f" one object and not to another.{negative} Rank correlation of the share that is not the object's with the relative"
+        f" drop, over trainings: {together}. {sentences.intervals(table)}"
+    )
