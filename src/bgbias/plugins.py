@@ -32,6 +32,7 @@ from bgbias.errors import UserError
 FAMILIES = {
     "backbones": "bgbias.models.backbones",
     "conditions": "bgbias.evaluation.conditions",
+    "cures": "bgbias.evaluation.cures",
     "datasets": "bgbias.datasets",
     "figures": "bgbias.report.figures",
     "losses": "bgbias.training.losses",
@@ -57,6 +58,7 @@ class Required(NamedTuple):
 REQUIRED = {
     "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
     "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
+    "cures": Required(("TITLE", "INDEX", "FITTED"), "FITTED", ("fit",), ("AT", "apply")),
     "datasets": Required(("Params", "parts", "items")),
     "figures": Required(("PLACE", "ABOUT", "reads", "draw")),
     "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),

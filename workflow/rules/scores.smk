@@ -114,6 +114,29 @@ rule cross:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule cure:
+    input:
+        reads("cure"),
+    output:
+        cured=PATHS.cured,
+        cures=PATHS.cures,
+        record=PATHS.cure_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/cure/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(240),
+    params:
+        options=options("cure"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias cure {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule scores:
     input:
-        records_of("score", "attribute", "segment", "cross", "collect"),
+        records_of("score", "attribute", "segment", "cross", "cure", "collect"),

@@ -41,6 +41,7 @@ SUBJECTS: dict[str, Any] = {
     "dataset": _argument("Name under `datasets` in params.yaml."),
     "part": _argument("One of the dataset's files; all of them if not given."),
     "masker": _argument("Name under `maskers`; the dataset's own if not given."),
+    "backbone": _argument("Name under `backbones` in params.yaml."),
     "pool": _argument("Name under `backgrounds` in params.yaml."),
     "owner": _argument("A backbone of params.yaml, or maskers/<name>; its weights: published or a URL."),
     "table": _argument("table1, table2, ...: what the grid has."),
@@ -50,7 +51,7 @@ SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 o
 # A model, by its parts.
 CELL_ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "dataset": (SUBJECTS["dataset"], REQUIRED),
-    "backbone": (_argument("Name under `backbones` in params.yaml."), REQUIRED),
+    "backbone": (SUBJECTS["backbone"], REQUIRED),
     "loss": (_argument("Name under `losses` in params.yaml; `none` for pretrained features."), REQUIRED),
     "method": (_argument("plain, bgaugment, ... or `pretrained`."), REQUIRED),
     "seed": (Annotated[str, typer.Option(help=SEED)], "0"),

@@ -31,6 +31,7 @@ EMBEDS = (
     "attribute",
     "segment",
     "cross",
+    "cure",
 )  # the nodes that take an untrained cell's backbone as it comes
 
 
@@ -59,6 +60,8 @@ def _network_of(study: Study, node: Node) -> str:
         return str(node.keywords["owner"])
     if node.name == "masks":
         return pretrained.owner("maskers", node.keywords["masker"])
+    if node.name == "remask":
+        return pretrained.owner("maskers", study.datasets[node.keywords["dataset"]].masker)
     if node.name == "propose":
         proposal = plan.pools(study, node.keywords["pool"]).propose
         return pretrained.owner("maskers", proposal.masker) if proposal else ""

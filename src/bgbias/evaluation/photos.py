@@ -17,12 +17,11 @@ from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
-from bgbias.images.composite import CutOut, blend
+from bgbias.images.composite import CutOut
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
 PHOTOS_AHEAD = 8  # of each worker
-GREY = 127.5
 
 
 @dataclass(frozen=True)
@@ -136,12 +135,6 @@ class Photo:
     def mask(self) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S], as soft as it came."""
         return self.split.mask(self.image_id)
-
-    def grey_where(self, taken: np.ndarray) -> np.ndarray:
-        """The view with grey (127.5) where ``taken`` uint8 [S, S] is 255, and mixed with it where it is less; rounded."""
-        mask, view = taken[..., None] / np.float32(255), self.view.astype(np.float32)
-        mixed: np.ndarray = blend(np.full_like(view, GREY), mask, view)
-        return np.rint(mixed).astype(np.uint8)
 
     @cached_property
     def surroundings(self) -> np.ndarray:

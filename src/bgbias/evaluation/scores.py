@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from bgbias import plugins
-from bgbias.evaluation.conditions import CLEAN, SYMMETRIC
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
@@ -41,3 +42,22 @@ def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:
     views = queries.groupby(keys, sort=False)
     of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics")}
     return pd.concat(of_metrics, names=["metric"]).reset_index()[[*keys, "metric", "value", "n"]]
+
+
+def of_cured(
+    before: Embeddings, views: Mapping[View, np.ndarray], told: Mapping[str, object]
+) -> pd.DataFrame:
+    """MAP@R and P@1 of the usable queries of a cured model, view by view: ``symmetric``, where the gallery is cured, too, and
+    seen likewise; and ``query``, where it is the clean one from ``before`` the cure: an index that stays as it is.
+    """
+    labels, tables = before.labels, []
+    deep = max(deep_enough(labels), DEEPEST_FIXED_RANK)
+    for (condition, draw), queries in views.items():
+        for setting, gallery in ((SYMMETRIC, queries), (QUERY_ONLY, before.views[CLEAN, 0])):
+            ranked = neighbours(queries, labels, gallery, labels, deep)
+            where = {**told, "setting": setting, "condition": condition, "draw": draw}
+            values = {m: plugins.load("metrics", m).per_query(ranked) for m in ("map_at_r", "precision_at_1")}
+            values[OTHERS] = change_for_others(ranked, labels, before.usable)
+            table = pd.DataFrame({**where, "image_id": before.ids, "label": labels, **values})
+            tables.append(table[before.usable])
+    return pd.concat(tables, ignore_index=True)

@@ -45,3 +45,14 @@ class Crossing(Strict):
         ge=2,
         description="of the pool for testing, a keyed subset of at most so many; each object is put before them all",
     )
+
+
+class Cures(Strict):
+    """Cures without training, on every model of the grid (docs/methods.md, section 14); only where they are asked for."""
+
+    names: tuple[str, ...] = Field((), description="files in evaluation/cures/")
+    draws: int = Field(1, ge=1, description="backgrounds that each test photo is put in front of")
+    objects: int = Field(
+        200, ge=2, description="what is fitted sees a keyed subset of at most so many validation photos"
+    )
+    backgrounds: int = Field(20, ge=2, description="each in front of so many of the validation pool")

@@ -58,7 +58,9 @@ def loss(name: str) -> str:
 
 
 def method(name: str) -> str:
-    """A method in words; ``x+bgaugment`` is a method on top of another, ``x+512d`` that of four folds side by side."""
+    """A method in words; ``x+bgaugment`` is a method on top of another, ``x+grey`` one with a cure without training,
+    ``x+512d`` that of four folds side by side.
+    """
     alone, length = side_by_side(name)
     if length:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
@@ -67,7 +69,7 @@ def method(name: str) -> str:
 
 def _method(name: str) -> str:
     """A file of methods/ or an entry of params.yaml; an entry's first word is spelled as in the titles: ``DCML no inv emb``."""
-    titles = {CENTRE: "Centre prior"} | _titles("methods")
+    titles = {CENTRE: "Centre prior"} | _titles("methods") | _titles("cures")
     kind = family(name)
     entries = getattr(plugins.load("methods", kind), "ENTRIES", {}) if kind else {}
     words = [title.split()[0].strip(",") for title in titles.values()]
@@ -98,12 +100,17 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     alone, length = side_by_side(method_name)
     if length:
         return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
-    if method_name in NOT_TRAINED:
+    if method_name.partition("+")[0] in NOT_TRAINED:
         return method(method_name)
     if method_name == PLAIN:
         return loss(loss_name)
-    added = f"+ {method(method_name)}"
+    added = f"+ {method(method_name.removeprefix(f'{PLAIN}+'))}"
     return added if below_plain else f"{loss(loss_name)} {added}"
+
+
+def trained(methods: pd.Series) -> pd.Series:
+    """Which of these were trained, whatever cure without training is on top of them."""
+    return ~methods.str.partition("+")[0].isin(NOT_TRAINED)
 
 
 def count(number: int, noun: str) -> str:
@@ -116,8 +123,8 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
     """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
     of.
     """
-    trained = table[~table["method"].isin(NOT_TRAINED)]
-    numbers = (table if trained.empty else trained)[column]
+    counted = trained(table["method"])
+    numbers = table.loc[counted if counted.any() else ~counted, column]
     low, high = int(numbers.min()), int(numbers.max())
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
 

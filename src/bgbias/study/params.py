@@ -13,7 +13,7 @@ from bgbias import plugins
 from bgbias.attribution.settings import Attribution
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
-from bgbias.evaluation.settings import Crossing, Evaluation
+from bgbias.evaluation.settings import Crossing, Cures, Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
@@ -127,6 +127,7 @@ class Grid(Strict):
     attribution: dict[str, Any] = _changed("attribution")
     segmentation: dict[str, Any] = _changed("segmentation")
     crossing: dict[str, Any] = _changed("crossing")
+    cures: dict[str, Any] = _changed("cures")
 
 
 class Shared(Strict):
@@ -158,6 +159,7 @@ class Shared(Strict):
     attribution: Attribution = Attribution()
     segmentation: Segmentation = Segmentation()
     crossing: Crossing = Crossing()
+    cures: Cures = Cures()
 
 
 class File(Shared):
@@ -178,7 +180,7 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation", "crossing")
+SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation", "crossing", "cures")
 
 
 # What names things by its keys.
@@ -293,6 +295,8 @@ def _check_names(study: Study, path: Path) -> None:
             check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
     for name in study.evaluation.conditions:
         check("evaluation.conditions", name, plugins.names("conditions"))
+    for name in study.cures.names:
+        check("cures.names", name, plugins.names("cures"))
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)

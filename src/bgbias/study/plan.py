@@ -94,6 +94,11 @@ def crosses(study: Study) -> bool:
     return study.crossing.objects is not None
 
 
+def cures(study: Study) -> bool:
+    """Whether the grid asks for cures without training."""
+    return bool(study.cures.names)
+
+
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
     described = study.datasets[dataset]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.images.composite import on_grey
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -19,4 +20,4 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The photo with grey in the place of its object, uint8 [S, S, 3]."""
-    return photo.grey_where(photo.mask)
+    return on_grey(photo.view, 255 - photo.mask)

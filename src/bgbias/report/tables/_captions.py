@@ -54,7 +54,7 @@ def folds(table: pd.DataFrame, counted: str = COUNTED) -> str:
 
 def title(what: str, table: pd.DataFrame) -> str:
     """The first sentence, which says so if too few seeds were trained to speak of methods."""
-    trained = table[~table["method"].isin(names.NOT_TRAINED)]
+    trained = table[names.trained(table["method"])]
     fewest = int(trained["seeds"].min()) if len(trained) else FEWEST_SEEDS
     if fewest >= FEWEST_SEEDS:
         return f"**{what}.**"

@@ -1,0 +1,177 @@
+"""Node: a model with each of the cures that need no training."""
+
+from __future__ import annotations
+
+from itertools import islice
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins, progress
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import Cost, photos_of
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing, write_text
+from bgbias.nodes._models import model_of
+from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from bgbias.evaluation import cured
+    from bgbias.evaluation.conditions import View
+    from bgbias.evaluation.embeddings import Embeddings
+    from bgbias.evaluation.erasure import Erasure
+    from bgbias.evaluation.photos import EvaluationPhotos
+    from bgbias.models.model import EmbeddingModel
+
+SUBJECT = ("cell",)
+OUTPUTS = {
+    "cured": f"RUNS/scores/{CELL}/cured.parquet",
+    "cures": f"RUNS/scores/{CELL}/cures.csv",
+    "cure_record": f"RUNS/scores/{CELL}/cure.json",
+}
+TIMED = 64  # pictures, in memory
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Photos, masks and both pools, the masks of test photos as the backbone sees them, the model, and its embeddings."""
+    seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
+    return (
+        inputs.photos(cell.dataset)
+        | inputs.masks(study, cell.dataset)
+        | inputs.pools(study, cell.dataset, "val", "test")
+        | inputs.model(study, cell)
+        | files_of(seen, "seen_masks", "remasking")
+        | files_of(step("embed", cell=cell), "embeddings")
+    )
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """Which cures, fitted on what, and how photos are seen."""
+    return {
+        "cures": study.cures.model_dump(),
+        "precision": study.evaluation.precision,
+        **inputs.untrained(study, cell, "cure"),
+        **inputs.mask_policy(study),
+    }
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, the cures, and MAP@R."""
+    named = [plugins.load("cures", name) for name in study.cures.names]
+    return [plugins.load("backbones", cell.backbone), *named, plugins.load("metrics", "map_at_r")]
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every test photo in every view for each cure, and the crossed validation photos where one is fitted."""
+    test, unknown = photos_of(study, cell.dataset, "test")
+    val, unknown_too = photos_of(study, cell.dataset, "val")
+    fitted = [plugins.load("cures", name).FITTED for name in study.cures.names]
+    seen = test * (1 + study.cures.draws) * fitted.count(False)
+    if any(fitted):
+        seen += min(val, study.cures.objects) * study.cures.backgrounds + val * (1 + study.cures.draws)
+    return Cost(test, (seen, seen), unknown=unknown or unknown_too)
+
+
+def cure(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Score a model with each of the cures that need no training: what fits is fitted on validation photos and backgrounds, and
+    all are judged on test photos in front of others.
+    """
+    import pandas as pd
+
+    from bgbias.evaluation import cured, embeddings, scores
+    from bgbias.evaluation.seen import masked, views_of
+    from bgbias.files.store import ImageStore
+    from bgbias.models.inference import for_inference
+    from bgbias.study.album import Album
+
+    if not study.cures.names:
+        raise UserError(
+            f"Grid '{study.grid}' names no cures; set grids.{study.grid}.cures.names in params.yaml."
+        )
+    with records.node(study, step("cure", cell=cell)) as made:
+        device = made.on(device)
+        model = for_inference(model_of(study, cell).to(device))
+        album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold)
+        photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+        seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
+        masks = ImageStore(seen.file(study, "seen_masks"))
+        before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        views = views_of(study.cures.draws)
+        how = device, study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
+        masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
+        fitting = _Fitting(study, album, model, how)
+
+        def shown(view: View) -> Iterator[cured.Seen]:
+            return masked(photos, view, masks, study.mask_policy)
+
+        def milliseconds(chosen: ModuleType | None) -> float:
+            timed = list(islice(shown(views[-1]), TIMED))
+            return cured.milliseconds(lambda: cured.embed(model, timed, chosen, *how), len(timed))
+
+        alone, tables, facts = milliseconds(None), [], []
+        for name in progress.track(study.cures.names, len(study.cures.names), f"cures of {cell.name}"):
+            chosen = plugins.load("cures", name)
+            if chosen.FITTED:
+                erasure = chosen.fit(fitting.crossed, fitting.judge)
+                by_view = {view: erasure(before.views[view]) for view in views}
+                took, removed = (
+                    alone,
+                    erasure.rank,
+                )  # a product of d x d numbers is nothing beside the network
+            else:
+                by_view = {view: cured.embed(model, shown(view), chosen, *how) for view in views}
+                took, removed = milliseconds(chosen) + masker_ms, 0
+            tables.append(scores.of_cured(before, by_view, {"cure": name}))
+            fact = {"cure": name, "index": chosen.INDEX, "removed": removed, "ms": took, "alone_ms": alone}
+            facts.append(fact)
+        with replacing(made.outputs["cured"]) as temporary:
+            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
+        write_text(made.outputs["cures"], pd.DataFrame(facts).to_csv(index=False))
+        made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
+
+
+class _Fitting:
+    """Validation photos in front of backgrounds of the validation pool, embedded once somebody asks."""
+
+    def __init__(self, study: Study, album: Any, model: EmbeddingModel, how: tuple[Any, ...]) -> None:
+        self._study, self._album, self._model, self._how = study, album, model, how
+        self._crossed: np.ndarray | None = None
+        self._embedded: Embeddings | None = None
+
+    def _photos(self) -> EvaluationPhotos:
+        photos: EvaluationPhotos = self._album.evaluation(
+            self._album.table("val"), {"masks", "backgrounds"}, "val"
+        )
+        return photos
+
+    @property
+    def crossed(self) -> np.ndarray:
+        """Embeddings [n, m, d] of a keyed subset of them, each in front of the same backgrounds."""
+        from bgbias.evaluation import crossing
+
+        if self._crossed is None:
+            photos, wanted = self._photos(), self._study.cures
+            shown = crossing.objects(photos, wanted.objects)
+            self._crossed = crossing.embed(self._model, photos, shown, wanted.backgrounds, *self._how).vectors
+        return self._crossed
+
+    def judge(self, erasure: Erasure) -> float:
+        """MAP@R of all validation photos, query and gallery in front of backgrounds that are drawn for each."""
+        import numpy as np
+
+        from bgbias.evaluation import embedding
+        from bgbias.evaluation.conditions import RANDOM_BACKGROUND
+        from bgbias.evaluation.metrics import map_at_r
+        from bgbias.evaluation.retrieval import neighbours
+
+        view: View = (RANDOM_BACKGROUND, 0)
+        if self._embedded is None:
+            self._embedded = embedding.embed(self._model, self._photos(), [view], *self._how)
+        vectors, labels = erasure(self._embedded.views[view]), self._embedded.labels
+        values = map_at_r.per_query(neighbours(vectors, labels, vectors, labels))
+        return float(np.nanmean(values[self._embedded.usable]))

@@ -1,0 +1,107 @@
+"""Node: masks of a dataset's test photos as models see them, in front of other backgrounds too.
+
+Whoever would cure a model by masks has to find the object in the picture that comes, whatever stands behind it: the mask that the
+object was cut out by would be no cure but the answer. A masker whose masks do not follow from the picture (true ones, or files)
+can say no more than the mask that the picture was made with.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from types import ModuleType
+from typing import Any
+
+from bgbias import plugins, progress
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import Cost, photos_of
+from bgbias.engine.node import Made, step
+from bgbias.files.atomic import write_text
+from bgbias.study import weights as pretrained
+from bgbias.study.params import Study, options
+
+PICTURES_AT_ONCE = 64
+PICTURE_BYTES = 4_000  # PNG of a soft mask at the size that a network sees
+
+SUBJECT = ("dataset", "backbone")
+OUTPUTS = {
+    "seen_masks": "WORK/masks/{dataset}/seen/{backbone}/masks.zip",
+    "remasking": "WORK/masks/{dataset}/seen/{backbone}/remasking.csv",
+    "remask_record": "WORK/masks/{dataset}/seen/{backbone}/remask.json",
+}
+
+
+def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
+    """Test photos, their masks and backgrounds, and the masker's weights."""
+    return (
+        inputs.photos(dataset)
+        | inputs.masks(study, dataset)
+        | inputs.pools(study, dataset, "test")
+        | inputs.weights(study, pretrained.owner("maskers", study.datasets[dataset].masker))
+    )
+
+
+def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
+    """How often photos are seen, at which size, and how masks are used."""
+    facts = _facts(study, backbone)
+    return {
+        "draws": study.cures.draws,
+        "size": [facts.resize, facts.input_size],
+        "masker": study.maskers[study.datasets[dataset].masker].model_dump(),
+        **inputs.mask_policy(study),
+    }
+
+
+def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+    """The masker's kind, and the condition."""
+    from bgbias.evaluation.conditions import random_background
+
+    kind = study.maskers[study.datasets[dataset].masker].kind
+    return [plugins.load("maskers", kind), random_background]
+
+
+def cost(study: Study, dataset: str, backbone: str) -> Cost:
+    """Every test photo in every view once through the masker's network."""
+    test, unknown = photos_of(study, dataset, "test")
+    seen = test * (1 + study.cures.draws)
+    return Cost(test, (seen, seen), disk=seen * PICTURE_BYTES, unknown=unknown)
+
+
+def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> None:
+    """Mask a dataset's test photos as a backbone sees them: as they are, and in front of other backgrounds."""
+    import pandas as pd
+
+    from bgbias.evaluation.seen import pictures, views_of
+    from bgbias.files.store import writing
+    from bgbias.images import pixels
+    from bgbias.nodes.masks import predictor
+    from bgbias.study.album import Album
+
+    masker = study.datasets[dataset].masker
+    with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as made:
+        facts = _facts(study, backbone)
+        album = Album(study, dataset, facts.resize, facts.input_size)
+        photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+        views = views_of(study.cures.draws)
+        predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
+        make = predictor(study, masker, made.on(device)) if predicts else None
+        count, seconds = len(photos.table) * len(views), 0.0
+        stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
+        with writing(made.outputs["seen_masks"]) as store:
+            while batch := list(islice(stream, PICTURES_AT_ONCE)):
+                start = time.perf_counter()
+                names, shown, found = map(list, zip(*batch, strict=True))
+                if make:
+                    found = [mask.alpha for mask in make(shown)]
+                    seconds += time.perf_counter() - start
+                for name, mask in zip(names, found, strict=True):
+                    store.add(name, pixels.encode_png(mask))
+        facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
+        write_text(made.outputs["remasking"], pd.DataFrame([facts_of]).to_csv(index=False))
+        made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}
+
+
+def _facts(study: Study, backbone: str) -> Any:
+    from bgbias.models import backbones
+
+    return backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone]))

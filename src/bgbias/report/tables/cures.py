@@ -1,0 +1,163 @@
+"""Table 7: each model with the cures that need no training, beside itself and beside the methods that were trained.
+
+docs/methods.md, section 14. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.report import columns as words
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import models
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import Model, Values
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 7
+TITLE = "Cures without training"
+ABOUT = (
+    "Cures without training, on every model: what masks of the pictures that come, or a projection of embeddings, make of it,"
+    " and what that takes."
+)
+INDEX = {"again": "made again", "mapped": "multiplied once"}
+COLUMNS = (
+    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("More than without", words.against_plain("corrupted_gain", 1), "more [95 %]"),
+    Column("Clean", words.interval("clean", 1), "Clean", best="clean"),
+    Column("More than without", words.against_plain("clean_gain", 1), "more [95 %]"),
+    Column("Drop, %", words.interval("relative_drop", 1), "Drop, %"),
+    Column("Index as it is, corrupted", words.interval("query_corrupted", 1), "Old index"),
+    Column("Index as it is, clean", words.number("query_clean", 1)),
+    Column("Removed", words.number("removed", 0)),
+    Column("ms a photo", words.significant("ms"), "ms"),
+    Column("Index", lambda row: str(row["index"])),
+)
+LEGEND = (
+    "MAP@R in %. More: than the model without the cure. Old index: corrupted queries in a clean gallery without",
+    "it. ms: a photo, the masker's included. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
+)
+HEADLINE = {"corrupted": "MAP@R, corrupted", "clean": "MAP@R, clean"}
+VIEWS = {
+    "clean": (rows.SYMMETRIC, rows.CLEAN),
+    "corrupted": (rows.SYMMETRIC, rows.CORRUPTED),
+    "query_clean": (rows.QUERY_ONLY, rows.CLEAN),
+    "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
+}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid asks for cures without training."""
+    return plan.cures(study)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Queries and facts of every network with its cures, and the queries of all without."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    for cell in plan.networks(study):
+        made = files_of(step("cure", cell=cell), "cured", "cures")
+        read |= {f"{output} {cell.name}": file for output, file in made.items()}
+    return read
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+
+    def together(output: str) -> pd.DataFrame:
+        opened = pd.read_parquet if output == "cured" else pd.read_csv
+        made = [made for made in files.values() if made.output == output]
+        return rows.together([opened(m.path(study)).assign(**m.node.wildcards) for m in made])
+
+    before = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
+    return table(before, together("cured"), together("cures"), study.cures.draws)
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, excluded)
+
+
+def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws: int) -> pd.DataFrame:
+    """Table 7 from queries.parquet and from all cells' cured.parquet and cures.csv with the cells' names.
+
+    A row for each model and, below it, one for each cure, whose method is ``<method>+<cure>``. Columns after the four names:
+    ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``corrupted`` and ``clean`` (query and
+    gallery alike), ``relative_drop``, ``query_corrupted`` and ``query_clean`` (in the clean gallery of the model without the
+    cure), each with ``_low`` and ``_high``; ``corrupted_gain`` and ``clean_gain``, in points more than the model without the
+    cure, paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, ``ms`` a photo and what becomes of an
+    ``index``. All are of the first ``draws`` backgrounds. Raises UserError where a model lacks queries.
+    """
+    lines, compared = [], []
+    of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
+    numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[["removed", "ms", "alone_ms"]].mean()
+    known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
+    of_index = dict(zip(facts["cure"], facts["index"], strict=True))
+    for model, own in models(before[before["draw"] < draws]):
+        if model not in of_cures:
+            continue
+        views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
+        alone = _values(own, model, views, draws)
+        repeated = rows.repetitions(own, model)
+        took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
+        lines.append(_row(alone, model) | repeated | {"ms": sum(took) / len(took)})
+        compared.append(alone)
+        below: list[dict[str, object]] = []
+        for name, part in of_cures[model].groupby("cure", sort=False):
+            named = (*model[:3], f"{model[3]}+{name}")
+            values = _values(part, named, VIEWS, draws)
+            row = _row(values, named) | repeated
+            for column in ("corrupted", "clean"):
+                row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
+            fact = known[*model, name]
+            row |= {
+                "removed": fact["removed"] or float("nan"),
+                "ms": fact["ms"],
+                "index": INDEX[of_index[name]],
+            }
+            below.append(row)
+            compared.append(values)
+        for column in ("corrupted", "clean"):
+            raised = uncertainty.holm([float(row[f"{column}_gain_p"]) for row in below])  # type: ignore[arg-type]
+            for row, p in zip(below, raised, strict=True):
+                row[f"{column}_gain_p_holm"] = p
+        lines += below
+    leads = {f"{column}_leads": rows.leading(compared, column) for column in ("corrupted", "clean")}
+    made = pd.DataFrame(lines).assign(**leads).fillna({"index": words.NOTHING})
+    return rows.without_single_folds(made)
+
+
+def _values(own: pd.DataFrame, model: Model, views: dict[str, tuple[str, str]], draws: int) -> Values:
+    times = {name: draws if view[1] == rows.CORRUPTED else 1 for name, view in views.items()}
+    return rows.seen(own, model, {name: (*view, times[name]) for name, view in views.items()})
+
+
+def _row(values: Values, model: Model) -> dict[str, object]:
+    row: dict[str, object] = rows.named(model) | {
+        "queries": len(values.queries),
+        "classes": len(set(values.classes)),
+    }
+    for name in values.columns:
+        row |= rows.interval(name, values.estimate([name]), 100)
+    drop = values.estimate(["clean", "corrupted"], uncertainty.relative_drop)
+    return row | rows.interval("relative_drop", drop, 100)
+
+
+def told(table: pd.DataFrame, selection: str, excluded: dict[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    return (
+        f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."
+        f"{sentences.selected(selection)}"
+        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        "Cures by masks find the object in the picture that comes, in front of whatever background; what is fitted was fitted on"
+        " validation photos and backgrounds. More than without: points more than the same model without the cure, paired by photo"
+        f" and seed. {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g} by the same, Holm-corrected for a model's"
+        " cures. Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
+        " embedding. ms a photo: of the network, of the masker where there is one and of what the cure does, pictures in memory,"
+        " as measured on the machine that made them. Index: what becomes of one that exists."
+    )

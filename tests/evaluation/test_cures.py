@@ -1,0 +1,268 @@
+"""Cures without training: each as its definition has it, fitted on validation photos alone, judged on masks that are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from small_study import data_nodes, described, load, record, run
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.evaluation import cured, embeddings, erasure
+from bgbias.evaluation.conditions import random_background
+from bgbias.evaluation.seen import masked, views_of
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
+from bgbias.nodes import cure, remask
+from bgbias.study.album import Album
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+SIDE = 32
+NAMES = ("grey", "blurred", "cropped", "object_pooling", "leace", "moved_directions")
+PLAIN, PRETRAINED = (
+    Cell("squares", "pixels", "contrastive", "plain", 0),
+    Cell("squares", "pixels", "none", "pretrained", 0),
+)
+
+
+def picture(name: str, *shape: int) -> np.ndarray:
+    return seeds.generator("cures", name).integers(0, 256, shape, dtype=np.uint8)
+
+
+def box(top: int, left: int, height: int, width: int) -> np.ndarray:
+    mask = np.zeros((SIDE, SIDE), np.uint8)
+    mask[top : top + height, left : left + width] = 255
+    return mask
+
+
+def apply(name: str, photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    made: np.ndarray = plugins.load("cures", name).apply(photo, mask)
+    return made
+
+
+def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None:
+    photo, mask = picture("photo", SIDE, SIDE, 3), picture("mask", SIDE, SIDE)
+    soft = mask[..., None] / 255
+    exact = soft * photo + (1 - soft) * 127.5  # often half way between two levels
+    assert np.abs(apply("grey", photo, mask) - exact).max() <= 0.5 + 1e-9
+    blurred = cv2.GaussianBlur(photo, (0, 0), SIDE / 8)
+    assert np.array_equal(apply("blurred", photo, mask), np.rint(soft * photo + (1 - soft) * blurred))
+
+
+@pytest.mark.parametrize(
+    ("mask", "square"),
+    [
+        (
+            box(10, 12, 8, 5),
+            (9, 10, 19, 20),
+        ),  # 8 high and 2 x .8 more, rounded up; its middle is 14, and 14.5
+        (box(0, 0, 6, 4), (0, 0, 8, 8)),  # moved into the picture
+        (box(4, 20, 10, 12), (2, 17, 17, 32)),
+        (box(0, 0, SIDE, SIDE), (0, 0, SIDE, SIDE)),
+        (box(0, 0, 0, 0), (0, 0, SIDE, SIDE)),  # nothing was found
+    ],
+)
+def test_the_picture_is_cut_down_to_a_square_around_the_object(
+    mask: np.ndarray, square: tuple[int, ...]
+) -> None:
+    photo = picture("photo", SIDE, SIDE, 3)
+    top, left, bottom, right = square
+    part = Image.fromarray(photo).resize(
+        (SIDE, SIDE), Image.Resampling.BILINEAR, box=(left, top, right, bottom)
+    )
+    assert np.array_equal(apply("cropped", photo, mask), np.asarray(part))
+
+
+def test_pooling_on_the_object_is_the_mean_weighted_by_the_mask() -> None:
+    features = torch.rand(2, 5, 4, 4, generator=torch.Generator().manual_seed(0))
+    masks = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    found = plugins.load("cures", "object_pooling").apply(features, masks).mean(dim=(2, 3))
+    for n in range(2):
+        small = masks[n, 0].reshape(4, 2, 4, 2).mean(dim=(1, 3)) + 1e-3
+        expected = (features[n] * small).sum(dim=(1, 2)) / small.sum()
+        torch.testing.assert_close(found[n], expected)
+    # A mask that says nothing changes nothing.
+    same = plugins.load("cures", "object_pooling").apply(features, torch.zeros(2, 1, 8, 8))
+    torch.testing.assert_close(same, features)
+
+
+def test_as_many_directions_go_as_validation_photos_want() -> None:
+    crossed = seeds.generator("crossed").normal(size=(30, 6, 16)).astype(np.float32)
+    judged: list[int] = []
+
+    def judge(candidate: erasure.Erasure) -> float:
+        judged.append(candidate.rank)
+        return -abs(candidate.rank - 4)
+
+    chosen = plugins.load("cures", "moved_directions").fit(crossed, judge)
+    assert judged == [0, 1, 2, 4, 8]
+    assert chosen.rank == 4
+    assert plugins.load("cures", "moved_directions").fit(crossed, lambda _: 0.5).rank == 0  # the fewest
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    raw = described(tmp_path)
+    raw["cures"] = {"names": list(NAMES), "draws": 2, "objects": 4, "backgrounds": 3}
+    raw["grids"]["small"]["cells"][0] |= {"pretrained": True, "methods": ["plain"], "losses": ["contrastive"]}
+    return raw
+
+
+@pytest.fixture
+def study(tmp_path: Path, raw: dict[str, Any], small_plugins: None) -> Study:
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    return study
+
+
+def made(study: Study, cell: Cell) -> tuple[pd.DataFrame, pd.DataFrame]:
+    run(study, cell, *(["train"] if cell == PLAIN else []), "embed", "cure")
+    files = study.files
+    return pd.read_parquet(files.at("cured", **cell.wildcards)), pd.read_csv(
+        files.at("cures", **cell.wildcards)
+    )
+
+
+@pytest.mark.parametrize("cell", [PLAIN, PRETRAINED], ids=["trained", "pretrained"])
+def test_a_model_is_scored_with_every_cure(study: Study, cell: Cell) -> None:
+    remask.remask(study, "squares", "pixels", "cpu")
+    queries, facts = made(study, cell)
+    assert facts["cure"].tolist() == list(NAMES)
+    assert (facts["ms"] > 0).all()
+    assert facts.set_index("cure")["index"].to_dict() == dict.fromkeys(NAMES[:4], "again") | dict.fromkeys(
+        NAMES[4:], "mapped"
+    )
+    views = {("clean", 0), ("random_background", 0), ("random_background", 1)}
+    before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+    for name in NAMES:
+        own = queries[queries["cure"] == name]
+        assert set(zip(own["condition"], own["draw"], strict=True)) == views
+        assert set(own["setting"]) == {"symmetric", "query"}
+        assert len(own) == 2 * 3 * before.usable.sum()
+    # A projection that takes nothing out leaves every score as it was.
+    removed = facts.set_index("cure")["removed"]
+    assert removed["leace"] == 2  # of three backgrounds
+    pictures = _seen(study, ("clean", 0))
+    model = _model(study, cell)
+    again = cured.embed(model, pictures, None, pooled=cell == PRETRAINED)
+    np.testing.assert_allclose(again, before.views["clean", 0], atol=1e-5)
+
+
+def _album(study: Study) -> Album:
+    from bgbias.models import backbones
+    from bgbias.study.params import options
+
+    facts = backbones.facts("pixels", options(study, "backbones", "pixels", {}))
+    return Album(study, "squares", facts.resize, facts.input_size)
+
+
+def _seen(study: Study, view: tuple[str, int]) -> list[cured.Seen]:
+    album = _album(study)
+    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+    masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
+    return list(masked(photos, view, masks, study.mask_policy))
+
+
+def _model(study: Study, cell: Cell) -> Any:
+    from bgbias.models.inference import for_inference
+    from bgbias.nodes._models import model_of
+
+    return for_inference(model_of(study, cell))
+
+
+def test_what_is_fitted_has_seen_no_test_photo_and_no_test_background(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remask.remask(study, "squares", "pixels", "cpu")
+    run(study, PLAIN, "train", "embed")
+    fitted_on: list[np.ndarray] = []
+    least_squares = erasure.least_squares
+
+    def noted(crossed: np.ndarray) -> erasure.Erasure:
+        fitted_on.append(crossed)
+        return least_squares(crossed)
+
+    monkeypatch.setattr(erasure, "least_squares", noted)
+    cure.cure(study, PLAIN, "cpu")
+    (crossed,) = fitted_on
+    assert crossed.shape[:2] == (4, 3)
+    album, model = _album(study), _model(study, PLAIN)
+    photos = album.evaluation(album.table("val"), {"masks", "backgrounds"}, "val")
+    pool = photos.backgrounds
+    assert pool is not None
+    behind = [pool.picture(draw, photos.size) for draw in pool.for_all(3)]
+    possible = [photos.photo(row).foreground.before(b) for row in photos.trusted for b in behind]
+    vectors = cured.embed(model, [(p, None) for p in possible], None)
+    for vector in crossed.reshape(-1, crossed.shape[2]):
+        assert np.abs(vectors - vector).max(axis=1).min() < 1e-5
+    # Other test photos change nothing of it.
+    inputs = record(study, "cure_record", **PLAIN.wildcards)["inputs"]
+    assert any("val" in name for name in inputs)
+
+
+def test_masks_are_found_in_the_pictures_that_models_see(
+    tmp_path: Path, raw: dict[str, Any], small_plugins: None
+) -> None:
+    raw["maskers"]["red"] = {"kind": "red"}
+    raw["datasets"]["squares"]["masker"] = "red"
+    raw["mask_policy"] = {"min_area": 0.0, "max_area": 1.0}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    remask.remask(study, "squares", "pixels", "cpu")
+    album = _album(study)
+    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+    masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
+    for draw in range(2):
+        for row, image_id in enumerate(photos.table.ids):
+            shown = random_background.view(photos.photo(row), draw)
+            # This masker's masks are the red channel: of the composed picture, not of the photo.
+            assert np.array_equal(masks.array(f"random_background/{draw}/{image_id}", "L"), shown[..., 0])
+    facts = pd.read_csv(study.files.at("remasking", dataset="squares", backbone="pixels"))
+    assert facts.loc[0, "pictures"] == 3 * len(photos.table)
+    assert facts.loc[0, "predicts"]
+
+
+def test_true_masks_are_those_that_pictures_were_made_with(study: Study) -> None:
+    remask.remask(study, "squares", "pixels", "cpu")
+    album = _album(study)
+    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+    for view in views_of(2):
+        for row, (shown, mask) in enumerate(_seen(study, view)):
+            photo = photos.photo(row)
+            assert mask is not None
+            assert np.array_equal(mask, photo.mask)
+            assert np.array_equal(shown, next(photos.views([view])) if row == 0 else shown)
+    facts = pd.read_csv(study.files.at("remasking", dataset="squares", backbone="pixels"))
+    assert facts.loc[0, "masker_ms"] == 0
+
+
+def test_where_no_object_was_found_the_picture_stays_as_it_is(study: Study) -> None:
+    remask.remask(study, "squares", "pixels", "cpu")
+    album = _album(study)
+    photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+    masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
+    strict = study.mask_policy.model_copy(update={"min_area": 0.98, "max_area": 0.99})
+    assert all(mask is None for _, mask in masked(photos, ("clean", 0), masks, strict))
+    whole = pixels.centre_crop(photos.photos.get(photos.table.ids[0]), photos.size)
+    model = _model(study, PRETRAINED)
+    for name in NAMES[:4]:
+        found = cured.embed(model, [(whole, None)], plugins.load("cures", name), pooled=True)
+        np.testing.assert_allclose(found, cured.embed(model, [(whole, None)], None, pooled=True), atol=1e-5)
+
+
+def test_a_grid_without_cures_or_with_one_that_is_not_there_says_so(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match=r"cures\.names: 'gray' \(did you mean 'grey'\?\)"):
+        load(tmp_path, raw | {"cures": {"names": ["gray"]}})
+    study = load(tmp_path, raw | {"cures": {}})
+    with pytest.raises(UserError, match=r"names no cures; set grids\.small\.cures\.names in .*params\.yaml"):
+        cure.cure(study, PRETRAINED, "cpu")
