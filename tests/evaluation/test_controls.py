@@ -13,6 +13,9 @@ from scipy.ndimage import distance_transform_edt
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
+from bgbias.evaluation import embeddings, scores
+from bgbias.evaluation.conditions import mixed_rand
+from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import inpainting, pixels
@@ -174,3 +177,45 @@ def test_every_control_says_what_it_is() -> None:
     files = [plugins.load("conditions", name) for name in CONTROLS]
     assert len({file.TITLE for file in files}) == len(CONTROLS)
     assert all("masks" in file.NEEDS for file in files)
+
+
+def test_who_follows_the_background_is_counted(split: EvaluationPhotos) -> None:
+    """The nearest clean photo is of the class that lent the background, and not of the object's."""
+    draws = 2
+    donors = split.donors([("clean", 0), ("mixed_rand", 0), ("mixed_rand", 1)])
+    assert list(donors) == [("mixed_rand", 0), ("mixed_rand", 1)]
+    labels, usable = np.array(CLASSES), np.isin(np.arange(len(CLASSES)), split.trusted)
+    for draw in range(draws):
+        for row in split.trusted:
+            assert (
+                donors["mixed_rand", draw][row]
+                == mixed_rand.donor(split.photo(int(row)), draw).label
+                != labels[row]
+            )
+        assert (donors["mixed_rand", draw][~usable] == labels[~usable]).all()
+    vectors = seeds.generator("vectors").normal(size=(1 + draws, len(CLASSES), 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    views = {("clean", 0): vectors[0]} | {("mixed_rand", d): vectors[1 + d] for d in range(draws)}
+    queries = scores.of_queries(Embeddings(split.table.ids, labels, usable, views, donors), {})
+    own = queries[(queries["setting"] == "query") & (queries["condition"] == "mixed_rand")]
+    assert queries.drop(index=own.index)["nearest_of_donor"].isna().all()
+    for line in own.itertuples():
+        row = split.table.ids.index(str(line.image_id))
+        similar = vectors[0] @ vectors[1 + int(line.draw)][row]
+        similar[row] = -2
+        assert line.nearest_of_donor == float(
+            labels[similar.argmax()] == donors["mixed_rand", line.draw][row]
+        )
+    assert 0 < own["nearest_of_donor"].mean() < 1
+
+
+def test_donors_are_kept_with_the_embeddings(tmp_path: Path) -> None:
+    views = {("clean", 0): np.eye(3, dtype=np.float32), ("mixed_rand", 0): np.eye(3, dtype=np.float32)}
+    donors = {("mixed_rand", 0): np.array([2, 0, 1])}
+    Embeddings(["a", "b", "c"], np.arange(3), np.ones(3, bool), views, donors).write(
+        tmp_path / "embeddings.npz"
+    )
+    again = embeddings.read(tmp_path / "embeddings.npz")
+    assert list(again.views) == list(views)
+    assert list(again.donors) == list(donors)
+    assert again.donors["mixed_rand", 0].tolist() == [2, 0, 1]

@@ -57,17 +57,21 @@ def queries(seeds: tuple[int, ...] = SEEDS, shown: tuple[str, ...] = SHOWN) -> p
                             "image_id": [f"{n}.jpg" for n in range(QUERIES)],
                             "label": LABELS,
                             "map_at_r": values,
+                            "precision_at_1": (random.random(QUERIES) < values).astype(float),
+                            "nearest_of_donor": (random.random(QUERIES) < 0.3).astype(float),
                         }
                         tables.append(pd.DataFrame({**cell, **where, **rows, OTHERS: 0.0}))
     return pd.concat(tables, ignore_index=True)
 
 
-def naive(values: pd.DataFrame, method: str, condition: str, setting: str = "symmetric") -> np.ndarray:
+def naive(
+    values: pd.DataFrame, method: str, condition: str, setting: str = "symmetric", of: str = "map_at_r"
+) -> np.ndarray:
     """Values [S, N], draws averaged."""
     own = values[
         (values["method"] == method) & (values["condition"] == condition) & (values["setting"] == setting)
     ]
-    wide = own.groupby(["seed", "image_id"])["map_at_r"].mean().unstack()
+    wide = own.groupby(["seed", "image_id"])[of].mean().unstack()
     return wide[[f"{n}.jpg" for n in range(QUERIES)]].to_numpy()
 
 
@@ -86,6 +90,12 @@ def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
             values, str(method), "mixed_rand", "query"
         )
         assert row["gap"] == pytest.approx(100 * gap.mean())
+        followed, right = (
+            naive(values, str(method), "mixed_rand", "query", of)
+            for of in ("nearest_of_donor", "precision_at_1")
+        )
+        assert row["cue_conflict"] == pytest.approx(100 * followed.sum() / (followed + right).sum())
+        assert row["cue_conflict_low"] < row["cue_conflict"] < row["cue_conflict_high"]
         assert row["only_fg"] == pytest.approx(100 * naive(values, str(method), "only_fg").mean())
     assert table["classes"].tolist() == [8, 8]
 
@@ -111,3 +121,22 @@ def test_a_missing_draw_is_told() -> None:
     lacking = values[~((values["condition"] == "mixed_same") & (values["draw"] == 1) & (values["seed"] == 2))]
     with pytest.raises(UserError, match="toy/tiny/contrastive/plain lacks values a query for mixed_same"):
         decomposition.table(lacking, SHOWN, DRAWS)
+
+
+def test_chance_is_the_mean_over_random_orders() -> None:
+    labels = np.array([0] * 3 + [1] * 5 + [2] * 2 + [3])
+    told = decomposition.by_chance(labels)
+    random = np.random.default_rng(0)
+    for label in (0, 1, 2):
+        own = int((labels == label).sum()) - 1
+        others = np.array([True] * own + [False] * (len(labels) - 1 - own))
+        tried = []
+        for _ in range(4000):
+            hits = random.permutation(others)[:own]
+            tried.append((hits.cumsum() / np.arange(1, own + 1) * hits).sum() / own)
+        assert told[label] == pytest.approx(np.mean(tried), abs=4 * np.std(tried) / 4000**0.5)
+    assert np.isnan(told[3])
+    table = decomposition.table(
+        queries(), SHOWN, DRAWS, chance={"toy": dict.fromkeys(range(8), 0.05) | {7: 0.13}}
+    )
+    assert table["chance"].tolist() == pytest.approx([6.0, 6.0])

@@ -34,13 +34,10 @@ def next_class(photo: Photo) -> np.ndarray:
     return photo.split.trusted_of_class[classes[(classes.index(photo.label) + 1) % len(classes)]]
 
 
-def before_anothers(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> np.ndarray:
-    """The photo's object in front of the surroundings of the candidate that its key, ``condition`` and ``draw`` name, uint8
-    [S, S, 3]; in front of its own where there is no candidate.
-    """
-    donor = photo
-    if len(candidates):
-        key_set, key_item = photo.key
-        number = seeds.number(seeds.key(key_set, condition, draw, key_item))
-        donor = photo.split.photo(int(candidates[number % len(candidates)]))
-    return photo.foreground.before(donor.surroundings)
+def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Photo:
+    """The candidate that the photo's key, ``condition`` and ``draw`` name; the photo itself where there is no candidate."""
+    if not len(candidates):
+        return photo
+    key_set, key_item = photo.key
+    number = seeds.number(seeds.key(key_set, condition, draw, key_item))
+    return photo.split.photo(int(candidates[number % len(candidates)]))

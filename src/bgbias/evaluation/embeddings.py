@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from bgbias.files.atomic import replacing
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}
+DONORS = "donors of "
 IN_MEMORY = {name: condition for condition, name in IN_FILE.items()}
 
 
@@ -23,13 +24,15 @@ class Embeddings:
     """A split's photos, each in several views.
 
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
-    needed; views: by condition and draw float32 [N, D], of unit length.
+    needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
+    classes of these, int64 [N].
     """
 
     ids: list[str]
     labels: np.ndarray
     usable: np.ndarray
     views: Mapping[View, np.ndarray]
+    donors: Mapping[View, np.ndarray] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """As npz, atomically: one array a condition, [N, D], or [draws, N, D] of one with several draws."""
@@ -37,6 +40,10 @@ class Embeddings:
         for condition in dict.fromkeys(name for name, _ in self.views):
             draws = [vectors for (name, _), vectors in self.views.items() if name == condition]
             arrays[IN_FILE.get(condition, condition)] = np.stack(draws) if len(draws) > 1 else draws[0]
+        for condition in dict.fromkeys(name for name, _ in self.donors):
+            arrays[DONORS + condition] = np.stack(
+                [d for (name, _), d in self.donors.items() if name == condition]
+            )
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs see an option
 
@@ -53,12 +60,17 @@ def read(path: Path) -> Embeddings:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
+    donors = {
+        (name.removeprefix(DONORS), draw): classes
+        for name in [name for name in arrays if name.startswith(DONORS)]
+        for draw, classes in enumerate(arrays.pop(name))
+    }
     views = {
         (IN_MEMORY.get(name, name), draw): vectors
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    return Embeddings(ids.tolist(), labels, usable, views)
+    return Embeddings(ids.tolist(), labels, usable, views, donors)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
@@ -71,7 +83,7 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
         if not alike or part.views.keys() != first.views.keys():
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
     joined = {view: _joined([part.views[view] for part in parts]) for view in first.views}
-    return Embeddings(first.ids, first.labels, first.usable, joined)
+    return Embeddings(first.ids, first.labels, first.usable, joined, first.donors)
 
 
 def _joined(vectors: Sequence[np.ndarray]) -> np.ndarray:

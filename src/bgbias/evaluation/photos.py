@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,6 +82,20 @@ class EvaluationPhotos:
             while some := list(itertools.islice(rows, workers * PHOTOS_AHEAD)):
                 for views in pool.map(lambda row: list(of_photo(row)), some):
                     yield from views
+
+    def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
+        """Of the views with another photo's background: that photo's class, int64 [N]; a photo's own where it lends itself."""
+        modules = {view: plugins.load("conditions", view[0]) for view in asked}
+
+        def label(donor: Callable[[Photo, int], Photo], row: int, draw: int) -> int:
+            photo = self.photo(row)
+            return donor(photo, draw).label if photo.trusted else photo.label
+
+        return {
+            view: np.array([label(module.donor, row, view[1]) for row in range(len(self.table))], np.int64)
+            for view, module in modules.items()
+            if hasattr(module, "donor")
+        }
 
     @cached_property
     def trusted(self) -> np.ndarray:

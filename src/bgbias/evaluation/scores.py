@@ -10,7 +10,7 @@ import pandas as pd
 from bgbias import plugins
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC, View
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.metrics import OTHERS
+from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
 from bgbias.evaluation.without_class import change_for_others, deep_enough
 
@@ -20,7 +20,9 @@ VIEW = ("setting", "condition", "draw")
 def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFrame:
     """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
 
-    ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``).
+    ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries stand in front of
+    other photos' backgrounds in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not
+    of the object's: the background's cue beat the object's.
     """
     labels, tables = embeddings.labels, []
     deep = deep_enough(labels)
@@ -31,6 +33,11 @@ def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFr
             told = {**model, "setting": setting, "condition": condition, "draw": draw}
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in plugins.names("metrics")}
             values[OTHERS] = change_for_others(ranked, labels, embeddings.usable)
+            donors = embeddings.donors.get((condition, draw))
+            if donors is not None and setting == QUERY_ONLY:
+                nearest = ranked.indices[:, 0]
+                beaten = (nearest >= 0) & (labels[nearest] == donors) & (donors != labels)
+                values[OF_DONOR] = beaten.astype(np.float64)
             table = pd.DataFrame({**told, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.usable])
     return pd.concat(tables, ignore_index=True)

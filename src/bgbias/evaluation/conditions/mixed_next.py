@@ -18,6 +18,11 @@ DRAWS = True
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
+def donor(photo: Photo, draw: int) -> Photo:
+    """A photo of the next class, whose surroundings it is put in front of."""
+    return donors.drawn(photo, "mixed_next", draw, donors.next_class(photo))
+
+
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The object in front of the surroundings of a photo of the next class, uint8 [S, S, 3]."""
-    return donors.before_anothers(photo, "mixed_next", draw, donors.next_class(photo))
+    return photo.foreground.before(donor(photo, draw).surroundings)

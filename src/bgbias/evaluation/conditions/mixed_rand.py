@@ -18,6 +18,11 @@ DRAWS = True
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
+def donor(photo: Photo, draw: int) -> Photo:
+    """A photo of another class, whose surroundings it is put in front of."""
+    return donors.drawn(photo, "mixed_rand", draw, donors.other_classes(photo))
+
+
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The object in front of the surroundings of a photo of another class, uint8 [S, S, 3]."""
-    return donors.before_anothers(photo, "mixed_rand", draw, donors.other_classes(photo))
+    return photo.foreground.before(donor(photo, draw).surroundings)

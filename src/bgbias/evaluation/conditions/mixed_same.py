@@ -20,6 +20,11 @@ DRAWS = True
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
+def donor(photo: Photo, draw: int) -> Photo:
+    """Another photo of its class, whose surroundings it is put in front of."""
+    return donors.drawn(photo, "mixed_same", draw, donors.same_class(photo))
+
+
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The object in front of the surroundings of another photo of its class, uint8 [S, S, 3]."""
-    return donors.before_anothers(photo, "mixed_same", draw, donors.same_class(photo))
+    return photo.foreground.before(donor(photo, draw).surroundings)

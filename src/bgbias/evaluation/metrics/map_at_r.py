@@ -14,3 +14,17 @@ def per_query(n: Neighbours) -> np.ndarray:
     hits = n.within_r()
     precision = hits.cumsum(axis=1) / np.arange(1, hits.shape[1] + 1)
     return n.per_relevant((precision * hits).sum(axis=1))
+
+
+def by_chance(relevant: np.ndarray, others: int) -> np.ndarray:
+    """The expectation for queries with R_i ``relevant`` [N] among so many ``others``, ranked by chance, float64 [N].
+
+    With p = R/others and q = (R - 1)/(others - 1) it is (p/R) sum over k <= R of (1 + (k - 1) q)/k. NaN where nobody is to be
+    found.
+    """
+    found = np.full(len(relevant), np.nan)
+    for r in np.unique(relevant[relevant > 0]):
+        k = np.arange(1, r + 1)
+        after = (r - 1) / max(others - 1, 1)
+        found[relevant == r] = ((1 + (k - 1) * after) / k).sum() / others
+    return found

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
+from bgbias.evaluation.metrics import OF_DONOR, map_at_r
+from bgbias.photos.table import read_table
 from bgbias.report import columns as words
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
@@ -49,6 +52,8 @@ COLUMNS = (
     Column("Object alone", words.interval("only_fg", 1), known=("only_fg",)),
     Column("No object", words.interval("no_fg", 1), known=("no_fg",)),
     Column("Background alone", words.interval("only_bg", 1), known=("only_bg",)),
+    Column("By chance", words.number("chance", 1), known=("only_bg",)),
+    Column("Cue conflict, %", words.interval("cue_conflict", 1), known=("cue_conflict",)),
 )
 LEGEND = (
     "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
@@ -64,14 +69,19 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """What was collected: the values that results are means of, and which photos were left out."""
-    return files_of(step("collect"), "all_queries", "mask_report")
+    """What was collected: the values that results are means of, and which photos were left out; and which photos there are."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
 
 
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
-    queries = pd.read_parquet(reads(study)["all_queries"].path(study), columns=rows.OF_QUERIES)
-    return table(queries, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
+    files, shown = reads(study), study.evaluation.conditions
+    more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=[*rows.OF_QUERIES, *more])
+    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
+    chance = {dataset: by_chance(split.labels) for dataset, split in photos.items()}
+    return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
@@ -81,15 +91,21 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 
 
 def table(
-    queries: pd.DataFrame, shown: Sequence[str], draws: int, cells: Sequence[Cell] = ()
+    queries: pd.DataFrame,
+    shown: Sequence[str],
+    draws: int,
+    cells: Sequence[Cell] = (),
+    chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
     """Table 5 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
     ``PATH``, MAP@R in percent of query and gallery in that condition; ``STEPS``, the points lost from one to the next, and the
-    ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``, and the ``gap``: MAP@R of queries in front of
-    backgrounds of their class minus other classes', in a clean gallery. Each with ``_low`` and ``_high``. Raises UserError,
-    naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
+    ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``, the ``gap``: MAP@R of queries in front of
+    backgrounds of their class minus other classes', in a clean gallery, and the ``cue_conflict``: of the queries in front of
+    another class's background whose nearest photo is of either class, the percentage that follow the background. Each with
+    ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
+    UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     refuse_missing(queries, cells)
     wanted = [*PATH, *(name for name in ALONE if name in shown)]
@@ -110,16 +126,43 @@ def table(
         row |= rows.interval("drop", values.estimate([PATH[0], PATH[-1]], uncertainty.difference), 100)
         if "query_mixed_rand" in asked:
             gap = values.estimate([f"query_{name}" for name in GAP], uncertainty.difference)
-            row |= rows.interval("gap", gap, 100)
+            row |= rows.interval("gap", gap, 100) | rows.share(
+                "cue_conflict", _cue_conflict(own, model, draws)
+            )
+        if chance is not None:
+            row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
     return rows.without_single_folds(pd.DataFrame(lines))
+
+
+def by_chance(labels: np.ndarray) -> dict[int, float]:
+    """The expected MAP@R of a query of each class in a random order of all other photos, whose classes are ``labels`` [N]."""
+    classes, sizes = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
+
+
+def _cue_conflict(own: pd.DataFrame, model: rows.Model, draws: int) -> uncertainty.Estimate:
+    """Of queries whose nearest photo is of the background's class or of the object's, the share of the first."""
+
+    def share(background: np.ndarray, of_object: np.ndarray) -> np.ndarray:
+        return background / (background + of_object)
+
+    asked = own[(own["setting"] == rows.QUERY_ONLY) & (own["condition"] == GAP[1])]
+    named = asked[["image_id", "label", "seed", "draw"]]
+    parts = {name: named.assign(value=asked[name]) for name in (OF_DONOR, rows.PRECISION_AT_1)}
+    values = rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+    with np.errstate(invalid="ignore"):  # nobody follows either: unknown
+        return values.estimate(list(parts), share)
 
 
 def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
     """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
     levels = {
         "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
-        "only_fg": " Object alone: on grey; no object: grey in its place, whose outline is left; background alone: filled.",
+        "cue_conflict": " Cue conflict: such queries whose nearest photo is of the background's class, of those whose nearest"
+        " is of the background's or the object's.",
+        "only_fg": " Object alone: on grey; no object: grey in its place, whose outline is left; background alone: filled."
+        " By chance: expected MAP@R of a random order.",
     }
     return (
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
