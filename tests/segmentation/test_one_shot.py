@@ -16,7 +16,7 @@ from scipy import stats
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins, seeds
-from bgbias.attribution import explanation
+from bgbias.attribution import explanation, priors
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.datasets import cub200
@@ -34,7 +34,7 @@ from bgbias.report import formats
 from bgbias.report.tables import segmentation as table4
 from bgbias.segmentation.episodes import SHOTS, TASKS
 from bgbias.segmentation.grabcut import brightest
-from bgbias.segmentation.one_shot import attention_maps, centre_map
+from bgbias.segmentation.one_shot import attention_maps
 from bgbias.segmentation.settings import Segmentation
 from bgbias.segmentation.truth import TrueBoxes, mean_area
 from bgbias.study import plan
@@ -87,7 +87,7 @@ def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
 
 
 def test_centre_prior_is_brightest_in_the_middle_and_even_all_around() -> None:
-    seen = centre_map(100)
+    seen = priors.centre(100)
     disc = np.argwhere(brightest(seen, math.pi * 0.3**2)) - 49.5
     assert np.hypot(*disc.T).max() == pytest.approx(30, abs=0.8)
     for turned in (seen.T, seen[::-1]):

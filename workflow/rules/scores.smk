@@ -114,6 +114,28 @@ rule cross:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule sanity:
+    input:
+        reads("sanity"),
+    output:
+        sanity=PATHS.sanity,
+        record=PATHS.sanity_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/sanity/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(480),
+    params:
+        options=options("sanity"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias sanity {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule cure:
     input:
         reads("cure"),
@@ -139,4 +161,4 @@ rule cure:
 
 rule scores:
     input:
-        records_of("score", "attribute", "segment", "cross", "cure", "collect"),
+        records_of("score", "attribute", "segment", "cross", "cure", "sanity", "collect"),

@@ -24,3 +24,11 @@ class Attribution(Strict):
         None, description="also score similarity attention with a keyed photo of the class, asked in this way"
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
+
+
+class Sanity(Strict):
+    """Whether the attribution score is worth believing (docs/methods.md, section 3); only where it is asked for."""
+
+    images: int | None = Field(
+        None, ge=1, description="test photos, a keyed subset of at most so many; none if null"
+    )

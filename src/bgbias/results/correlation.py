@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
+from bgbias.photos.folds import seed_and_fold
+from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import CONFIDENCE, UNKNOWN, Estimate
 
 FEWEST_MODELS = 10
+COLUMNS = ("rho", "rho_low", "rho_high", "rho_models")
 
 
 def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> Estimate:
@@ -37,8 +41,19 @@ def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.n
     return Estimate(rho, math.tanh(z - reach), math.tanh(z + reach), p)
 
 
-def said(found: Estimate, models: int) -> str:
-    """``rho .52 [.11, .78], 24 models``, or that there are too few."""
-    if math.isnan(found.value):
-        return f"not told, of {models} models"
-    return f"rho {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], {models} models".replace("-", "−")
+def beside(table: pd.DataFrame, scores: pd.Series, levels: pd.DataFrame) -> pd.DataFrame:
+    """A table of models with ``rho``, its interval ``_low`` and ``_high``, and ``rho_models``, the same for all of a dataset and
+    backbone: how well ``scores`` of trainings, by the model's four names and seed, tell their relative drop.
+
+    ``levels``: the drops, as ``rows.of_each_seed`` has them. The scores of a seed's folds are averaged.
+    """
+    own = scores.rename("score").reset_index()
+    own["seed"] = [seed_and_fold(run)[0] for run in own["seed"]]
+    means = own.groupby([*MODEL, "seed"], sort=False)["score"].mean().reset_index()
+    every = means.merge(levels, on=[*MODEL, "seed"])
+    found = []
+    for group, part in every.groupby(MODEL[:2], sort=False):
+        rho = spearman(part["score"].to_numpy(), part["relative_drop"].to_numpy())
+        of = dict(zip(MODEL[:2], group, strict=True)) | {"rho_models": len(part)}
+        found.append(of | {"rho": rho.value, "rho_low": rho.low, "rho_high": rho.high})
+    return table.merge(pd.DataFrame(found, columns=[*MODEL[:2], *COLUMNS]), on=MODEL[:2], how="left")

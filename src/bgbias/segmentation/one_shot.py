@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bgbias import progress
+from bgbias.attribution import priors
 from bgbias.attribution import similarity as attention
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
@@ -58,7 +59,7 @@ def segment_photos(
     masks: list[np.ndarray] = []
     for episode in progress.track(episodes, len(episodes), "segmentation"):
         views = np.stack([photos.clean(name) for name in episode.photos])
-        found = attention_maps(network, views, settings, pooled) | {CENTRE: centre_map(photos.size)}
+        found = attention_maps(network, views, settings, pooled) | {CENTRE: priors.centre(photos.size)}
         for task, seen in found.items():
             mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
             iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
@@ -101,12 +102,3 @@ def attention_maps(
         large = attention.enlarged(each.mean(0, keepdim=True), size)
         found[task] = attention.stretched(large)[0].cpu().numpy()
     return found
-
-
-def centre_map(size: int) -> np.ndarray:
-    """The centre prior, a map [size, size] that never saw a photo: 1 in the middle, less with distance, 0 in the corners.
-
-    People who take photos put the object into the middle: what attention does not beat, nobody needs.
-    """
-    places = np.linspace(-1, 1, size)
-    return 1 - np.hypot(places[:, None], places) / np.sqrt(2)

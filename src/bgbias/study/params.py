@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from bgbias import plugins
-from bgbias.attribution.settings import Attribution
+from bgbias.attribution.settings import Attribution, Sanity
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
 from bgbias.evaluation.settings import Crossing, Cures, Evaluation
@@ -128,6 +128,7 @@ class Grid(Strict):
     segmentation: dict[str, Any] = _changed("segmentation")
     crossing: dict[str, Any] = _changed("crossing")
     cures: dict[str, Any] = _changed("cures")
+    sanity: dict[str, Any] = _changed("sanity")
 
 
 class Shared(Strict):
@@ -160,6 +161,7 @@ class Shared(Strict):
     segmentation: Segmentation = Segmentation()
     crossing: Crossing = Crossing()
     cures: Cures = Cures()
+    sanity: Sanity = Sanity()
 
 
 class File(Shared):
@@ -180,7 +182,16 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = ("train", "mask_policy", "evaluation", "attribution", "segmentation", "crossing", "cures")
+SECTIONS = (
+    "train",
+    "mask_policy",
+    "evaluation",
+    "attribution",
+    "segmentation",
+    "crossing",
+    "cures",
+    "sanity",
+)
 
 
 # What names things by its keys.

@@ -99,6 +99,11 @@ def cures(study: Study) -> bool:
     return bool(study.cures.names)
 
 
+def doubts(study: Study) -> bool:
+    """Whether the grid asks if its attribution scores are worth believing."""
+    return study.sanity.images is not None
+
+
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
     described = study.datasets[dataset]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,6 +81,20 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         else ""
     )
     return f"[low, high]: {percent} {'; '.join(said)}.{few}"
+
+
+def correlated(table: pd.DataFrame) -> str:
+    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52 [.11, .78], 24 models``, or that
+    there are too few models.
+    """
+    said = []
+    for row in table.drop_duplicates(["dataset", "backbone"]).to_dict("records"):
+        of = 0 if math.isnan(row["rho_models"]) else int(row["rho_models"])
+        known = f"not told, of {of} models"
+        if not math.isnan(row["rho"]):
+            known = f"rho {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}], {of} models"
+        said.append(f"{names.dataset(row['dataset'])} · {row['backbone']} {known.replace('-', '−')}")
+    return "; ".join(said)
 
 
 def excluded(mask_report: Path) -> dict[str, int]:

@@ -5,12 +5,9 @@ docs/methods.md, sections 9 and 13. Percentages are 0..100.
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
-from bgbias.photos.folds import seed_and_fold
 from bgbias.report import columns as words
 from bgbias.report import names
 from bgbias.report.columns import Column
@@ -126,15 +123,8 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         row["negative"] = int(mine["negative"].fillna("").astype(bool).sum())
         lines.append(row)
     made = pd.DataFrame(lines).assign(worst_1_leads=rows.leading(compared, "worst_1"))
-    of_seeds = shares.assign(seed=[seed_and_fold(run)[0] for run in shares["seed"]])
-    means = of_seeds.groupby([*rows.MODEL, "seed"], sort=False)[list(SHARES)].mean().reset_index()
-    every = means.merge(levels, on=[*rows.MODEL, "seed"])
-    correlated = []
-    for group, part in every.groupby(rows.MODEL[:2], sort=False):
-        rho = correlation.spearman(1 - part["object"].to_numpy(), part["relative_drop"].to_numpy())
-        of = dict(zip(rows.MODEL[:2], group, strict=True)) | {"rho_models": len(part)}
-        correlated.append(of | rows.interval("rho", rho, 1))
-    return rows.without_single_folds(made.merge(pd.DataFrame(correlated), on=rows.MODEL[:2], how="left"))
+    not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
+    return rows.without_single_folds(correlation.beside(made, not_objects, levels))
 
 
 def told(table: pd.DataFrame, selection: str) -> str:
@@ -142,15 +132,6 @@ def told(table: pd.DataFrame, selection: str) -> str:
     counts = [names.how_many(table, name, name[:-1]) for name in ("objects", "backgrounds")]
     below = int(table["negative"].sum())
     negative = f" Estimates below 0, of {below} trainings, count as 0." if below else ""
-    groups = table.drop_duplicates(rows.MODEL[:2])
-    together = "; ".join(
-        f"{names.dataset(row['dataset'])} · {row['backbone']} "
-        + correlation.said(
-            uncertainty.Estimate(row["rho"], row["rho_low"], row["rho_high"]), int(row["rho_models"])
-        )
-        for row in groups.to_dict("records")
-        if not math.isnan(row["rho_models"])
-    )
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent of {counts[0]} as queries in a clean gallery, each in front of the"
         f" same {counts[1]}.{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
@@ -158,5 +139,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         " in front of another background to its photo as it was taken. Object, background, interaction: shares of the"
         " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"
         f" one object and not to another.{negative} Rank correlation of the share that is not the object's with the relative"
-        f" drop, over trainings: {together}. {sentences.intervals(table)}"
+        f" drop, over trainings: {sentences.correlated(table)}. {sentences.intervals(table)}"
     )

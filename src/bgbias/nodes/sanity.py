@@ -1,0 +1,140 @@
+"""Node: what a model's attribution score is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins, progress, seeds
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
+from bgbias.files.atomic import write_text
+from bgbias.nodes._models import model_of
+from bgbias.study.cell import CELL, Cell
+from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bgbias.evaluation.photos import EvaluationPhotos
+
+SUBJECT = ("cell",)
+OUTPUTS = {
+    "sanity": f"RUNS/scores/{CELL}/sanity.csv",
+    "sanity_record": f"RUNS/scores/{CELL}/sanity.json",
+}
+NETWORKS = 4  # the model's own, and one of each level that forgot
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Test photos, masks and the model."""
+    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """How attribution is computed, how the loss compares embeddings, and of how many photos."""
+    return {
+        "attribution": study.attribution.model_dump(exclude={"images", "similarity"}),
+        "distance": plugins.load("losses", cell.loss).DISTANCE,
+        "sanity": study.sanity.model_dump(),
+        **inputs.mask_policy(study),
+    }
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone."""
+    return [plugins.load("backbones", cell.backbone)]
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every photo once per noisy sample of each network, forward and backward; and each time that places are taken out."""
+    from bgbias.attribution.faithfulness import FRACTIONS
+
+    test, unknown = photos_of(study, cell.dataset, "test")
+    images = min(test, study.sanity.images or 0)
+    noisy = NETWORKS * images * study.attribution.samples
+    seen = noisy + images * NETWORKS * 2 * len(FRACTIONS)
+    return Cost(images, (seen, seen), (noisy, noisy), NODE_BYTES, unknown)
+
+
+def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Score the attribution of a model's copies that forgot, and of maps that saw no photo; and say whether what maps point at
+    is what moves the model's embeddings.
+    """
+    import numpy as np
+    import pandas as pd
+    import torch
+
+    from bgbias.attribution import priors
+    from bgbias.attribution.randomised import LEVELS, randomised
+    from bgbias.attribution.score import scored
+    from bgbias.attribution.smoothgrad import attribute_photos
+    from bgbias.photos import subset
+    from bgbias.study.album import Album
+
+    if study.sanity.images is None:
+        raise UserError(
+            f"Grid '{study.grid}' doubts no scores; set grids.{study.grid}.sanity.images in params.yaml."
+        )
+    with records.node(study, step("sanity", cell=cell)) as made:
+        device = made.on(device)
+        model = model_of(study, cell).to(device)
+        album = Album(study, cell.dataset, model.resize, model.input_size)
+        table = album.table("test")
+        # Of the photos that `attribute` scores the first ones.
+        photos = album.evaluation(subset.keyed(table, "attribution", study.sanity.images), {"masks"}, "test")
+        distance, asked = plugins.load("losses", cell.loss).DISTANCE, study.attribution
+        networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
+        frames, maps = [], {}
+        for kind, network in networks.items():
+            frame, kept = attribute_photos(network, photos, distance, asked, device, len(photos.table))
+            frames.append(frame[frame["variant"] == "ref"].assign(kind=kind))
+            maps[kind] = dict(zip(kept["ids"].tolist(), kept["ref"].astype(np.float64), strict=True))
+        keys = dict(zip(photos.table.ids, photos.table.keys, strict=True))
+        blind = {
+            "centre": {name: priors.centre(photos.size) for name in keys},
+            "noise": {name: priors.noise(photos.size, key) for name, key in keys.items()},
+        }
+        for kind, of_photos in blind.items():
+            rows = [scored(photos, name, "ref", torch.from_numpy(m))[0] for name, m in of_photos.items()]
+            frames.append(pd.DataFrame(rows).assign(kind=kind))
+        judged = {kind: maps[kind] for kind in ("model", "all")} | blind
+        faithful = _faithful(study, model, photos, judged, device)
+        found = pd.concat(frames, ignore_index=True).merge(faithful, on=["image_id", "kind"], how="left")
+        columns = ["image_id", "kind", "score", "faithful"]
+        write_text(made.outputs["sanity"], table.labelled(found[columns]).to_csv(index=False))
+        means = found.groupby("kind")[["score", "faithful"]].mean()
+        made.metrics |= {f"score_{kind}": float(value) for kind, value in means["score"].items()}
+        made.metrics |= {f"faithful_{k}": float(v) for k, v in means["faithful"].dropna().items()}
+
+
+def _faithful(
+    study: Study, model: Any, photos: EvaluationPhotos, judged: dict[str, dict[str, np.ndarray]], device: str
+) -> Any:
+    """How faithful each kind of map is to the model, photo by photo: columns image_id, kind, faithful."""
+    import numpy as np
+    import pandas as pd
+
+    from bgbias.attribution import faithfulness
+    from bgbias.models.inference import embed_views, for_inference
+
+    names = [
+        (kind, name) for kind, of_photos in judged.items() for name in of_photos if name in photos.usable
+    ]
+
+    def views() -> Iterator[np.ndarray]:
+        for kind, name in progress.track(names, len(names), "faithfulness"):
+            photo = photos.clean(name)
+            yield photo
+            noise = seeds.generator("faithfulness", kind, name)
+            yield from faithfulness.removals(photo, judged[kind][name], noise)
+
+    how = device, study.attribution.precision, study.evaluation.batch_size
+    vectors = embed_views(for_inference(model), views(), *how)
+    by_map = vectors.reshape(len(names), 1 + 2 * len(faithfulness.FRACTIONS), -1).astype(np.float64)
+    kept = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
+    kinds, ids = zip(*names, strict=True)
+    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": faithfulness.area(kept)})

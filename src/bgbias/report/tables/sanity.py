@@ -1,0 +1,137 @@
+"""Table 8: what the attribution score is worth: networks that forgot, maps that saw no photo, and faithfulness.
+
+docs/methods.md, section 3.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.report import columns as words
+from bgbias.report import names
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import models
+from bgbias.results import correlation, rows, uncertainty
+from bgbias.results.rows import Values
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 8
+TITLE = "Is the attribution score worth believing?"
+ABOUT = (
+    "What the attribution score is worth: scores of networks that forgot what they learned and of maps that saw no photo, and"
+    " whether what maps point at moves the embedding."
+)
+FORGOT, BLIND = ("embedder", "upper_half", "all"), ("centre", "noise")
+KINDS = ("model", *FORGOT, *BLIND)
+JUDGED = ("model", "all", *BLIND)
+COLUMNS = (
+    Column("Score", words.interval("model", 3), "Score [95 %]"),
+    Column("Embedding layer forgot", words.interval("embedder", 3)),
+    Column("Upper half forgot", words.interval("upper_half", 3)),
+    Column("All forgot", words.interval("all", 3), "All forgot [95 %]"),
+    Column("More than all forgot", words.against_plain("over_all", 3), "more [95 %]"),
+    Column("Centre prior", words.interval("centre", 3), "Centre"),
+    Column("Blurred noise", words.interval("noise", 3)),
+    Column("Faithfulness", words.interval("faithful_model", 3), "Faithful"),
+    Column("More than the centre's", words.against_plain("faithful_over_centre", 3)),
+    Column("Of what forgot", words.number("faithful_all", 3)),
+    Column("Centre's", words.number("faithful_centre", 3)),
+    Column("Noise's", words.number("faithful_noise", 3)),
+)
+LEGEND = (
+    "Scores of the same photos: of the model, of its copy that forgot everything, of the centre prior. Faithful:",
+    "what maps point at moves the embedding. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
+)
+HEADLINE = {"over_all": "score over that of a network that forgot"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid asks for it, and there are trained models, which alone have a score."""
+    return plan.doubts(study) and bool(plan.trained(study))
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """The scores of every trained model and its copies, and the drops that they are compared with."""
+    read = files_of(step("collect"), "results")
+    return read | {f"sanity {c.name}": Made(step("sanity", cell=c), "sanity") for c in plan.trained(study)}
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+    of_cells = [
+        pd.read_csv(m.path(study), keep_default_na=False, na_values=[""]).assign(**m.node.wildcards)
+        for m in files.values()
+        if m.output == "sanity"
+    ]
+    results = pd.read_csv(files["results"].path(study), keep_default_na=False)
+    return table(rows.together(of_cells), rows.of_each_seed(results))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    return told(table, study.train.selection)
+
+
+def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
+    """Table 8 from all cells' sanity.csv with the cells' names, and ``rows.of_each_seed``.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``images``, ``classes``; the mean scores of
+    ``KINDS`` and ``over_all``, the model's minus that of its copy that forgot all; ``faithful_<kind>`` of ``JUDGED`` and
+    ``faithful_over_centre``; each with ``_low`` and ``_high``, differences with ``_p_holm``, corrected for the table's models;
+    and, of each dataset and backbone over its trainings, ``rho`` of the score with the relative drop, with ``_low``, ``_high``
+    and ``rho_models``. Raises UserError where a model lacks a kind.
+    """
+    lines = []
+    for model, own in models(values):
+        columns = ["image_id", "label", "seed"]
+        scores = Values.of(model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score")
+        faithful = Values.of(
+            model, {k: own.loc[own["kind"] == k, [*columns, "faithful"]] for k in JUDGED}, "faithful"
+        )
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"images": len(scores.queries), "classes": len(set(scores.classes))}
+        for kind in KINDS:
+            row |= rows.interval(kind, scores.estimate([kind]), 1)
+        for kind in JUDGED:
+            row |= rows.interval(f"faithful_{kind}", faithful.estimate([kind]), 1)
+        differences = {
+            "over_all": scores.estimate(["model", "all"], uncertainty.difference),
+            "faithful_over_centre": faithful.estimate(["model", "centre"], uncertainty.difference),
+        }
+        for name, found in differences.items():
+            row |= rows.tested(name, found, 1)
+        lines.append(row)
+    made = pd.DataFrame(lines)
+    for name in ("over_all", "faithful_over_centre"):
+        made[f"{name}_p_holm"] = uncertainty.holm(made[f"{name}_p"].tolist())
+    own_scores = values[values["kind"] == "model"]
+    return rows.without_single_folds(
+        correlation.beside(made, own_scores.groupby([*rows.MODEL, "seed"])["score"].mean(), levels)
+    )
+
+
+def told(table: pd.DataFrame, selection: str) -> str:
+    """Three paragraphs: what was measured, what holds and what fails, and how to read each column."""
+    count = len(table)
+    beaten = int(((table["over_all_p_holm"] < uncertainty.SIGNIFICANT) & (table["over_all"] > 0)).sum())
+    truer = table["faithful_over_centre_p_holm"] < uncertainty.SIGNIFICANT
+    truer &= table["faithful_over_centre"] > 0
+    above = int((table["model_low"] > table["centre_high"]).sum())
+    return (
+        f"{sentences.title(TITLE, table)} The published score of {names.how_many(table, 'images', 'photo')}."
+        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        f"Of {names.count(count, 'model')}, the score of {beaten} is more than that of their copy that forgot everything, beyond"
+        f" chance; that of {above} lies above the centre prior's, interval over interval; maps of {int(truer.sum())} are more"
+        f" faithful than the centre prior, beyond chance. Rank correlation of the score with the relative drop, over trainings:"
+        f" {sentences.correlated(table)}.\n\n"
+        "Forgot: the entries of the embedding layer, of it and the upper half of the network, of all tensors are permuted. Centre"
+        " prior: one map for all, bright in the middle; blurred noise: another for each photo. Faithfulness: how much nearer to"
+        " the photo the embedding stays if places of least attribution are filled from around them than if those of most are,"
+        f" the mean over 10 to 90 % of places; of the model's own maps, of the maps of its copy that forgot, of the priors."
+        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models."
+    )

@@ -1,0 +1,131 @@
+"""What a score is worth: networks forget from the top down, places are filled from around them, a faithful map is found so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small_study import data_nodes, described, load, run
+
+from bgbias import seeds
+from bgbias.attribution import faithfulness, priors
+from bgbias.attribution.randomised import LEVELS, randomised
+from bgbias.errors import UserError
+from bgbias.models.model import build_model
+from bgbias.nodes import sanity
+from bgbias.plugins import load as plugin
+from bgbias.study.cell import Cell
+
+PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
+
+
+def picture(*shape: int) -> np.ndarray:
+    return seeds.generator("sanity", shape).integers(0, 256, shape, dtype=np.uint8)
+
+
+def test_networks_forget_from_the_top_down() -> None:
+    params = plugin("backbones", "tiny").Params()
+    model = build_model("tiny", params, 16, seeds.torch_generator("sanity"))
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    trunk = [name for name in before if name.startswith("trunk.")]
+    for level, share in LEVELS.items():
+        after = dict(randomised(model, level).named_parameters())
+        kept = trunk[: len(trunk) - round(share * len(trunk))]
+        for name, tensor in before.items():
+            assert torch.equal(
+                after[name].flatten().sort().values, tensor.flatten().sort().values
+            )  # permuted
+            varied = tensor.unique().numel() > 4
+            assert torch.equal(after[name], tensor) == (name in kept or not varied)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
+    assert torch.equal(randomised(model, "all").embedder.weight, randomised(model, "all").embedder.weight)
+
+
+def test_maps_that_saw_no_photo() -> None:
+    centre = priors.centre(65)
+    assert (centre[32, 32], centre[0, 0]) == pytest.approx((1, 0))
+    noise = priors.noise(64, ("set", "1"))
+    assert (noise.min(), noise.max()) == pytest.approx((0, 1))
+    assert np.array_equal(noise, priors.noise(64, ("set", "1")))
+    assert not np.array_equal(noise, priors.noise(64, ("set", "2")))
+    # Blobs and no dust: beside each other places are alike.
+    assert np.abs(np.diff(noise)).max() < 0.2
+
+
+def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> None:
+    values, gone = picture(9, 9, 3).astype(float), seeds.generator("gone").random((9, 9)) < 0.6
+    filled = faithfulness.imputed(values, gone)
+    assert np.array_equal(filled[~gone], values[~gone])
+    for row, column in zip(*np.nonzero(gone), strict=True):
+        total, weights = np.zeros(3), 0.0
+        for down in (-1, 0, 1):
+            for right in (-1, 0, 1):
+                beside = row + down, column + right
+                if (down, right) != (0, 0) and min(beside) >= 0 and max(beside) < 9:
+                    weight = 1 / 12 if down and right else 1 / 6
+                    total, weights = total + weight * filled[beside], weights + weight
+        np.testing.assert_allclose(filled[row, column], total / weights, atol=1e-9)
+    nothing = faithfulness.imputed(values, np.zeros((9, 9), bool))
+    assert np.array_equal(nothing, values)
+    assert not faithfulness.imputed(values, np.ones((9, 9), bool)).any()
+
+
+@pytest.mark.parametrize("size", [32, 35])
+def test_places_go_in_the_order_of_the_map_and_then_in_the_other(size: int) -> None:
+    photo = picture(size, size, 3)
+    attribution = np.zeros((size, size))
+    attribution[: size // 2, : size // 2] = 1  # a quarter
+    views = list(faithfulness.removals(photo, attribution, np.random.default_rng(0)))
+    assert len(views) == 2 * len(faithfulness.FRACTIONS)
+    quarter = np.zeros((size, size), bool)
+    quarter[: size // 2 - 4, : size // 2 - 4] = True
+    most, least = views[2], views[len(faithfulness.FRACTIONS) + 6]  # 30 % of most, 70 % of least
+    assert (most[quarter] != photo[quarter]).any(axis=-1).mean() > 0.9
+    assert np.array_equal(least[quarter], photo[quarter])
+    gone = [(view != photo).any(axis=-1).mean() for view in views[: len(faithfulness.FRACTIONS)]]
+    np.testing.assert_allclose(gone, faithfulness.FRACTIONS, atol=0.08)
+
+
+def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() -> None:
+    """A model that sees the left half alone."""
+    photo = picture(32, 32, 3)
+
+    def embedded(view: np.ndarray) -> np.ndarray:
+        vector = (view[:, :16].astype(float) - 127.5).ravel()
+        made: np.ndarray = vector / np.linalg.norm(vector)
+        return made
+
+    left = np.zeros((32, 32))
+    left[:, :16] = 1 + np.random.default_rng(0).random((32, 16))
+    found = {}
+    for name, attribution in (("left", left), ("right", left[:, ::-1])):
+        views = faithfulness.removals(photo, attribution, np.random.default_rng(1))
+        kept = np.array([embedded(view) @ embedded(photo) for view in views])
+        found[name] = faithfulness.area(kept)
+    assert found["left"] > 0.4
+    assert found["right"] == pytest.approx(-found["left"], abs=0.1)
+
+
+def test_a_model_is_doubted(tmp_path: Path, small_plugins: None) -> None:
+    raw: dict[str, Any] = described(tmp_path)
+    with pytest.raises(UserError, match=r"doubts no scores; set grids\.small\.sanity\.images"):
+        sanity.sanity(load(tmp_path, raw), PLAIN, "cpu")
+    study = load(tmp_path, raw | {"sanity": {"images": 3}})
+    data_nodes(study)
+    run(study, PLAIN, "train", "attribute", "sanity")
+    files = study.files
+    found = pd.read_csv(files.at("sanity", **PLAIN.wildcards))
+    assert found.groupby("kind", sort=False).size().to_dict() == dict.fromkeys(
+        ("model", *LEVELS, "centre", "noise"), 3
+    )
+    # The model's own score is the published one of these photos.
+    published = pd.read_csv(files.at("attribution", **PLAIN.wildcards)).query("variant == 'ref'")
+    own = found[found["kind"] == "model"].set_index("image_id")["score"]
+    np.testing.assert_allclose(own, published.set_index("image_id")["score"].reindex(own.index), rtol=1e-6)
+    judged = found.dropna(subset="faithful")["kind"].unique().tolist()
+    assert judged == ["model", "all", "centre", "noise"]
+    assert not found.loc[found["kind"] == "all", "score"].equals(found.loc[found["kind"] == "model", "score"])
