@@ -19,7 +19,7 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 8
-TITLE = "Is the attribution score worth believing?"
+TITLE = "What the attribution score is worth"
 ABOUT = (
     "What the attribution score is worth: scores of networks that forgot what they learned and of maps that saw no photo, and"
     " whether what maps point at moves the embedding."
