@@ -71,7 +71,7 @@ report: $(READY)  ## a page of the grid's tables, figures, rules and times that 
 	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-masker docs-uncertainty docs-settings
+.PHONY: docs publish docs-demo docs-masker docs-uncertainty docs-settings docs-sensitivity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
@@ -91,6 +91,9 @@ docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in ha
 
 docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, and write docs/results/cub50.md (after `make run GRID=cub50`; an hour)
 	python docs/settings cub50
+
+docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, and write docs/results/controls.md (after `make run GRID=controls`; minutes)
+	python docs/sensitivity
 
 ui: $(READY)  ## compare runs in the MLflow UI
 	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
