@@ -1,0 +1,52 @@
+"""Controls through Snakemake: what a grid asks for beside its tables is added to what is there, and nothing is trained again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from project import Project
+
+pytestmark = pytest.mark.workflow
+CONDITIONS = "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg]"
+ASKED = f"""    evaluation: {{draws: 2, conditions: {CONDITIONS}}}
+    crossing: {{objects: 8, backgrounds: 6}}
+    cures: {{names: [grey, cropped, object_pooling, leace, moved_directions], objects: 6, backgrounds: 4}}
+    sanity: {{images: 4}}
+"""
+REPORT = Path("data/report/smoke")
+
+
+def test_controls_are_added_to_a_study_that_is_there(smoke_run: Project, tmp_path: Path) -> None:
+    made = smoke_run.copy(tmp_path / "project")
+    before = {n: (made.folder / REPORT / f"table{n}.csv").read_bytes() for n in (1, 2, 3)}
+    made.edit(
+        "    evaluation: {draws: 2}\n    attribution: {images: 6", f"{ASKED}    attribution: {{images: 6"
+    )
+    ran = Counter(job.split()[0] for job in made.planned("--config", "grid=smoke"))
+    assert ran == {
+        **{"embed": 2, "score": 2, "cross": 2, "remask": 1, "cure": 2, "sanity": 2, "collect": 1},
+        **{"table": 7, "figure": 4, "all": 1},
+    }
+    made.snakemake("--config", "grid=smoke")
+    assert made.planned("--config", "grid=smoke") == []
+    for number, table in before.items():
+        assert (made.folder / REPORT / f"table{number}.csv").read_bytes() == table
+    tables = {n: pd.read_csv(made.folder / REPORT / f"table{n}.csv") for n in (1, 5, 6, 7, 8)}
+    drop = tables[1]["clean"] - tables[1]["corrupted"]
+    steps = tables[5][["pasting", "own_background", "class_background"]].sum(axis=1)
+    assert steps.tolist() == pytest.approx(drop.tolist())
+    assert tables[6]["backgrounds"].tolist() == [6, 6]
+    assert len(tables[7]) == 2 * (1 + 5)
+    # Without a cure it is the model of Table 1, with the first background of each photo alone.
+    assert tables[7].loc[tables[7]["index"] == "–", "clean"].tolist() == pytest.approx(
+        tables[1]["clean"].tolist()
+    )
+    assert set(tables[8]["method"]) == {"plain", "bgaugment"}
+    said = made.bgbias("show", "--grid", "smoke").stdout
+    assert "What the drop is made of" in (made.folder / REPORT / "table5.md").read_text(encoding="utf-8")
+    for number in (5, 6, 7, 8):
+        assert f"Table {number} (data/report/smoke/table{number}.md)" in said
+    made.bgbias("status", "--check", "--grid", "smoke")
