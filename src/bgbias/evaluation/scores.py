@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC, View
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
@@ -17,18 +17,23 @@ from bgbias.evaluation.without_class import change_for_others, deep_enough
 VIEW = ("setting", "condition", "draw")
 
 
-def of_queries(embeddings: Embeddings, model: Mapping[str, object]) -> pd.DataFrame:
+def of_queries(
+    embeddings: Embeddings, model: Mapping[str, object], index: np.ndarray | None = None
+) -> pd.DataFrame:
     """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
 
-    ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries stand in front of
+    ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
+    the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries stand in front of
     other photos' backgrounds in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not
     of the object's: the background's cue beat the object's.
     """
     labels, tables = embeddings.labels, []
     deep = deep_enough(labels)
     for (condition, draw), queries in embeddings.views.items():
-        for setting in plugins.load("conditions", condition).SETTINGS:
-            gallery = queries if setting == SYMMETRIC else embeddings.views[CLEAN, 0]
+        both = (SYMMETRIC, QUERY_ONLY)
+        for setting in plugins.load("conditions", condition).SETTINGS if index is None else both:
+            there = embeddings.views[CLEAN, 0] if index is None else index
+            gallery = queries if setting == SYMMETRIC else there
             ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK))
             told = {**model, "setting": setting, "condition": condition, "draw": draw}
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in plugins.names("metrics")}
@@ -49,22 +54,3 @@ def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:
     views = queries.groupby(keys, sort=False)
     of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics")}
     return pd.concat(of_metrics, names=["metric"]).reset_index()[[*keys, "metric", "value", "n"]]
-
-
-def of_cured(
-    before: Embeddings, views: Mapping[View, np.ndarray], told: Mapping[str, object]
-) -> pd.DataFrame:
-    """MAP@R and P@1 of the usable queries of a cured model, view by view: ``symmetric``, where the gallery is cured, too, and
-    seen likewise; and ``query``, where it is the clean one from ``before`` the cure: an index that stays as it is.
-    """
-    labels, tables = before.labels, []
-    deep = max(deep_enough(labels), DEEPEST_FIXED_RANK)
-    for (condition, draw), queries in views.items():
-        for setting, gallery in ((SYMMETRIC, queries), (QUERY_ONLY, before.views[CLEAN, 0])):
-            ranked = neighbours(queries, labels, gallery, labels, deep)
-            where = {**told, "setting": setting, "condition": condition, "draw": draw}
-            values = {m: plugins.load("metrics", m).per_query(ranked) for m in ("map_at_r", "precision_at_1")}
-            values[OTHERS] = change_for_others(ranked, labels, before.usable)
-            table = pd.DataFrame({**where, "image_id": before.ids, "label": labels, **values})
-            tables.append(table[before.usable])
-    return pd.concat(tables, ignore_index=True)

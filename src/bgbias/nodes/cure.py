@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -61,9 +62,10 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the cures, and MAP@R."""
+    """The backbone, the cures, and the metrics."""
     named = [plugins.load("cures", name) for name in study.cures.names]
-    return [plugins.load("backbones", cell.backbone), *named, plugins.load("metrics", "map_at_r")]
+    metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
+    return [plugins.load("backbones", cell.backbone), *named, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -126,7 +128,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             else:
                 by_view = {view: cured.embed(model, shown(view), chosen, *how) for view in views}
                 took, removed = milliseconds(chosen) + masker_ms, 0
-            tables.append(scores.of_cured(before, by_view, {"cure": name}))
+            after = replace(before, views=by_view, donors={})
+            tables.append(scores.of_queries(after, {"cure": name}, before.views[views[0]]))
             fact = {"cure": name, "index": chosen.INDEX, "removed": removed, "ms": took, "alone_ms": alone}
             facts.append(fact)
         with replacing(made.outputs["cured"]) as temporary:
