@@ -263,6 +263,10 @@ def test_a_grid_without_cures_or_with_one_that_is_not_there_says_so(
 ) -> None:
     with pytest.raises(UserError, match=r"cures\.names: 'gray' \(did you mean 'grey'\?\)"):
         load(tmp_path, raw | {"cures": {"names": ["gray"]}})
+    with pytest.raises(
+        UserError, match=r"cures\.draws: 3 backgrounds a photo, .* see 2 \(evaluation\.draws\)"
+    ):
+        load(tmp_path, raw | {"cures": {"names": ["grey"], "draws": 3}})
     study = load(tmp_path, raw | {"cures": {}})
     with pytest.raises(UserError, match=r"names no cures; set grids\.small\.cures\.names in .*params\.yaml"):
         cure.cure(study, PRETRAINED, "cpu")

@@ -23,16 +23,18 @@ def of_queries(
     """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
-    the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries stand in front of
-    other photos' backgrounds in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not
-    of the object's: the background's cue beat the object's.
+    the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries
+    stand in front of other photos' backgrounds in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the
+    background's class and not of the object's: the background's cue beat the object's.
     """
     labels, tables = embeddings.labels, []
     deep = deep_enough(labels)
+    there = embeddings.views[CLEAN, 0] if index is None else index
     for (condition, draw), queries in embeddings.views.items():
-        both = (SYMMETRIC, QUERY_ONLY)
-        for setting in plugins.load("conditions", condition).SETTINGS if index is None else both:
-            there = embeddings.views[CLEAN, 0] if index is None else index
+        settings = (
+            plugins.load("conditions", condition).SETTINGS if index is None else (SYMMETRIC, QUERY_ONLY)
+        )
+        for setting in settings:
             gallery = queries if setting == SYMMETRIC else there
             ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK))
             told = {**model, "setting": setting, "condition": condition, "draw": draw}

@@ -121,10 +121,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             if chosen.FITTED:
                 erasure = chosen.fit(fitting.crossed, fitting.judge)
                 by_view = {view: erasure(before.views[view]) for view in views}
-                took, removed = (
-                    alone,
-                    erasure.rank,
-                )  # a product of d x d numbers is nothing beside the network
+                # A product of d x d numbers is nothing beside the network.
+                took, removed = alone, erasure.rank
             else:
                 by_view = {view: cured.embed(model, shown(view), chosen, *how) for view in views}
                 took, removed = milliseconds(chosen) + masker_ms, 0

@@ -308,6 +308,11 @@ def _check_names(study: Study, path: Path) -> None:
         check("evaluation.conditions", name, plugins.names("conditions"))
     for name in study.cures.names:
         check("cures.names", name, plugins.names("cures"))
+    if study.cures.names and study.cures.draws > study.evaluation.draws:
+        problems.append(
+            f"  cures.draws: {study.cures.draws} backgrounds a photo, of which models without a cure see {study.evaluation.draws}"
+            " (evaluation.draws)"
+        )
     if problems:
         raise UserError(
             f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)
