@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from small_study import described, load, options
 
+from bgbias import plugins
 from bgbias.cli.nodes import work
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node
@@ -42,6 +43,13 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
         block | {"methods": ["plain", "bgaugment", "gaining"], "losses": ["contrastive"], "pretrained": True}
     ]
     raw["segmentation"] = {"episodes": 2}
+    raw["evaluation"]["conditions"] = [
+        *("clean", "random_background", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
+        *("only_fg", "no_fg", "only_bg"),
+    ]
+    raw["crossing"] = {"objects": 3, "backgrounds": 2}
+    raw["cures"] = {"names": list(plugins.names("cures")), "objects": 3, "backgrounds": 2}
+    raw["sanity"] = {"images": 2}
     raw["attribution"]["similarity"] = "magnitude"
     study = load(folder, raw)
     seen: dict[Node, set[str]] = {}
@@ -87,6 +95,10 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
             "score",
             "attribute",
             "segment",
+            "cross",
+            "remask",
+            "cure",
+            "sanity",
             "collect",
             "table",
         ),

@@ -136,6 +136,29 @@ rule sanity:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule remask:
+    input:
+        reads("remask"),
+    output:
+        masks=PATHS.seen_masks,
+        times=PATHS.remasking,
+        record=PATHS.remask_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/remask/{{dataset}}/{{backbone}}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(720),
+    params:
+        options=options("remask"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias remask {wildcards.dataset:q} {wildcards.backbone:q} {params.options}"
+        " > {log:q} 2>&1"
+
+
 rule cure:
     input:
         reads("cure"),

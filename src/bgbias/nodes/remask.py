@@ -25,9 +25,9 @@ PICTURE_BYTES = 4_000  # PNG of a soft mask at the size that a network sees
 
 SUBJECT = ("dataset", "backbone")
 OUTPUTS = {
-    "seen_masks": "WORK/masks/{dataset}/seen/{backbone}/masks.zip",
-    "remasking": "WORK/masks/{dataset}/seen/{backbone}/remasking.csv",
-    "remask_record": "WORK/masks/{dataset}/seen/{backbone}/remask.json",
+    "seen_masks": "RUNS/scores/{dataset}/{backbone}/seen_masks.zip",
+    "remasking": "RUNS/scores/{dataset}/{backbone}/remasking.csv",
+    "remask_record": "RUNS/scores/{dataset}/{backbone}/remask.json",
 }
 
 
@@ -53,11 +53,11 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
-    """The masker's kind, and the condition."""
-    from bgbias.evaluation.conditions import random_background
+    """The masker's kind, and the conditions."""
+    from bgbias.evaluation.conditions import clean, random_background
 
     kind = study.maskers[study.datasets[dataset].masker].kind
-    return [plugins.load("maskers", kind), random_background]
+    return [plugins.load("maskers", kind), clean, random_background]
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:
