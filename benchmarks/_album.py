@@ -30,6 +30,7 @@ from bgbias.files import places
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.files.store import writing
+from bgbias.images.inpainting import without_object
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.training.batches import TrainingPhotos
@@ -96,7 +97,8 @@ def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPh
     store = made.folder / "pool.zip"
     pool = Pool(prepared.pictures(store, SIDE, made.folder), draws.sizes(store))
     photos, masks = _prepared(made)
-    return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool)
+    inpainted = prepared.combined(f"inpainted-{SIDE}", made.folder, photos, masks, without_object)
+    return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool, inpainted)
 
 
 def views(draws: int) -> tuple[View, ...]:
