@@ -25,7 +25,11 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.models.model import build_model
 
     random = seeds.torch_generator("benchmark model")
-    model = for_inference(build_model("mobilenet_v2", mobilenet_v2.Params.model_validate({"weights": None}), 128, random).to(device).eval())
+    model = for_inference(
+        build_model("mobilenet_v2", mobilenet_v2.Params.model_validate({"weights": None}), 128, random)
+        .to(device)
+        .eval()
+    )
     photos = _album.evaluation(_album.album(8 if tiny else 32, 2 if tiny else 20), model.input_size)
     asked = conditions.views(plugins.names("conditions"), 1 if tiny else DRAWS)
     views = np.stack(list(photos.views(asked)))

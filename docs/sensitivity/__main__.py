@@ -1,17 +1,19 @@
 """What masks do to the drop and its parts: `make docs-sensitivity`, after `make run GRID=controls`.
 
 ``python docs/sensitivity`` sees the test photos of the grid's toys, whose true masks are known, through each of its trained
-models with the masks of ``VARIANTS`` in turn: true ones, grown, eroded, with other edges, another photo's, and the
-masker's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
-Then the page is written; with ``--check`` it says whether the page has what the table holds.
+models with the masks of ``VARIANTS`` in turn: true ones, grown, eroded, with other edges, another photo's, the masker's, and
+GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
+How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=cub50``, stands in
+``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +21,7 @@ from typing import Any, cast
 import cv2
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bgbias import progress
 from bgbias.evaluation import embedding, scores
@@ -26,6 +29,8 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images.inpainting import without_object
+from bgbias.masks.maskers import grabcut
+from bgbias.masks.quality import EMPTY_BELOW, FULL_ABOVE, area
 from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
 from bgbias.photos.prepared import Pictures
@@ -40,8 +45,9 @@ from bgbias.study.params import Study
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "controls.csv"
 PAGE = HERE.parent / "results/controls.md"
-PART = re.compile(r"(<!-- sensitivity -->\n).*?(<!-- end -->)", re.DOTALL)
-GRID, METHODS = "controls", ("plain", "bgaugment")
+RANKS = HERE / "maskers.csv"
+PART = re.compile(r"(<!-- (sensitivity|maskers) -->\n).*?(<!-- end -->)", re.DOTALL)
+GRID, BIRDS, METHODS = "controls", "cub50", ("plain", "bgaugment")
 DATASETS = ("demo_00", "demo_90")
 VIEWS = ((CLEAN, 0), ("own_inpainted", 0), (RANDOM_BACKGROUND, 0))
 KEPT = ["condition", "image_id", "label", "map_at_r", OTHERS]
@@ -70,9 +76,9 @@ def blended(mask: np.ndarray) -> np.ndarray:
     return np.asarray(cv2.GaussianBlur(mask, (0, 0), 2))
 
 
-FOUND, ANOTHERS = "the masker's", "another photo's, of the same area"
+TRUE, FOUND, CUT, ANOTHERS = "true", "the masker's", "GrabCut's", "another photo's, of the same area"
 VARIANTS: dict[str, Change | None] = {
-    "true": lambda mask: mask,
+    TRUE: lambda mask: mask,
     **{
         f"true, {n} px {'larger' if n > 0 else 'smaller'}".replace("-", ""): grown(n)
         for n in (-5, -3, -1, 1, 3, 5)
@@ -81,7 +87,9 @@ VARIANTS: dict[str, Change | None] = {
     "true, blended edge": blended,
     ANOTHERS: None,
     FOUND: None,
+    CUT: None,
 }
+MASKERS = (TRUE, FOUND, CUT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,21 +101,35 @@ class Drawn:
 
 def changed(photos: EvaluationPhotos, truth: Pictures, variant: str) -> EvaluationPhotos:
     """The photos with the masks of a variant; a mask with nothing or everything in it is not trusted."""
-    change = VARIANTS[variant]
     if variant == FOUND:
         return photos
-    ids = [i for i in photos.table.ids if i in truth.ids]
-
-    @cache
-    def mask(image_id: str) -> np.ndarray:
-        return change(truth.get(image_id)) if change else truth.get(another[image_id])
-
-    another = _of_the_same_area(ids, truth)
-    usable = frozenset(i for i in ids if 0.01 <= mask(i).mean() / 255 <= 0.95)
+    known = photos.table.ids if variant == CUT else [i for i in photos.table.ids if i in truth.ids]
+    mask = cache(_cut_out(photos) if variant == CUT else _true_ones(known, truth, variant))
+    usable = frozenset(i for i in known if EMPTY_BELOW <= area(mask(i)) <= FULL_ABOVE)
     filled = Drawn(cache(lambda image_id: without_object(photos.photos.get(image_id), mask(image_id))))
     return dataclasses.replace(
         photos, masks=cast(Pictures, Drawn(mask)), usable=usable, inpainted=cast(Pictures, filled)
     )
+
+
+def _true_ones(ids: list[str], truth: Pictures, variant: str) -> Callable[[str], np.ndarray]:
+    """The true mask of a photo, changed, or another photo's."""
+    change, another = VARIANTS[variant], _of_the_same_area(ids, truth)
+    return lambda image_id: change(truth.get(image_id)) if change else truth.get(another[image_id])
+
+
+def _cut_out(photos: EvaluationPhotos) -> Callable[[str], np.ndarray]:
+    """GrabCut's mask of a photo; all models of a dataset see the same."""
+    name = photos.photos.name
+    if name not in _cut:
+        make = grabcut.build(grabcut.Params(), "cpu")
+        some = [photos.photos.get(image_id) for image_id in photos.table.ids]
+        masks = (make([photo])[0].alpha for photo in progress.track(some, len(some), "GrabCut"))
+        _cut[name] = dict(zip(photos.table.ids, masks, strict=True))
+    return _cut[name].__getitem__
+
+
+_cut: dict[str, dict[str, np.ndarray]] = {}
 
 
 def _of_the_same_area(ids: list[str], truth: Pictures) -> dict[str, str]:
@@ -116,24 +138,27 @@ def _of_the_same_area(ids: list[str], truth: Pictures) -> dict[str, str]:
     return dict(zip(in_order, [*in_order[1:], in_order[-2]], strict=True))
 
 
-def seen(study: Study, cell: Cell) -> Iterator[pd.DataFrame]:
+def seen(study: Study, cell: Cell, variants: Iterable[str]) -> Iterator[pd.DataFrame]:
     """The queries of a model with each variant's masks."""
     model = for_inference(model_of(study, cell))
     album = Album(study, cell.dataset, model.resize, model.input_size)
     photos = album.evaluation(album.table("test"), {"masks", "backgrounds", "inpainted"}, "test")
-    for variant in VARIANTS:
+    for variant in variants:
         shown = changed(photos, album.truth(), variant)
         queries = scores.of_queries(embedding.embed(model, shown, VIEWS), {})
         kept = queries.loc[queries["setting"] != QUERY_ONLY, KEPT]
         yield kept.assign(**cell.wildcards, masks=variant)
 
 
-def measured(study: Study) -> pd.DataFrame:
+def measured(study: Study, cells: Iterable[Cell], variants: Iterable[str]) -> pd.DataFrame:
+    """The queries of these models with each variant's masks."""
+    known = list(cells)
+    progressed = progress.track(known, len(known), "sensitivity")
+    return pd.concat([part for cell in progressed for part in seen(study, cell, variants)])
+
+
+def drops(found: pd.DataFrame) -> pd.DataFrame:
     """One row for each dataset, method and variant: estimates of the drop, and of what of it pasting costs."""
-    cells = [c for c in plan.trained(study) if c.dataset in DATASETS and c.method in METHODS]
-    found = pd.concat(
-        part for cell in progress.track(cells, len(cells), "sensitivity") for part in seen(study, cell)
-    )
     lines: list[dict[str, Any]] = []
     for (*model, variant), own in found.groupby([*MODEL, "masks"], sort=False):
         parts = {c: own.loc[own["condition"] == c, [*KEPT[1:], "seed"]] for c, _ in VIEWS}
@@ -145,6 +170,36 @@ def measured(study: Study) -> pd.DataFrame:
         )
         lines.append(row)
     return pd.DataFrame(lines)
+
+
+def levels(found: pd.DataFrame) -> pd.DataFrame:
+    """One row for each model, seed and masker: MAP@R x 100 in front of other backgrounds."""
+    corrupted = found[(found["condition"] == RANDOM_BACKGROUND) & found["masks"].isin(MASKERS)]
+    means = 100 * corrupted.groupby([*MODEL, "seed", "masks"], sort=False)["map_at_r"].mean()
+    return means.rename("corrupted").reset_index()
+
+
+def ranked(table: pd.DataFrame) -> str:
+    """As Markdown: for each dataset and two maskers, how alike they rank the models, and what they say of the two methods."""
+    lines = [
+        ["dataset", "masks", "models", "Kendall's tau", "BGAugment above plain, of the same seed"],
+        ["---", "---", "---:", "---:", "---"],
+    ]
+    for dataset, own in table.groupby("dataset", sort=False):
+        by_masker = own.set_index([*MODEL[1:], "seed", "masks"])["corrupted"].unstack("masks")
+        for a, b in itertools.combinations([m for m in MASKERS if m in by_masker], 2):
+            tau = stats.kendalltau(by_masker[a], by_masker[b]).statistic
+            told = " and ".join(
+                f"{above} of {pairs}" for above, pairs in (_above(by_masker[m]) for m in (a, b))
+            )
+            lines.append([str(dataset), f"{a} and {b}", str(len(by_masker)), f"{tau:.2f}", told])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _above(corrupted: pd.Series) -> tuple[int, int]:
+    """Of how many pairs of models of one loss and seed the one with BGAugment stands higher, and of how many."""
+    pairs = corrupted.unstack("method")[list(METHODS)].dropna()
+    return int((pairs["bgaugment"] > pairs["plain"]).sum()), len(pairs)
 
 
 def shown(table: pd.DataFrame) -> str:
@@ -164,8 +219,9 @@ def shown(table: pd.DataFrame) -> str:
 
 
 def page(text: str) -> str:
-    """The page with the part that the table holds."""
-    return PART.sub(lambda found: found[1] + shown(pd.read_csv(TABLE)) + found[2], text)
+    """The page with the parts that the tables hold."""
+    parts = {"sensitivity": lambda: shown(pd.read_csv(TABLE)), "maskers": lambda: ranked(pd.read_csv(RANKS))}
+    return PART.sub(lambda found: found[1] + parts[found[2]]() + found[3], text)
 
 
 def main(arguments: list[str]) -> int:
@@ -176,7 +232,12 @@ def main(arguments: list[str]) -> int:
             return 0
         print("docs/results/controls.md differs from docs/sensitivity; write it anew: make docs-sensitivity")
         return 1
-    measured(params.load(grid=GRID)).to_csv(TABLE, index=False)
+    toys, birds = params.load(grid=GRID), params.load(grid=BIRDS)
+    cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
+    of_toys = measured(toys, cells, VARIANTS)
+    of_birds = measured(birds, plan.trained(birds), (FOUND, CUT))
+    drops(of_toys).to_csv(TABLE, index=False)
+    levels(pd.concat([of_toys, of_birds])).to_csv(RANKS, index=False)
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 

@@ -27,13 +27,13 @@ from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.images import pixels
 from bgbias.images.boxes import Box
+from bgbias.masks.grabcut import brightest
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes import table as report
 from bgbias.nodes.segment import segment
 from bgbias.report import formats
 from bgbias.report.tables import segmentation as table4
 from bgbias.segmentation.episodes import SHOTS, TASKS
-from bgbias.segmentation.grabcut import brightest
 from bgbias.segmentation.one_shot import attention_maps
 from bgbias.segmentation.settings import Segmentation
 from bgbias.segmentation.truth import TrueBoxes, mean_area

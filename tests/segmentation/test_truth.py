@@ -8,7 +8,7 @@ from naive_masks import naive_iou
 from scipy import ndimage
 
 from bgbias.images.boxes import Box
-from bgbias.segmentation.grabcut import largest_part
+from bgbias.masks.grabcut import largest_part
 from bgbias.segmentation.truth import TrueBoxes, TrueMasks
 
 

@@ -19,9 +19,9 @@ from bgbias import progress
 from bgbias.attribution import priors
 from bgbias.attribution import similarity as attention
 from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.masks import grabcut
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
-from bgbias.segmentation import grabcut
 from bgbias.segmentation.episodes import CENTRE, SHOTS, TASKS, Episode
 from bgbias.segmentation.settings import Segmentation
 from bgbias.segmentation.truth import Truth

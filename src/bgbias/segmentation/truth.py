@@ -15,8 +15,8 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.boxes import Box, box_iou, box_of
 from bgbias.masks import quality
+from bgbias.masks.grabcut import largest_part
 from bgbias.photos.prepared import Pictures
-from bgbias.segmentation.grabcut import largest_part
 
 
 class Truth(Protocol):

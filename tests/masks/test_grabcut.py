@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.segmentation.grabcut import brightest, darkest, segmented
+from bgbias.masks.grabcut import brightest, darkest, segmented
+from bgbias.masks.maskers import grabcut
 
 DISC = np.pi * 16**2 / 64**2
 HOW = {"area": DISC, "sure": 0.33, "rounds": 5}
@@ -110,3 +111,22 @@ def test_a_sparse_map_finds_its_object_as_one_without_zeros_does() -> None:
 def test_a_photo_of_one_colour_is_no_error() -> None:
     found = segmented(np.full((32, 32, 3), 90, np.uint8), blob(30, 36, 9)[:32, :32], **HOW)
     assert found.shape == (32, 32)
+
+
+def test_a_masker_of_the_middle_finds_what_stands_there_at_any_size() -> None:
+    picture, disc = photo()
+    large = np.kron(picture, np.ones((9, 8, 1), np.uint8))
+    make = grabcut.build(grabcut.Params(), "cpu")
+    found, again = make([picture, large]), make([large, picture])[::-1]
+    assert iou(found[0].alpha > 127, disc) > 0.97
+    assert found[1].alpha.shape == large.shape[:2]
+    assert iou(found[1].alpha > 127, np.kron(disc, np.ones((9, 8), bool))) > 0.95
+    assert all(np.array_equal(a.alpha, b.alpha) for a, b in zip(found, again, strict=True))
+    assert {int(grey) for mask in found for grey in np.unique(mask.alpha)} == {0, 255}
+
+
+def test_a_photo_of_one_colour_has_its_middle() -> None:
+    (mask,) = grabcut.build(grabcut.Params(area=0.2), "cpu")([np.full((50, 80, 3), 90, np.uint8)])
+    assert mask.alpha.shape == (50, 80)
+    assert mask.alpha[25, 40] == 255
+    assert mask.alpha[[0, -1]].max() == 0
