@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bgbias import __version__
-from bgbias.cli import nodes, reproduce, tools
+from bgbias.cli import audit, nodes, reproduce, tools
 from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+app.add_typer(audit.app)
 app.add_typer(nodes.app)
 app.add_typer(tools.app)
 app.add_typer(reproduce.app)

@@ -86,14 +86,13 @@ def embed(
             "The pool has one background, and crossing takes two: add photos to it, or set crossing.objects to null."
         )
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    flat = embed_views(model, _views(photos, shown.ids, behind), device, precision, batch_size, pooled)
+    flat = embed_views(model, views(photos, shown.ids, behind), device, precision, batch_size, pooled)
     vectors = flat.reshape(len(shown), len(drawn), -1)
     return Crossed(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
 
 
-def _views(
-    photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]
-) -> Iterator[np.ndarray]:
+def views(photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Each of the photos in front of each background uint8 [S, S, 3], background by background: uint8 [S, S, 3] each."""
     row_of = {name: row for row, name in enumerate(photos.table.ids)}
     for name in ids:
         cut_out = photos.photo(row_of[name]).foreground

@@ -55,8 +55,10 @@ class EvaluationPhotos:
         """The photo in a row of the table."""
         return Photo(self, row)
 
-    def views(self, asked: Sequence[View], workers: int = 1) -> Iterator[np.ndarray]:
-        """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each.
+    def views(
+        self, asked: Sequence[View], workers: int = 1, rows: range | None = None
+    ) -> Iterator[np.ndarray]:
+        """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each; of the table's ``rows`` alone if given.
 
         Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` threads make the views, in the
         same order. A condition that needs what these photos were opened without is a ValueError.
@@ -73,13 +75,13 @@ class EvaluationPhotos:
                 kept = "masks" in condition.NEEDS and not photo.trusted
                 yield photo.view if kept else condition.view(photo, draw)
 
-        rows = iter(range(len(self.table)))
+        shown = iter(range(len(self.table)) if rows is None else rows)
         if workers == 1:
-            for row in rows:
+            for row in shown:
                 yield from of_photo(row)
             return
         with ThreadPoolExecutor(workers) as pool:
-            while some := list(itertools.islice(rows, workers * PHOTOS_AHEAD)):
+            while some := list(itertools.islice(shown, workers * PHOTOS_AHEAD)):
                 for views in pool.map(lambda row: list(of_photo(row)), some):
                     yield from views
 

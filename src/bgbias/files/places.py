@@ -18,6 +18,12 @@ def project_root() -> Path:
     return Path.cwd()
 
 
+def cache() -> Path:
+    """Where a person's computer keeps what is dear to make and may be deleted: $BGBIAS_CACHE, else the user's own cache."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("BGBIAS_CACHE") or home / "bgbias")
+
+
 def source(text: str) -> Path:
     """A source as params.yaml spells it: ``shared:x`` lies in $BGBIAS_SHARED_DATA (default ../shared/data), else as written."""
     if text.startswith(SHARED_PREFIX):

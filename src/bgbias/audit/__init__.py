@@ -1,0 +1,1 @@
+"""The audit: how much any model loses on anybody's photos when only the background changes. No training, no params.yaml."""

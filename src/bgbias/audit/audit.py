@@ -1,0 +1,341 @@
+"""The audit of one model on one collection of photos, from masks to a verdict; killed at any moment, it goes on.
+
+What is unfinished lies in a folder inside the output's, named by all that it depends on: another question never meets the pixels
+or embeddings of this one. Masks lie in the person's cache, under the bytes of their photos, for every audit to come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bgbias import seeds
+from bgbias.audit import embedded, findings, forecast, looks
+from bgbias.audit.asked import Asked
+from bgbias.audit.backgrounds import Backgrounds
+from bgbias.audit.findings import Findings
+from bgbias.audit.masker import Masker
+from bgbias.audit.photos import Collection
+from bgbias.audit.prepared import Prepared
+from bgbias.audit.steps import Steps
+from bgbias.errors import UserError
+from bgbias.evaluation import conditions, crossing, variance
+from bgbias.evaluation.conditions import View
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.evaluation.variance import Shares
+from bgbias.files import code
+from bgbias.files.atomic import replacing, write_text
+from bgbias.files.locks import Taken, locked
+from bgbias.images import drawn_masks, pixels
+from bgbias.masks.kept import KeptMasks
+from bgbias.masks.policy import Mask
+from bgbias.models.adapters import Adapted
+from bgbias.progress import say
+from bgbias.results import uncertainty
+from bgbias.results.uncertainty import Estimate
+
+MASKED_AT_ONCE = 16  # photos in memory, decoded
+FEWEST = 20  # queries below which numbers say next to nothing
+WORK = ".unfinished"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found. ``findings`` is None without labels; ``shift`` and ``shares`` need none. ``qualities``: masks, a row a photo."""
+
+    collection: Collection
+    model: Adapted
+    masker: str
+    backgrounds: Backgrounds
+    asked: Asked
+    findings: Findings | None
+    shift: pd.DataFrame
+    shares: Shares | None
+    attribution: pd.DataFrame
+    attribution_mean: Estimate
+    attribution_how: str
+    qualities: pd.DataFrame
+    usable: frozenset[str]
+    sheets: dict[str, list[tuple[str, np.ndarray]]]
+    remarks: tuple[str, ...]
+    took: dict[str, float]
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from bgbias.audit import written
+
+        return "\n".join(written.told(self))
+
+    def write(self, folder: Path | str) -> list[Path]:
+        """``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives their paths."""
+        from bgbias.audit import written
+
+        return written.write(self, Path(folder))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is looked at, in front of what, and what is asked; ``masker`` None: photos have only the masks that they came with."""
+
+    collection: Collection
+    masker: Masker | None
+    backgrounds: Backgrounds
+    asked: Asked
+
+
+def run(question: Question, model: Adapted, folder: Path) -> Audit:
+    """Everything from masks to numbers.
+
+    What is unfinished lies in ``folder``, for one process at a time; a second one is a UserError that names the first.
+    """
+    with _work(question, model, folder) as work:
+        steps, photos, prepared = _seen(question, model, work, embeds=True)
+        views = question.asked.views(question.collection.labelled)
+        found = embedded.Views(work / "embeddings", views, len(photos.table), model.dim)
+        with steps.step("embeddings", sum(map(len, found.missing))) as done:
+            found.embed(model, photos, done)
+        shares = _shares(model, photos, question.asked, steps)
+        looked = looks.scored(model, photos, question.asked.attribution, steps)
+        return _concluded(question, model, photos, prepared, found, shares, looked, steps)
+
+
+def of_embeddings(
+    question: Question, model: Adapted, vectors: Mapping[View, np.ndarray], folder: Path
+) -> Audit:
+    """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
+    of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
+    """
+    with _work(question, model, folder) as work:
+        steps, photos, prepared = _seen(question, model, work, embeds=False)
+        nothing = pd.DataFrame(columns=looks.COLUMNS), "none", uncertainty.UNKNOWN
+        return _concluded(question, model, photos, prepared, vectors, None, nothing, steps)
+
+
+def export(question: Question, model: Adapted, folder: Path) -> None:
+    """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
+    which says whose each row is. Files that are there stay.
+    """
+    with _work(question, model, folder) as work:
+        steps, photos, _ = _seen(question, model, work, embeds=False)
+        views = question.asked.views(question.collection.labelled)
+        width = len(str(len(photos.table) - 1))
+        with steps.step("pictures", len(photos.table)) as done:
+            for row in range(len(photos.table)):
+                files = [folder / f"{name}-{draw}" / f"{row:0{width}}.png" for name, draw in views]
+                if not all(file.exists() for file in files):
+                    for file, shown in zip(files, photos.views(views, rows=range(row, row + 1)), strict=True):
+                        with replacing(file) as temporary:
+                            temporary.write_bytes(pixels.encode_png(shown))
+                done(1)
+        write_text(
+            folder / "photos.csv", photos.table.frame[["image_id", "class_name"]].to_csv(index_label="row")
+        )
+
+
+@contextmanager
+def _work(question: Question, model: Adapted, folder: Path) -> Iterator[Path]:
+    """The folder of what is unfinished, which goes when the block ends well; that of another question goes at once."""
+    with _alone(folder):
+        work = folder / WORK / _identity(question, model)
+        for other in (folder / WORK).glob("*"):
+            if other != work:
+                say(f"{other} is of another question, and goes")
+                shutil.rmtree(other)
+        yield work
+        shutil.rmtree(folder / WORK)
+
+
+def _seen(
+    question: Question, model: Adapted, work: Path, embeds: bool
+) -> tuple[Steps, EvaluationPhotos, Prepared]:
+    """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
+    collection, masker, asked = question.collection, question.masker, question.asked
+    table = collection.table
+    views = asked.views(collection.labelled)
+    kept = masker.kept if masker else None
+    unmasked = [
+        i for i in table.ids if kept and collection.truth(i) is None and collection.sums[i][0] not in kept
+    ]
+    make = masker.make() if masker and unmasked else None
+    tried = [_decoded(collection, i) for i in table.ids[: forecast.TRIED]]
+    largest = int(table.frame["label"].value_counts().max())
+    counts = {"photos": len(table), "largest": largest}
+    expected = forecast.measure(
+        model if embeds else None, model.look, tried, len(unmasked), make, counts, views, asked
+    )
+    say(f"{len(table)} photos, {len(views)} views of each: {expected}")
+    _room(work, expected.disk)
+    steps = Steps(expected.seconds)
+    with steps.step("masks", len(unmasked)) as done:
+        if make is not None and kept is not None:
+            _mask(collection, unmasked, make, kept, done)
+    prepared = Prepared(work / "photos", table, model.look)
+    with steps.step("photos", len(prepared.missing)) as done:
+        prepared.make_all(prepared.missing, lambda row: _prepare(collection, prepared, kept, row), done)
+    photos = EvaluationPhotos(
+        table,
+        prepared.photos,  # type: ignore[arg-type]
+        model.look.size,
+        prepared.masks,  # type: ignore[arg-type]
+        prepared.usable(asked.policy),
+        question.backgrounds.pool(model.look.resize),
+        prepared.behind,  # type: ignore[arg-type]
+    )
+    return steps, photos, prepared
+
+
+def _concluded(
+    question: Question,
+    model: Adapted,
+    photos: EvaluationPhotos,
+    prepared: Prepared,
+    vectors: Mapping[View, np.ndarray],
+    shares: Shares | None,
+    looked: tuple[pd.DataFrame, str, Estimate],
+    steps: Steps,
+) -> Audit:
+    """From embeddings to numbers and pictures."""
+    collection, asked, table = question.collection, question.asked, photos.table
+    remarks = _trusted(prepared, photos.usable, len(table))
+    masked = np.array([i in photos.usable for i in table.ids])
+    embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
+    scores, how, mean = looked
+    found: Findings | None = None
+    sheets: dict[str, list[tuple[str, np.ndarray]]] = {}
+    if collection.labelled:
+        of_label = table.frame.drop_duplicates("label").set_index("label")["class_name"].to_dict()
+        found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
+        sheets = looks.sheets(found, photos, embeddings, of_label)
+    return Audit(
+        collection,
+        model,
+        question.masker.name if question.masker else "drawn ones",
+        question.backgrounds,
+        asked,
+        found,
+        findings.shift(embeddings),
+        shares,
+        scores,
+        mean,
+        how,
+        prepared.qualities,
+        photos.usable,
+        sheets,
+        remarks,
+        steps.took,
+    )
+
+
+def _identity(question: Question, model: Adapted) -> str:
+    """16 hex digits of all that pixels and embeddings depend on; of a model, what it makes of two pictures of noise."""
+    side, masker = model.look.size, question.masker
+    noise = seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8)
+    told = {
+        "photos": question.collection.digest,
+        "model": [model.name, repr(model.look), hashlib.sha256(model.embed(noise).tobytes()).hexdigest()],
+        "masker": masker and [masker.name, masker.key],
+        "backgrounds": question.backgrounds.digest,
+        "asked": question.asked.told,
+        "code": code.fingerprint(__name__, conditions.__name__, "bgbias.evaluation.photos"),
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder / ".lock", seconds=0):
+            yield
+    except Taken as taken:
+        raise UserError(
+            f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
+        ) from None
+
+
+def _room(work: Path, needed: int) -> None:
+    """Refuse a disk that is too small before anything is made; what is there already counts as room."""
+    there = sum(path.stat().st_blocks * 512 for path in work.rglob("*.npy"))
+    work.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(work).free + there
+    if free < needed:
+        raise UserError(
+            f"{work} has room for {free / 1e6:,.0f} MB, and {needed / 1e6:,.0f} MB are needed while the audit runs; name another"
+            " folder by --out, or fewer photos by --sample."
+        )
+
+
+def _decoded(collection: Collection, image_id: str) -> np.ndarray:
+    return pixels.decode(collection.read(image_id), image_id)
+
+
+def _mask(
+    collection: Collection,
+    ids: Sequence[str],
+    make: Callable[[Sequence[np.ndarray]], list[Mask]],
+    kept: KeptMasks,
+    done: Callable[[int], None],
+) -> None:
+    """Mask photos and keep each mask; two photos of the same bytes have one."""
+    for start in range(0, len(ids), MASKED_AT_ONCE):
+        some = ids[start : start + MASKED_AT_ONCE]
+        new = {collection.sums[i][0]: i for i in some if collection.sums[i][0] not in kept}
+        masks = make([_decoded(collection, i) for i in new.values()]) if new else []
+        for key, mask in zip(new, masks, strict=True):
+            kept.keep(key, mask)
+        done(len(some))
+
+
+def _prepare(collection: Collection, prepared: Prepared, kept: KeptMasks | None, row: int) -> None:
+    """A photo with its own true mask, or the masker's."""
+    image_id = collection.table.ids[row]
+    photo, drawn = _decoded(collection, image_id), collection.truth(image_id)
+    if drawn is not None:
+        mask: Mask | None = Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), 1.0)
+    else:
+        mask = kept.read(collection.sums[image_id][0]) if kept else None
+    prepared.make(row, photo, mask)
+
+
+def _trusted(prepared: Prepared, usable: frozenset[str], count: int) -> tuple[str, ...]:
+    """What is to be said of masks; none that can be trusted is an error."""
+    masks = prepared.qualities
+    empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
+    without = count - len(masks)
+    lost = f"{empty} show nothing, {full} show everything, {without} photos have none"
+    if len(usable) < 2:
+        raise UserError(
+            f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
+            " masks and name their folder by --masks."
+        )
+    told = [
+        f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
+    ]
+    if len(usable) < FEWEST:
+        told.append(f"{len(usable)} queries say next to nothing; take more photos")
+    return tuple(told if len(usable) < count else told[1:])
+
+
+def _shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, steps: Steps) -> Shares | None:
+    """Of variance, of a keyed subset of objects in front of the same backgrounds."""
+    if not asked.objects or len(photos.trusted) < 2:
+        return None
+    assert photos.backgrounds is not None
+    shown = crossing.objects(photos, asked.objects)
+    drawn = photos.backgrounds.for_all(asked.backgrounds)
+    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    with steps.step("crossing", len(shown)) as done:
+        vectors = []
+        for image_id in shown.ids:
+            vectors.append(embedded.vectors(model, crossing.views(photos, [image_id], behind)))
+            done(1)
+    return variance.shares(np.stack(vectors))

@@ -1,0 +1,66 @@
+"""What an audit puts behind objects: somebody's photos, or the pool that is drawn, so that nothing need be downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bgbias.backgrounds import drawn, pools
+from bgbias.backgrounds.draws import Pool
+from bgbias.errors import UserError
+from bgbias.images import pixels
+
+# Walls above all, since products stand in front of them; drawn as the study's own pools for testing are.
+DRAWN = {"textures": 60, "toy_scenes": 25, "gradients": 15}
+SIDE = 320
+
+
+@dataclass(frozen=True)
+class Backgrounds:
+    """Photos of walls, streets, tables, encoded, in pool order; ``told`` says what they are."""
+
+    names: list[str]
+    data: list[bytes]
+    told: str
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits of all names and bytes."""
+        seen = hashlib.sha256()
+        for name, data in zip(self.names, self.data, strict=True):
+            seen.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+        return seen.hexdigest()
+
+    def pool(self, side: int) -> Pool:
+        """Decoded at a short side of so many pixels."""
+        decoded = [pixels.decode(data, name) for name, data in zip(self.names, self.data, strict=True)]
+        sizes = [picture.shape[:2] for picture in decoded]
+        return Pool([pixels.resize_short(picture, side) for picture in decoded], sizes)
+
+
+def find(place: str | None) -> Backgrounds:
+    """The photos of a folder, a zip or tar, or a text file that lists one path a line; the drawn pool if none is named.
+
+    Too few, and one that cannot be read, are errors that name it.
+    """
+    if place is None:
+        pairs = list(_drawn())
+        told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
+        return Backgrounds([name for name, _ in pairs], [data for _, data in pairs], told)
+    pairs = sorted(pools.files(place), key=lambda pair: pair[0])
+    if len(pairs) < 2:
+        raise UserError(
+            f"{place} holds {len(pairs)} pictures, and two backgrounds are the least; twenty or more say something."
+        )
+    for name, data in pairs:
+        pixels.size(data, name)
+    return Backgrounds([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
+
+
+def _drawn() -> Iterator[tuple[str, bytes]]:
+    for kind, count in DRAWN.items():
+        for name, picture in drawn.pictures(kind, count, "test", SIDE):
+            yield f"{name}.png", pixels.encode_png(np.ascontiguousarray(picture))

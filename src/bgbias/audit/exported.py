@@ -1,0 +1,68 @@
+"""Pictures for a model that runs elsewhere, and the embeddings that come back."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN, View
+from bgbias.models.adapters import Adapted, Options
+from bgbias.models.look import Look
+
+NAME = "a model that runs elsewhere"
+SIZE, RESIZE = 224, 256
+
+
+def looking(options: Options) -> Adapted:
+    """A model of which only is known how it looks at photos: as ``options`` say, else 224 pixels out of 256."""
+    size = options.size or SIZE
+    resize = options.resize or (size if options.squash else round(size * RESIZE / SIZE))
+    look = Look(size, resize, bool(options.squash), options.interpolation or "bilinear")
+    return Adapted(NAME, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32))
+
+
+def next_step(photos: str, views: Sequence[View]) -> str:
+    """What a person does with the pictures."""
+    keys = ", ".join(f"{name}-{draw}" for name, draw in views if name != CLEAN)
+    return (
+        "a folder of pictures for each view, in the order of photos.csv. Embed each folder to an array [photos, numbers]; save"
+        f" clean-0 as clean.npy and the others in views.npz under their folders' names ({keys}); then:"
+        f" bgbias audit {photos} --embeddings clean.npy views.npz (and the options of this command)"
+    )
+
+
+def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[View, np.ndarray]:
+    """Embeddings float32 [N, D] of unit length by view; what is missing, of another shape or no number is an error."""
+    try:
+        arrays = {f"{CLEAN}-0": np.load(clean, allow_pickle=False)}
+        with np.load(others, allow_pickle=False) as file:
+            arrays |= {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"Embeddings cannot be read ({error}); save them by numpy.save and numpy.savez."
+        ) from error
+    missing = [f"{name}-{draw}" for name, draw in views if f"{name}-{draw}" not in arrays]
+    if missing:
+        raise UserError(
+            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(arrays)[1:]) or 'nothing'}."
+        )
+    found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
+    shape = (photos, *found[CLEAN, 0].shape[1:])
+    for (name, draw), array in found.items():
+        if array.ndim != 2 or array.shape != shape:
+            raise UserError(
+                f"The embeddings of {name}-{draw} are {list(array.shape)}, where {list(shape)} is expected: a row for each line of"
+                " photos.csv."
+            )
+        if not np.isfinite(array).all() or not np.linalg.norm(array, axis=1).all():
+            raise UserError(
+                f"The embeddings of {name}-{draw} have a row that is zero or not finite; it has no direction."
+            )
+    return {
+        view: (array / np.linalg.norm(array, axis=1, keepdims=True)).astype(np.float32)
+        for view, array in found.items()
+    }

@@ -1,0 +1,204 @@
+"""What an audit finds: from embeddings of all views to a drop, what it is made of, and who suffers.
+
+Numbers are those of the study (``evaluation.scores``, ``results``): MAP@R and the others, intervals over classes. The verdict
+speaks of changed queries in the catalogue as it is, which is a shop's case; both settings are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from bgbias import plugins
+from bgbias.evaluation import scores
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, View
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.metrics import OF_DONOR, OTHERS
+from bgbias.evaluation.variance import Shares
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, Values
+from bgbias.results.uncertainty import Estimate
+from bgbias.study.cell import PRETRAINED
+
+# Of the views, which the decomposition goes through, and what is lost from one to the next.
+PATH = (CLEAN, "own_inpainted", "mixed_same", RANDOM_BACKGROUND)
+STEPS = ("pasting", "own_background", "class_background")
+SETTINGS = (QUERY_ONLY, SYMMETRIC)
+HALF = 0.5  # a class that loses more than this share of its MAP@R suffers
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Numbers of one model on one collection; shares 0..1, as results are kept.
+
+    ``levels``: a row for each setting, condition and metric, ``value`` with ``low`` and ``high``. ``steps``: a row for each
+    setting and step, points of MAP@R lost. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
+    a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
+    class first, the share that follows the background.
+    """
+
+    levels: pd.DataFrame
+    steps: pd.DataFrame
+    drops: pd.DataFrame
+    classes: pd.DataFrame
+    photos: pd.DataFrame
+    conflict: Estimate
+
+
+def of_labelled(
+    embeddings: Embeddings, names: Mapping[int, str], asked: Sequence[View], draws: int
+) -> Findings:
+    """The findings of photos with classes, whose names are ``names`` by number."""
+    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    shown = list(dict.fromkeys(condition for condition, _ in asked))
+    times = {name: sum(view == name for view, _ in asked) for name in shown}
+    verdict = _seen(queries, MAP_AT_R, {c: (_setting(QUERY_ONLY, c), c, times[c]) for c in shown})
+    return Findings(
+        _levels(queries, times),
+        _steps(queries, times),
+        _drops(queries, times),
+        _classes(verdict, names),
+        _photos(verdict, names),
+        _conflict(queries, draws) if "mixed_rand" in shown else uncertainty.UNKNOWN,
+    )
+
+
+def shift(embeddings: Embeddings) -> pd.DataFrame:
+    """How near each photo's embedding stays to itself, cosine: a row for each usable photo, a column a condition.
+
+    It needs no labels.
+    """
+    clean = np.asarray(embeddings.views[CLEAN, 0], np.float64)[embeddings.usable]
+    found: dict[str, list[np.ndarray]] = {}
+    for (condition, _), vectors in embeddings.views.items():
+        if condition != CLEAN:
+            moved = np.asarray(vectors, np.float64)[embeddings.usable]
+            found.setdefault(condition, []).append(np.einsum("nd,nd->n", clean, moved))
+    means = {condition: np.mean(of_draws, axis=0) for condition, of_draws in found.items()}
+    ids = np.array(embeddings.ids, object)[embeddings.usable]
+    return pd.DataFrame({"image_id": ids, **means})
+
+
+def told_shares(shares: Shares) -> dict[str, float]:
+    """Shares of variance by name."""
+    return {name: float(getattr(shares, name)) for name in ("object", "background", "interaction")}
+
+
+def _setting(setting: str, condition: str) -> str:
+    """Clean queries in the clean gallery are of either setting, and written as symmetric."""
+    return SYMMETRIC if condition == CLEAN else setting
+
+
+def _seen(queries: pd.DataFrame, metric: str, views: Mapping[str, tuple[str, str, int]]) -> Values:
+    others = [OTHERS] if metric == MAP_AT_R else []
+    kept = ["image_id", "label", "seed", "draw", metric, *others]
+    parts = {
+        name: queries.loc[(queries["setting"] == setting) & (queries["condition"] == condition), kept]
+        for name, (setting, condition, _) in views.items()
+    }
+    draws = {name: count for name, (*_, count) in views.items()}
+    return Values.of(("photos", "model", "none", PRETRAINED), parts, metric, *others, draws=draws)
+
+
+def _interval(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+    lines = []
+    for setting in SETTINGS:
+        for metric in plugins.names("metrics"):
+            views = {c: (_setting(setting, c), c, n) for c, n in times.items()}
+            values = _seen(queries, metric, views)
+            for condition in times:
+                named = {"setting": setting, "condition": condition, "metric": metric}
+                lines.append(named | _interval(values.estimate([condition])))
+    return pd.DataFrame(lines)
+
+
+def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+    """Nothing where a condition on the way was not shown."""
+    lines = []
+    for setting in SETTINGS if set(PATH) <= set(times) else ():
+        values = _seen(queries, MAP_AT_R, {c: (_setting(setting, c), c, times[c]) for c in PATH})
+        for name, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
+            found = values.estimate([before, after], uncertainty.difference)
+            lines.append({"setting": setting, "step": name} | _interval(found))
+    return pd.DataFrame(lines, columns=["setting", "step", "value", "low", "high"])
+
+
+def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+    lines = []
+    for setting in SETTINGS:
+        ends = [CLEAN, RANDOM_BACKGROUND]
+        values = _seen(queries, MAP_AT_R, {c: (_setting(setting, c), c, times[c]) for c in ends})
+        for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
+            found = values.estimate(ends, of)
+            lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})
+    return pd.DataFrame(lines)
+
+
+def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
+    """A row a query: ``image_id``, ``class_name``, and MAP@R in each condition, means over draws."""
+    columns = {name: values[0] for name, values in verdict.columns.items()}
+    frame = pd.DataFrame(
+        {"image_id": verdict.queries, "class_name": [names[int(label)] for label in verdict.classes]}
+    )
+    made = frame.assign(**columns)
+    return made.assign(lost=made[CLEAN] - made[RANDOM_BACKGROUND])
+
+
+def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
+    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, and what is lost with an interval over its photos
+    (Student's t; they are alike, and it speaks of other photos of this class alone).
+    """
+    photos = _photos(verdict, names)
+    lines = []
+    for name, own in photos.groupby("class_name", sort=True):
+        lost = own["lost"].dropna().to_numpy()
+        if not len(lost):
+            continue
+        reach = _reach(lost)
+        clean, corrupted = float(own[CLEAN].mean()), float(own[RANDOM_BACKGROUND].mean())
+        lines.append(
+            {
+                "class_name": name,
+                "queries": len(lost),
+                "clean": clean,
+                "corrupted": corrupted,
+                "lost": float(lost.mean()),
+                "low": float(lost.mean()) - reach,
+                "high": float(lost.mean()) + reach,
+                "relative": 1 - corrupted / clean if clean else math.nan,
+            }
+        )
+    return pd.DataFrame(lines).sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
+
+
+def _reach(values: np.ndarray) -> float:
+    if len(values) < 3:
+        return math.nan
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(len(values) - 1, (1 + uncertainty.CONFIDENCE) / 2))
+    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def _conflict(queries: pd.DataFrame, draws: int) -> Estimate:
+    asked = queries[(queries["setting"] == QUERY_ONLY) & (queries["condition"] == "mixed_rand")]
+    named = asked[["image_id", "label", "seed", "draw"]]
+    parts = {name: named.assign(value=asked[name]) for name in (OF_DONOR, PRECISION_AT_1)}
+    model = ("photos", "model", "none", PRETRAINED)
+    values = rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+    with np.errstate(invalid="ignore"):
+        return values.estimate(list(parts), lambda background, own: background / (background + own))
+
+
+def suffering(classes: pd.DataFrame) -> int:
+    """How many classes lose more than half of their MAP@R."""
+    return int((classes["relative"] > HALF).sum())

@@ -1,0 +1,81 @@
+"""The masker of an audit: by name, with weights that are at hand or fetched, and the key under which its masks are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.files import checksums, code, fetch, places
+from bgbias.files.fetch import Source
+from bgbias.masks.kept import KeptMasks
+from bgbias.masks.policy import Mask
+from bgbias.settings import Strict
+
+DEFAULT = "u2netp"
+FOLDER = "masks"
+WEIGHTS = "weights"
+
+
+@dataclass(frozen=True)
+class Masker:
+    """Photos to masks. ``make`` loads the network and gives the function, so that whoever finds all masks kept pays nothing."""
+
+    name: str
+    key: str
+    make: Callable[[], Callable[[Sequence[np.ndarray]], list[Mask]]]
+
+    @property
+    def kept(self) -> KeptMasks:
+        """The masks that it has made, whatever for."""
+        return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}")
+
+
+def find(name: str, weights: Path | None, device: str) -> Masker:
+    """The masker of this name, one of the files in ``masks/maskers`` that predict; an unknown one is refused with a list.
+
+    Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
+    says where to put them.
+    """
+    module = plugins.load("maskers", name)
+    if not module.PREDICTS:
+        able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
+        raise UserError(
+            f"Masker '{name}' does not look at photos. Drawn masks come by --masks FOLDER; maskers are {', '.join(able)}."
+        )
+    chosen: dict[str, str] = {}
+    if "weights" in module.Params.model_fields:
+        chosen["weights"] = str(weights or _weights(name, module.PUBLISHED))
+    elif weights:
+        raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
+    params: Strict = module.Params.model_validate(chosen)
+    identity = {
+        "code": code.fingerprint(module.__name__),
+        "options": params.model_dump(exclude={"weights", *module.SPEED}),
+        "weights": checksums.sha256(Path(chosen["weights"])) if chosen else "",
+    }
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    return Masker(name, key, lambda: module.build(params, device))
+
+
+def _weights(name: str, published: Sequence[Source]) -> Path:
+    """The file of the masker's weights, fetched if need be."""
+    folder = places.cache() / WEIGHTS
+    here = [folder / source.called for source in published]
+    for path in (*here, places.source(f"shared:{WEIGHTS}/{name}.safetensors")):
+        if path.is_file():
+            return path
+    source = published[0]
+    target = folder / source.called
+    cure = (
+        f"Get {source.called}{source.facts} by other means and put it at {target}, name a file by --mask-weights, or do without a"
+        " network: --masker grabcut"
+    )
+    fetch.fetch((source,), target, f"the weights of {name}", cure)
+    return target

@@ -1,0 +1,256 @@
+"""What an audit leaves: the verdict for a person, ``audit.json`` for a program, tables of classes and photos, contact sheets.
+
+Nothing of when or how fast it was made is in the files: the same question has the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bgbias import __version__
+from bgbias.audit import findings
+from bgbias.audit.audit import Audit
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.files.atomic import replacing, write_json, write_text
+from bgbias.images.contact_sheet import contact_sheet
+from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
+from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
+
+SCHEMA = 1
+WORST = 10
+STEP_TITLES = {
+    "pasting": "cutting and pasting alone",
+    "own_background": "this very background",
+    "class_background": "the class's backgrounds",
+}
+LEVEL_TITLES = {
+    CLEAN: "as they are",
+    "own_inpainted": "object on its own background, filled",
+    "mixed_same": "on a background of its class",
+    "mixed_rand": "on a background of another class",
+    RANDOM_BACKGROUND: "on random backgrounds",
+    "only_fg": "object alone, on grey",
+    "no_fg": "object greyed out",
+    "only_bg": "background alone, filled",
+}
+SETTING_TITLES = {
+    QUERY_ONLY: "changed queries, catalogue as it is",
+    SYMMETRIC: "queries and catalogue changed",
+}
+
+
+def drop(audit: Audit, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
+    """The drop of MAP@R, 0..1: ``relative`` or in ``points``; unknown without labels."""
+    if audit.findings is None:
+        return Estimate(math.nan)
+    rows = audit.findings.drops
+    (row,) = rows[(rows["setting"] == setting) & (rows["unit"] == unit)].to_dict("records")
+    return Estimate(row["value"], row["low"], row["high"], row["p"])
+
+
+def verdict(audit: Audit) -> str:
+    """One sentence or two, with its interval; what cannot be said is said."""
+    found = audit.findings
+    if found is None:
+        moved = float(audit.shift[RANDOM_BACKGROUND].mean())
+        text = f"Another background leaves a photo's embedding at a cosine of {moved:.2f} to itself"
+        if audit.shares is not None:
+            text += f"; {100 * audit.shares.background:.0f} % of what embeddings tell apart is the background"
+        return f"{text}. Without classes nothing can be said of what is found."
+    lost = drop(audit)
+    if math.isnan(lost.value):
+        return "The model finds nothing on photos as they are, so that nothing can be lost."
+    before, after = (100 * _level(audit, c) for c in (CLEAN, RANDOM_BACKGROUND))
+    levels = f"(MAP@R {before:.1f} -> {after:.1f}; only queries changed)"
+    if math.isnan(lost.low):
+        chance = f"; with fewer than {FEWEST_CLASSES} classes there is no interval"
+    elif lost.low <= 0 <= lost.high:
+        chance = ", which may be chance"
+    else:
+        chance = ""
+    more = "fewer" if lost.value >= 0 else "more"
+    classes = len(found.classes)
+    suffer = findings.suffering(found.classes)
+    return (
+        f"In front of other backgrounds the model finds {_share(lost, abs_value=True)} {more} of the right photos {levels}{chance}."
+        f" {suffer} of {classes} classes lose more than half."
+    )
+
+
+def told(audit: Audit) -> Iterator[str]:
+    """The lines of the terminal."""
+    yield verdict(audit)
+    yield ""
+    found = audit.findings
+    if found is not None:
+        rows = found.levels[found.levels["setting"] == QUERY_ONLY]
+        yield f"{'photos are seen':<40}{'MAP@R [95 %]':>24}{'P@1':>8}"
+        for condition in dict.fromkeys(rows["condition"]):
+            of = {
+                m: rows[(rows["condition"] == condition) & (rows["metric"] == m)]
+                for m in (MAP_AT_R, PRECISION_AT_1)
+            }
+            row = of[MAP_AT_R].iloc[0]
+            p = 100 * of[PRECISION_AT_1]["value"].iloc[0]
+            yield f"{LEVEL_TITLES.get(condition, condition):<40}{_interval(row):>24}{p:>8.1f}"
+        if len(found.steps):
+            yield ""
+            points = drop(audit, unit="points")
+            yield f"{'of the drop of MAP@R, points':<40}{_points(points):>24}"
+            for _, row in found.steps[found.steps["setting"] == QUERY_ONLY].iterrows():
+                yield f"  {STEP_TITLES[row['step']]:<38}{_interval(row):>24}"
+        both = drop(audit, SYMMETRIC)
+        yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
+        yield ""
+        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost [over its photos]':>26}"
+        for _, row in found.classes.head(WORST).iterrows():
+            name = str(row["class_name"])
+            name = name if len(name) < 39 else f"...{name[-35:]}"
+            ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
+            lost = f"{100 * row['lost']:.1f}{ends}"
+            clean, then = 100 * row["clean"], 100 * row["corrupted"]
+            yield f"{name:<40}{row['queries']:>8}{clean:>8.1f}{then:>8.1f}{lost:>26}"
+        yield ""
+    if audit.shares is not None:
+        parts = ", ".join(f"{name} {100 * v:.0f} %" for name, v in findings.told_shares(audit.shares).items())
+        yield f"what embeddings tell apart: {parts}"
+    if not math.isnan(audit.attribution_mean.value):
+        mean = audit.attribution_mean
+        ends = "" if math.isnan(mean.low) else f" [{mean.low:.2f}, {mean.high:.2f}]"
+        yield (
+            f"attribution score, by {audit.attribution_how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
+        )
+    yield from caveats(audit)
+
+
+def caveats(audit: Audit) -> Iterator[str]:
+    """What a reader of the numbers must know: of photos, masks, model, backgrounds."""
+    yield ""
+    yield from (f"photos: {line}" for line in audit.collection.told())
+    yield f"masks: {audit.masker}, of mean confidence {audit.qualities['confidence'].mean():.2f}"
+    yield from (f"masks: {line}" for line in audit.remarks)
+    yield f"backgrounds: {audit.backgrounds.told}"
+    yield from (f"model: {line}" for line in (f"{audit.model.name}, {audit.model.look}", *audit.model.told))
+    if audit.findings is not None:
+        yield "intervals: 95 %, over classes; queries of a class are alike"
+
+
+def as_json(audit: Audit) -> dict[str, Any]:
+    """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
+    found = audit.findings
+    return {
+        "schema": SCHEMA,
+        "bgbias": __version__,
+        "verdict": verdict(audit),
+        "photos": audit.collection.as_json() | {"queries": len(audit.usable)},
+        "model": {
+            "name": audit.model.name,
+            "dim": audit.model.dim,
+            "look": str(audit.model.look),
+            "told": list(audit.model.told),
+        },
+        "masks": {
+            "masker": audit.masker,
+            "mean_confidence": _known(audit.qualities["confidence"].mean()),
+            "mean_area": _known(audit.qualities["area"].mean()),
+            "remarks": list(audit.remarks),
+        },
+        "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
+        "asked": audit.asked.told,
+        "drop": None if found is None else _records(found.drops),
+        "steps": None if found is None else _records(found.steps),
+        "levels": None if found is None else _records(found.levels),
+        "classes_losing_half": None if found is None else findings.suffering(found.classes),
+        "cue_conflict": None if found is None else _estimate(found.conflict),
+        "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
+        "shares_of_variance": None if audit.shares is None else findings.told_shares(audit.shares),
+        "attribution": {
+            "how": audit.attribution_how,
+            "photos": int(audit.attribution["score"].notna().sum()),
+            **_estimate(audit.attribution_mean),
+        },
+    }
+
+
+def write(audit: Audit, folder: Path) -> list[Path]:
+    """All files of an audit, each complete or absent; gives their paths."""
+    made = [folder / "audit.json", folder / "verdict.txt"]
+    write_json(made[0], as_json(audit))
+    write_text(made[1], "\n".join(told(audit)) + "\n")
+    if audit.findings is not None:
+        made.append(folder / "classes.csv")
+        write_text(made[-1], audit.findings.classes.to_csv(index=False))
+    made.append(folder / "photos.parquet")
+    with replacing(made[-1]) as temporary:
+        photos(audit).to_parquet(temporary, index=False)
+    for title, entries in audit.sheets.items():
+        made.append(folder / f"{title}.jpg")
+        labels, pictures = zip(*entries, strict=True) if entries else ((), ())
+        with replacing(made[-1]) as temporary:
+            shown = [label if len(label) < 25 else f"{label[:22]}..." for label in labels]
+            contact_sheet(list(pictures), 4, shown).save(temporary, "JPEG", quality=88)
+    return made
+
+
+def photos(audit: Audit) -> pd.DataFrame:
+    """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
+    frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
+        audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
+        on="image_id",
+        how="left",
+    )
+    if audit.findings is not None:
+        of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
+        frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
+        frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
+    frame = frame.merge(
+        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
+        on="image_id",
+        how="left",
+    )
+    return frame.merge(
+        audit.attribution[["image_id", "score"]].rename(columns={"score": "attribution"}),
+        on="image_id",
+        how="left",
+    )
+
+
+def _level(audit: Audit, condition: str) -> float:
+    assert audit.findings is not None
+    rows = audit.findings.levels
+    kept = (rows["setting"] == QUERY_ONLY) & (rows["condition"] == condition) & (rows["metric"] == MAP_AT_R)
+    return float(rows.loc[kept, "value"].iloc[0])
+
+
+def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
+    value, low, high = (100 * v for v in (found.value, found.low, found.high))
+    if abs_value and value < 0:
+        value, low, high = -value, -high, -low
+    ends = "" if math.isnan(low) else f" [{low:.0f}, {high:.0f}]"
+    return f"{value:.0f}{sign}{ends}"
+
+
+def _points(found: Estimate) -> str:
+    return _interval(pd.Series({"value": found.value, "low": found.low, "high": found.high}))
+
+
+def _interval(row: pd.Series) -> str:
+    ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+    return f"{100 * row['value']:.1f}{ends}"
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{k: _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _estimate(found: Estimate) -> dict[str, float | None]:
+    return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,158 @@
+"""The command ``bgbias audit``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bgbias.cli.arguments import Device
+from bgbias.errors import UserError
+from bgbias.progress import say
+
+if TYPE_CHECKING:
+    from bgbias.audit.audit import Audit
+
+app = typer.Typer()
+SAMPLE = 500
+FAILED = 1
+
+
+@app.command()
+def audit(
+    photos: Annotated[
+        str,
+        typer.Argument(
+            help="Folder with a folder for each class, zip, tar, CSV, Parquet, or a dataset of params.yaml."
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models)",
+            show_default=False,
+        ),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="The model's weights.", show_default=False)] = None,
+    out: Annotated[Path, typer.Option(help="Where the verdict goes.")] = Path("audit"),
+    sample: Annotated[
+        int, typer.Option(min=0, help="At most so many photos, spread over classes; 0: all.")
+    ] = SAMPLE,
+    backgrounds: Annotated[
+        str | None,
+        typer.Option(help="Folder or zip of background photos; drawn ones if not given.", show_default=False),
+    ] = None,
+    masks: Annotated[
+        str | None,
+        typer.Option(help="Folder or zip of drawn masks, called like the photos.", show_default=False),
+    ] = None,
+    masker: Annotated[str, typer.Option(help="Who masks photos: u2netp, u2net, grabcut, ...")] = "u2netp",
+    mask_weights: Annotated[
+        Path | None, typer.Option(help="The masker's weights.", show_default=False)
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
+    attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            help="Exit with 1 if the drop is above so many per cent beyond chance: the lower end of its interval.",
+            show_default=False,
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Write all pictures here, for a model that runs elsewhere.", show_default=False),
+    ] = None,
+    embeddings: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="What such a model made: clean.npy views.npz.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The collection's name; the folder's.", show_default=False)
+    ] = None,
+    class_level: Annotated[
+        int | None, typer.Option(help="Which folder of a photo's path is its class.", show_default=False)
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the model's input.", show_default=False)] = None,
+    resize: Annotated[
+        int | None, typer.Option(help="Short side before the crop.", show_default=False)
+    ] = None,
+    squash: Annotated[
+        bool | None,
+        typer.Option("--squash", help="Both sides are resized, nothing is cropped.", show_default=False),
+    ] = None,
+    interpolation: Annotated[
+        str | None, typer.Option(help="bilinear, bicubic, ...", show_default=False)
+    ] = None,
+    mean: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.", show_default=False)
+    ] = None,
+    std: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.", show_default=False)
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls or mean.", show_default=False)] = None,
+    device: Device = "auto",
+) -> None:
+    """How much does a model lose when only the background changes, where, and is it more than chance?
+
+    Ctrl-C and the same command again goes on. Photos and models are never written to.
+    """
+    from bgbias.audit import backgrounds as behind
+    from bgbias.audit import exported
+    from bgbias.audit import masker as masking
+    from bgbias.audit.asked import Asked
+    from bgbias.audit.audit import Question, of_embeddings, run
+    from bgbias.audit.audit import export as write_views
+    from bgbias.audit.photos import collect
+    from bgbias.compute.device import pick
+    from bgbias.models.adapters import Options, load
+
+    ways = [
+        name for name, way in (("--model", model), ("--export", export), ("--embeddings", embeddings)) if way
+    ]
+    if len(ways) != 1:
+        raise UserError(
+            f"{' and '.join(ways) or 'Nothing'} is named, and an audit takes one of --model SPEC, --export FOLDER and"
+            " --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
+        )
+    asked = Asked(draws=draws, attribution=attribution)
+    options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, pick(device))  # type: ignore[arg-type]
+    audited = load(model, options) if model else exported.looking(options)
+    collection = collect(photos, masks, name, class_level, sample or None)
+    for line in collection.told():
+        say(line)
+    drawn = all(collection.truth(image_id) is not None for image_id in collection.table.ids)
+    question = Question(
+        collection,
+        None if drawn else masking.find(masker, mask_weights, pick(device)),
+        behind.find(backgrounds),
+        asked,
+    )
+    if export:
+        write_views(question, audited, export)
+        print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
+        return
+    if embeddings:
+        views = asked.views(collection.labelled)
+        found = of_embeddings(
+            question, audited, exported.read(*embeddings, views, len(collection.table)), out
+        )
+    else:
+        found = run(question, audited, out)
+    files = found.write(out)
+    print(found)
+    say(f"{', '.join(file.name for file in files)} in {out}")
+    if fail_above is not None:
+        _fail(found, fail_above)
+
+
+def _fail(found: Audit, above: float) -> None:
+    """Exit with ``FAILED`` where the drop is above the limit beyond chance; a drop without an interval fails nobody."""
+    from bgbias.audit.written import drop
+
+    low = 100 * drop(found).low
+    if low > above:
+        say(f"the drop is above {above:g} % beyond chance: its interval begins at {low:.1f} %")
+        sys.exit(FAILED)
