@@ -18,10 +18,10 @@ from bgbias import plugins
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, View
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.metrics import OF_DONOR, OTHERS
+from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.variance import Shares
-from bgbias.results import rows, uncertainty
-from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, Values
+from bgbias.results import conflict, uncertainty
+from bgbias.results.rows import MAP_AT_R, Values
 from bgbias.results.uncertainty import Estimate
 from bgbias.study.cell import PRETRAINED
 
@@ -29,6 +29,7 @@ from bgbias.study.cell import PRETRAINED
 PATH = (CLEAN, "own_inpainted", "mixed_same", RANDOM_BACKGROUND)
 STEPS = ("pasting", "own_background", "class_background")
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
+MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
 HALF = 0.5  # a class that loses more than this share of its MAP@R suffers
 
 
@@ -64,7 +65,7 @@ def of_labelled(
         _drops(queries, times),
         _classes(verdict, names),
         _photos(verdict, names),
-        _conflict(queries, draws) if "mixed_rand" in shown else uncertainty.UNKNOWN,
+        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else uncertainty.UNKNOWN,
     )
 
 
@@ -102,7 +103,7 @@ def _seen(queries: pd.DataFrame, metric: str, views: Mapping[str, tuple[str, str
         for name, (setting, condition, _) in views.items()
     }
     draws = {name: count for name, (*_, count) in views.items()}
-    return Values.of(("photos", "model", "none", PRETRAINED), parts, metric, *others, draws=draws)
+    return Values.of(MODEL, parts, metric, *others, draws=draws)
 
 
 def _interval(estimate: Estimate) -> dict[str, float]:
@@ -187,16 +188,6 @@ def _reach(values: np.ndarray) -> float:
 
     quantile = float(stdtrit(len(values) - 1, (1 + uncertainty.CONFIDENCE) / 2))
     return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
-
-
-def _conflict(queries: pd.DataFrame, draws: int) -> Estimate:
-    asked = queries[(queries["setting"] == QUERY_ONLY) & (queries["condition"] == "mixed_rand")]
-    named = asked[["image_id", "label", "seed", "draw"]]
-    parts = {name: named.assign(value=asked[name]) for name in (OF_DONOR, PRECISION_AT_1)}
-    model = ("photos", "model", "none", PRETRAINED)
-    values = rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
-    with np.errstate(invalid="ignore"):
-        return values.estimate(list(parts), lambda background, own: background / (background + own))
 
 
 def suffering(classes: pd.DataFrame) -> int:

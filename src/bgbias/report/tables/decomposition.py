@@ -23,7 +23,7 @@ from bgbias.report import columns as words
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import models, refuse_missing
-from bgbias.results import rows, uncertainty
+from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -127,7 +127,7 @@ def table(
         if "query_mixed_rand" in asked:
             gap = values.estimate([f"query_{name}" for name in GAP], uncertainty.difference)
             row |= rows.interval("gap", gap, 100) | rows.share(
-                "cue_conflict", _cue_conflict(own, model, draws)
+                "cue_conflict", conflict.estimate(own, model, draws)
             )
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
@@ -139,20 +139,6 @@ def by_chance(labels: np.ndarray) -> dict[int, float]:
     """The expected MAP@R of a query of each class in a random order of all other photos, whose classes are ``labels`` [N]."""
     classes, sizes = np.unique(labels, return_counts=True)
     return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
-
-
-def _cue_conflict(own: pd.DataFrame, model: rows.Model, draws: int) -> uncertainty.Estimate:
-    """Of queries whose nearest photo is of the background's class or of the object's, the share of the first."""
-
-    def share(background: np.ndarray, of_object: np.ndarray) -> np.ndarray:
-        return background / (background + of_object)
-
-    asked = own[(own["setting"] == rows.QUERY_ONLY) & (own["condition"] == GAP[1])]
-    named = asked[["image_id", "label", "seed", "draw"]]
-    parts = {name: named.assign(value=asked[name]) for name in (OF_DONOR, rows.PRECISION_AT_1)}
-    values = rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
-    with np.errstate(invalid="ignore"):  # nobody follows either: unknown
-        return values.estimate(list(parts), share)
 
 
 def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:

@@ -1,0 +1,122 @@
+"""Numbers of an audit: against the workflow's own functions, and a naive twin that counts by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bgbias import seeds
+from bgbias.audit import findings
+from bgbias.evaluation import conditions, scores
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.results import rows
+
+SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, "only_bg")
+CLASSES, PER_CLASS, DRAWS, DIM = 7, 6, 3, 8
+NAMES = {10 * c: f"class {c}" for c in range(CLASSES)}
+
+
+@pytest.fixture(scope="module")
+def embeddings() -> Embeddings:
+    random = seeds.generator("audit findings")
+    labels = np.repeat(10 * np.arange(CLASSES), PER_CLASS)
+    middle = random.normal(size=(CLASSES, DIM))[labels // 10]
+
+    def unit(noise: float) -> np.ndarray:
+        vectors = middle + noise * random.normal(size=middle.shape)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    views = {view: unit(0.6 if view[0] == CLEAN else 1.2) for view in conditions.views(SHOWN, DRAWS)}
+    usable = np.ones(len(labels), bool)
+    usable[3] = False
+    donors = {view: np.roll(labels, PER_CLASS) for view in views if view[0] == "mixed_rand"}
+    donors |= {view: labels for view in views if view[0] == "mixed_same"}
+    return Embeddings([f"{n:03d}" for n in range(len(labels))], labels, usable, views, donors)
+
+
+@pytest.fixture(scope="module")
+def found(embeddings: Embeddings) -> findings.Findings:
+    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS)
+
+
+def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
+    order = [g for g in np.argsort(-(gallery @ query), kind="stable") if g != own]
+    relevant = int((labels == labels[own]).sum()) - 1
+    hits, total = 0, 0.0
+    for rank, other in enumerate(order[:relevant], 1):
+        if labels[other] == labels[own]:
+            hits += 1
+            total += hits / rank
+    return total / relevant
+
+
+def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, found: findings.Findings) -> None:
+    clean, labels = embeddings.views[CLEAN, 0], embeddings.labels
+    asked = np.flatnonzero(embeddings.usable)
+    before = {n: naive_map_at_r(clean[n], n, clean, labels) for n in asked}
+    after = {
+        n: np.mean(
+            [
+                naive_map_at_r(embeddings.views[RANDOM_BACKGROUND, d][n], n, clean, labels)
+                for d in range(DRAWS)
+            ]
+        )
+        for n in asked
+    }
+    levels = found.levels.set_index(["setting", "condition", "metric"])["value"]
+    assert levels[QUERY_ONLY, CLEAN, "map_at_r"] == pytest.approx(np.mean(list(before.values())), abs=1e-12)
+    expected = np.mean(list(after.values()))
+    assert levels[QUERY_ONLY, RANDOM_BACKGROUND, "map_at_r"] == pytest.approx(expected, abs=1e-12)
+    by_photo = found.photos.set_index("image_id")
+    for n in asked:
+        row = by_photo.loc[embeddings.ids[n]]
+        assert row["lost"] == pytest.approx(before[n] - after[n], abs=1e-12)
+        assert row["class_name"] == NAMES[labels[n]]
+    assert embeddings.ids[3] not in by_photo.index
+
+
+def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: findings.Findings) -> None:
+    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    values = rows.retrieved(queries, ("a", "b", "c", "pretrained"), DRAWS)
+    drops = found.drops.set_index(["setting", "unit"])
+    for setting, name in ((SYMMETRIC, "corrupted"), (QUERY_ONLY, "query_only")):
+        expected = values.estimate(["clean", name], rows.difference)
+        row = drops.loc[setting, "points"]
+        assert (row["value"], row["low"], row["high"]) == (expected.value, expected.low, expected.high)
+
+
+def test_steps_add_up_to_the_drop(found: findings.Findings) -> None:
+    drops = found.drops.set_index(["setting", "unit"])["value"]
+    for setting, own in found.steps.groupby("setting"):
+        assert own["value"].sum() == pytest.approx(drops[setting, "points"], abs=1e-12)
+    assert len(found.steps) == 6
+
+
+def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findings.Findings) -> None:
+    classes = found.classes
+    assert classes["lost"].is_monotonic_decreasing
+    assert classes["queries"].sum() == CLASSES * PER_CLASS - 1
+    of_class = found.photos.groupby("class_name")["lost"]
+    expected = of_class.mean()
+    for row in classes.itertuples():
+        assert row.lost == pytest.approx(expected[row.class_name], abs=1e-12)
+        assert row.low < row.lost < row.high
+
+
+def test_without_the_way_there_are_no_steps_and_without_donors_no_conflict(embeddings: Embeddings) -> None:
+    few = {view: v for view, v in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
+    plain = Embeddings(embeddings.ids, embeddings.labels, embeddings.usable, few)
+    found = findings.of_labelled(plain, NAMES, list(few), DRAWS)
+    assert not len(found.steps)
+    assert np.isnan(found.conflict.value)
+
+
+def test_shift_is_the_mean_cosine_to_the_photo_itself(embeddings: Embeddings) -> None:
+    moved = findings.shift(embeddings).set_index("image_id")
+    clean = embeddings.views[CLEAN, 0].astype(np.float64)
+    expected = np.mean(
+        [clean[7] @ embeddings.views[RANDOM_BACKGROUND, d][7].astype(np.float64) for d in range(DRAWS)]
+    )
+    assert moved.loc["007", RANDOM_BACKGROUND] == pytest.approx(expected, abs=1e-12)
+    assert "003" not in moved.index

@@ -1,0 +1,74 @@
+"""Masks of an audit are made once for each photo's bytes, and belong to the masker as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bgbias.audit import masker
+from bgbias.errors import UserError
+from bgbias.masks.kept import KeptMasks, photo_key
+from bgbias.masks.policy import Mask
+
+ALPHA = np.arange(48, dtype=np.uint8).reshape(6, 8)
+
+
+def test_a_mask_comes_back_as_it_was_with_its_confidence(tmp_path: Path) -> None:
+    kept = KeptMasks(tmp_path)
+    key = photo_key(b"a photo")
+    assert key not in kept
+    kept.keep(key, Mask(ALPHA, 0.1234567890123))
+    again = KeptMasks(tmp_path).read(key)
+    assert np.array_equal(again.alpha, ALPHA)
+    assert again.confidence == 0.1234567890123
+    assert photo_key(b"another") not in kept
+
+
+def test_a_damaged_mask_is_told_and_made_again(tmp_path: Path) -> None:
+    kept = KeptMasks(tmp_path)
+    key = photo_key(b"a photo")
+    kept.keep(key, Mask(ALPHA, 0.5))
+    (file,) = tmp_path.rglob("*.png")
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(UserError, match="damaged.*run the same command again"):
+        kept.read(key)
+    assert key not in kept
+
+
+def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    weights = tmp_path / "mine.safetensors"
+    weights.write_bytes(b"first")
+    first = masker.find("u2netp", weights, "cpu")
+    weights.write_bytes(b"second")
+    second = masker.find("u2netp", weights, "cpu")
+    first.kept.keep(photo_key(b"a photo"), Mask(ALPHA, 0.5))
+    assert photo_key(b"a photo") not in second.kept
+    assert masker.find("grabcut", None, "cpu").key not in {first.key, second.key}
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "words"),
+    [
+        ("u2nett", None, "Did you mean 'u2net"),
+        ("ground_truth", None, "--masks FOLDER"),
+        ("grabcut", "some.pth", "leave out --mask-weights"),
+    ],
+)
+def test_a_masker_that_cannot_be_is_refused(name: str, weights: str | None, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        masker.find(name, Path(weights) if weights else None, "cpu")
+
+
+def test_weights_that_nobody_has_are_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    with pytest.raises(UserError, match="--mask-weights") as told:
+        masker.find("u2netp", None, "cpu")
+    assert "--masker grabcut" in str(told.value)
+    assert str(tmp_path / "cache/weights/u2netp.onnx") in str(told.value)
