@@ -121,14 +121,14 @@ class Lookup:
 
 
 def _uncompressed(path: Path) -> IO[bytes]:
-    """A tar as a file in which every member has its place; another file is an error."""
+    """A tar as an open file in which every member has its place, which goes when nobody reads from it; else an error."""
     if not tarfile.is_tarfile(path):
         raise UserError(NO_ARCHIVE.format(path=path))
     with tarfile.open(path) as archive:
         packed = archive.fileobj
         if packed is None or isinstance(packed, io.BufferedReader):
             return path.open("rb")
-        plain = tempfile.TemporaryFile()  # noqa: SIM115: whoever reads from it closes it
+        plain = tempfile.TemporaryFile()  # noqa: SIM115
         packed.seek(0)
         shutil.copyfileobj(packed, plain)
         plain.seek(0)

@@ -67,12 +67,15 @@ FINDINGS = {
         "by `ground_truth` they have none, and are no query; draw theirs, or name another masker",
     ),
     "folders_without_a_photo": ("folders whose photos were all left out", "see above why"),
-    "linked_folders": ("linked folders", "they are entered; remove the links if their photos do not belong here"),
+    "linked_folders": (
+        "linked folders",
+        "they are entered; remove the links if their photos do not belong here",
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Finding:
+class Oddity:
     """What stood out: its name in records, what it is, what to do or what follows, and the photos, classes or folders."""
 
     name: str
@@ -103,7 +106,11 @@ class Examination:
     """
 
     def __init__(
-        self, left_out: Mapping[str, str], labelled: bool = True, upright: bool = False, linked: Iterable[str] = ()
+        self,
+        left_out: Mapping[str, str],
+        labelled: bool = True,
+        upright: bool = False,
+        linked: Iterable[str] = (),
     ) -> None:
         """``left_out``: files that were not even read, with the reason. ``labelled``: whether photos have classes. ``upright``:
         whether those who use the photos turn them as their EXIF says. ``linked``: folders that were entered through a link.
@@ -177,7 +184,7 @@ class Examination:
         }
         return {name: sorted(values) for name, values in found.items() if values}
 
-    def noticed(self) -> Iterator[Finding]:
+    def noticed(self) -> Iterator[Oddity]:
         """What was left out, by reason, and what was found among the rest."""
         own = {image_id for ids in self._left_out_as.values() for image_id in ids}
         by_reason = defaultdict(list)
@@ -185,18 +192,18 @@ class Examination:
             if image_id not in own:
                 by_reason[reason].append(image_id)
         for reason, ids in by_reason.items():
-            yield Finding("left_out", "left out", reason, tuple(ids))
+            yield Oddity("left_out", "left out", reason, tuple(ids))
         for kind, ids in self._left_out_as.items():
             if ids:
                 ids = sorted(ids)
-                yield Finding(kind, f"left out: {LEFT_OUT[kind]}", self.left_out[ids[0]], tuple(ids))
+                yield Oddity(kind, f"left out: {LEFT_OUT[kind]}", self.left_out[ids[0]], tuple(ids))
         for name, values in self.findings.items():
-            yield Finding(name, *FINDINGS[name], tuple(values))
+            yield Oddity(name, *FINDINGS[name], tuple(values))
 
     def told(self, name: str, shown: int = SHOWN) -> Iterator[str]:
         """The same as lines for a person, each with so many examples."""
-        for finding in self.noticed():
-            yield f"{name}: {finding.told(shown)}"
+        for oddity in self.noticed():
+            yield f"{name}: {oddity.told(shown)}"
 
 
 def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
