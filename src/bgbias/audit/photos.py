@@ -200,8 +200,10 @@ def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str
     table = listing.table
     if count is None or count >= len(table):
         return table, listing.remarks
-    if count < sampling.PER_CLASS:
-        raise UserError(f"A sample of {count} photos finds nobody; it takes {sampling.PER_CLASS} or more.")
+    if count < (sampling.LEAST if listing.labelled else 1):
+        raise UserError(
+            f"A sample of {count} photos is too small: two of each of two classes make {sampling.LEAST}."
+        )
     if not listing.labelled:
         drawn = subset.keyed(table, SAMPLE, count)
         return drawn, (*listing.remarks, f"a sample of {len(drawn)} of {len(table)} photos")
@@ -214,14 +216,13 @@ def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str
 
 def _items(listing: Listing, table: ImageTable, seen: Examination) -> Iterator[Item]:
     """The photos one by one with their bytes; one that cannot be read is noted."""
-    for row in table.frame.itertuples(index=False):
+    for row in table.frame.to_dict("records"):
+        name = row["image_id"]
         try:
-            data, truth = listing.read(row.image_id), listing.truth(row.image_id)
+            data, truth = listing.read(name), listing.truth(name)
         except OSError as error:
-            seen.leaves_out(
-                row.image_id, "unreadable", f"'{row.image_id}' cannot be opened ({error.strerror})."
-            )
+            seen.leaves_out(name, "unreadable", f"'{name}' cannot be opened ({error.strerror}).")
         except UserError as error:
-            seen.leaves_out(row.image_id, "unreadable", str(error))
+            seen.leaves_out(name, "unreadable", str(error))
         else:
-            yield Item(*row, data, truth)
+            yield Item(**row, data=data, truth=truth)

@@ -17,10 +17,11 @@ from bgbias.photos.table import ImageTable
 
 CLASSES = 100
 PER_CLASS = 2  # photos without which nobody is found
+LEAST = 2 * PER_CLASS  # so that there is somebody to be mistaken for
 
 
 def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
-    """At most ``count`` photos (2 or more), in the table's order, and the most of one class; None if classes are whole.
+    """At most ``count`` photos (``LEAST`` or more), in the table's order, and the most of one class; None if classes are whole.
 
     Only classes of two photos or more are drawn, and each keeps at least two. ``purpose`` and the photos' keys decide which.
     """
