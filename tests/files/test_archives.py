@@ -7,13 +7,14 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.files.archives import members
+from bgbias.files.archives import Lookup, members
 
 FILES = {"a/1.jpg": seeds.generator("one").bytes(30_000), "a/2.txt": b"two", "b/ü.jpg": b""}
 
@@ -48,6 +49,43 @@ def test_wanted_files_come_in_the_archives_order(tmp_path: Path, make: Callable[
         "a/1.jpg",
         "b/ü.jpg",
     ]
+
+
+@every_kind
+def test_files_are_looked_up_as_they_are_read_in_turn(tmp_path: Path, make: Callable[..., None]) -> None:
+    make(tmp_path / "archive", FILES)
+    files = Lookup(tmp_path / "archive", lambda name: name != "a/2.txt")
+    assert files.names == ["a/1.jpg", "b/ü.jpg"]
+    # In any order, as often as somebody likes, and by many at a time.
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(files.read, ["a/1.jpg"] * 20)) == {FILES["a/1.jpg"]}
+    assert files.read("b/ü.jpg") == b""
+
+
+@every_kind
+def test_lookup_refuses_what_reading_in_turn_refuses(tmp_path: Path, make: Callable[..., None]) -> None:
+    make(tmp_path / "archive", {"a/1.jpg": b"1", "../evil.jpg": b"evil"})
+    with pytest.raises(UserError, match="leads out of it"):
+        Lookup(tmp_path / "archive", lambda name: True)
+    (tmp_path / "archive").write_bytes(b"no archive")
+    with pytest.raises(UserError, match="neither a zip nor a tar"):
+        Lookup(tmp_path / "archive", lambda name: True)
+
+
+def test_lookup_in_a_tar_knows_links_and_what_is_cut_off(tmp_path: Path) -> None:
+    make_tar("")(tmp_path / "archive", {"a/1.jpg": b"one", "a/2.jpg": FILES["a/1.jpg"]})
+    with tarfile.open(tmp_path / "archive", "a") as archive:
+        for name, kind in (("a/same.jpg", tarfile.LNKTYPE), ("a/other.jpg", tarfile.SYMTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, "a/1.jpg"
+            archive.addfile(link)
+    others: dict[str, str] = {}
+    files = Lookup(tmp_path / "archive", lambda name: True, others)
+    assert files.read("a/same.jpg") == b"one"
+    assert list(others) == ["a/other.jpg"]
+    (tmp_path / "archive").write_bytes((tmp_path / "archive").read_bytes()[:20_000])
+    with pytest.raises(UserError, match=r"'a/2\.jpg' is cut off"):
+        files.read("a/2.jpg")
 
 
 @every_kind

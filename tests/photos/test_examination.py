@@ -18,12 +18,12 @@ def item(name: str, label: int, data: bytes, **more: Any) -> Item:
 
 
 def photo(level: int) -> bytes:
-    return encode_png(np.full((4, 6, 3), level, np.uint8))
+    return encode_png(np.full((40, 60, 3), level, np.uint8))
 
 
 def animated() -> bytes:
     stream = io.BytesIO()
-    frames = [Image.fromarray(np.full((4, 6), level, np.uint8)) for level in (0, 200)]
+    frames = [Image.fromarray(np.full((40, 60), level, np.uint8)) for level in (0, 200)]
     frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
     return stream.getvalue()
 
@@ -60,5 +60,5 @@ def test_what_is_all_right_gives_no_word() -> None:
 
 def test_sizes_of_photo_and_mask_are_told() -> None:
     seen = Examination({})
-    assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((4, 5), np.uint8))))
-    assert "the photo is 6x4 pixels, the mask 5x4" in seen.left_out["a/1.png"]
+    assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((40, 50), np.uint8))))
+    assert "the photo is 60x40 pixels, the mask 50x40" in seen.left_out["a/1.png"]

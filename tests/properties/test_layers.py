@@ -30,6 +30,7 @@ LAYERS = (
     ("engine",),
     ("results",),
     ("report",),
+    ("audit",),
     ("tracking", "nodes", "api"),
     ("__init__",),
     ("cli",),

@@ -27,14 +27,20 @@ def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def doctor(
-    photos: Annotated[Path, typer.Argument(help="Folder, zip or tar of photos, a folder for each class.")],
+    photos: Annotated[
+        str,
+        typer.Argument(
+            help="Folder, zip or tar of photos with a folder for each class; a table (CSV, Parquet) with the columns path and"
+            " class; or a dataset of params.yaml."
+        ),
+    ],
     masks: Annotated[Path | None, typer.Option(help="Their masks.", show_default=False)] = None,
     class_level: Annotated[
         int | None, typer.Option(min=1, help="Which folder of a path is the class.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
-    """Tell what would be left out of a folder of photos and why, and what stands out among the rest. Makes nothing."""
+    """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
     from bgbias.cli import doctor as examining
 
     examining.examine(photos, masks, class_level, every)

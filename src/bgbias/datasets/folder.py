@@ -6,9 +6,7 @@ drew them, lie in a folder of their own, with the photos' relative names and the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
@@ -17,11 +15,17 @@ from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import is_picture, stem, unique, why_not
+from bgbias.files.pictures import is_picture, stem, why_not
 from bgbias.images.drawn_masks import white
 from bgbias.images.pixels import upright
+from bgbias.photos import by_name
 from bgbias.photos.table import Item
-from bgbias.progress import say
+
+# Where folders lie in folders.
+LEVELS = (
+    "Set datasets.{name}.options.class_level in params.yaml: {{levels}}. If the first ones are splits, use a table (kind: table)"
+    " with the column split."
+)
 
 
 class Params(ClassSplit):
@@ -68,7 +72,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
     names = [member for member, _ in members(parts["photos"], is_picture)]
-    class_of = _classes(names, params.class_level, name)
+    class_of = by_name.classes(names, params.class_level, name, LEVELS.format(name=name))
     classes = sorted(set(class_of.values()))
     label_of = {c: number for number, c in enumerate(classes)}
     split_of = assign(classes, params, name)
@@ -78,7 +82,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             f"{name}: {masks.path} holds no pictures; masks are called like their photo, with the ending .png. To see what is"
             f" there, run: python -m bgbias doctor {parts['photos']} --masks {masks.path}"
         )
-    mask_of = _mask_names(masks, names, name) if masks else {}
+    mask_of = by_name.masks(masks.names, names, name, f"datasets.{name}.options.masks") if masks else {}
     for member, data in members(parts["photos"], is_picture):
         own = class_of[member]
         split = split_of[own]
@@ -86,22 +90,6 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         truth = white(masks.read(mask), mask) if masks and mask else None
         data = upright(data, member) if params.upright else data
         yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
-
-
-def _mask_names(masks: Lookup, photos: list[str], name: str) -> dict[str, str]:
-    """The masks by the stem they share with their photo. A mask is taken for no photo's if the names do not fit: an error,
-    for the photo would silently go without.
-    """
-    stems = {stem(n) for n in photos}
-    homeless = [n for n in masks.names if stem(n) not in stems]
-    if homeless:
-        raise UserError(
-            f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
-            f" the ending .png, in the same folders below datasets.{name}.options.masks."
-        )
-    mask_of = unique(sorted(masks.names), stem, f"{name}: the masks")
-    unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")
-    return mask_of
 
 
 def left_out(place: Path) -> dict[str, str]:
@@ -116,44 +104,3 @@ def left_out(place: Path) -> dict[str, str]:
     for _ in members(place, wanted, others):
         pass
     return others
-
-
-def _classes(names: list[str], level: int | None, name: str) -> dict[str, str]:
-    """Each picture's class: the folders of its path down to ``level``; all of them, if no level is named and none is doubtful."""
-    folders = {n: PurePosixPath(n).parent.parts for n in names}
-    loose = [n for n in names if len(folders[n]) < (level or 1)]
-    if loose:
-        place = f"in no folder of level {level}" if level else "in no folder"
-        raise UserError(
-            f"{name}: '{loose[0]}' lies {place}; put each class's pictures into a folder of its own."
-        )
-    if level:
-        class_of = {n: "/".join(folders[n][:level]) for n in names}
-        above: dict[str, set[str]] = defaultdict(set)
-        for c in set(class_of.values()):
-            above[PurePosixPath(c).name].add(c)
-        twice = sorted(sorted(cs) for cs in above.values() if len(cs) > 1)
-        if twice:
-            say(
-                f"{name}: {len(twice)} folders' names stand for two classes or more, e.g. {' and '.join(twice[0])}"
-            )
-        return class_of
-    # A folder around all of them, as in many archives, is no level: what follows it must be the class, and nothing below it.
-    different = sorted(set(folders.values()))
-    around = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*different, strict=False)))
-    if len(different) > 1 and {len(f) for f in different} != {around + 1}:
-        raise UserError(_nested(different, name))
-    return {n: "/".join(f) for n, f in folders.items()}
-
-
-def _nested(folders: list[tuple[str, ...]], name: str) -> str:
-    told = []
-    shown = ["/".join(folders[0]), "/".join(sorted(folders, key=lambda parts: len(parts))[-1])]
-    for level in range(1, min(map(len, folders)) + 1):
-        classes = sorted({"/".join(f[:level]) for f in folders})
-        told.append(f"{level} ({len(classes)} classes, e.g. '{classes[0]}')")
-    return (
-        f"{name}: folders lie in folders, as '{shown[0]}' and '{shown[1]}', so that nobody"
-        f" knows which are classes. Set datasets.{name}.options.class_level in params.yaml: {', or '.join(told)}. If the first"
-        " ones are splits, use a table (kind: table) with the column split."
-    )

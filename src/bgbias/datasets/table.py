@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-import pandas as pd
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
@@ -21,13 +20,13 @@ from bgbias.files import places
 from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
+from bgbias.files.tables import read_text
 from bgbias.images.drawn_masks import white
 from bgbias.images.pixels import upright
 from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group")
 MOST_TOLD = 10  # mistakes listed at once
-PARQUET = b"PAR1"
 
 
 class Params(ClassSplit):
@@ -138,13 +137,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
     """The table's rows as text, and which columns it has. An unreadable file, and missing or unknown columns are errors."""
-    with path.open("rb") as file:
-        parquet = file.read(len(PARQUET)) == PARQUET
-    try:
-        frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, OSError) as error:  # pandas and pyarrow raise their own kinds of these
-        raise UserError(f"{source} cannot be read as CSV or Parquet ({error}).") from error
-    columns = [str(c).strip() for c in frame.columns]
+    text, first = read_text(path, source)
+    columns = list(text.columns)
     for missing in [c for c in NEEDED if c not in columns]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
@@ -154,11 +148,8 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."
         )
-    frame.columns = pd.Index(columns)
-    text = frame.astype(object).where(frame.notna(), "").map(lambda v: str(v).strip())
     for absent in [c for c in OPTIONAL if c not in columns]:
         text[absent] = ""
-    first = 1 if parquet else 2
     values = text[[*NEEDED, *OPTIONAL]].itertuples(index=False, name=None)
     return [
         Row(n, _tidy(image), label, split, _tidy(mask), group)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import lzma
+import os
+import shutil
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from bgbias.errors import UserError
 from bgbias.files.pictures import walk
@@ -25,6 +30,7 @@ DAMAGED = (
     RuntimeError,
     KeyError,  # a hard link to no member
 )
+NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
@@ -65,21 +71,28 @@ def members(
                             raise tarfile.TarError(f"'{member.name}' is a link to no file")
                         yield member.name, opened.read()
         else:
-            raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
+            raise UserError(NO_ARCHIVE.format(path=path))
 
 
 class Lookup:
     """The wanted files of an archive by name, for those that are not needed in the archive's order.
 
-    A zip is read where a file is asked for; of a tar, which has no table of contents, all wanted files are held in memory.
+    A file is read where it is asked for, by any number of threads, and none is held in memory. A compressed tar, which can only
+    be read from its beginning, is unpacked once into a temporary file, which goes with this object.
     """
 
-    def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
+    def __init__(
+        self, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+    ) -> None:
+        """``passed_over`` takes what ``members`` puts there."""
         self.path = path
-        self._held: dict[str, bytes] | None = None
+        others = {} if passed_over is None else passed_over
         self._files: dict[str, Path] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
         if path.is_dir():
-            self._files = {name: file for name, file in walk(path)[0].items() if wanted(name)}
+            found, left_out = walk(path)
+            self._files = {name: file for name, file in found.items() if wanted(name)}
+            others.update(left_out)
             self.names = list(self._files)
         elif zipfile.is_zipfile(path):
             # Names are checked as they are when all is read.
@@ -88,17 +101,55 @@ class Lookup:
                 _check(info.filename, path)
             self.names = [i.filename for i in self._zip.infolist() if not i.is_dir() and wanted(i.filename)]
         else:
-            self._held = dict(members(path, wanted))
-            self.names = list(self._held)
+            with _readable(path):
+                self._tar = _uncompressed(path)
+                self._spans = _spans(self._tar, path, wanted, others)
+            self.names = list(self._spans)
 
     def read(self, name: str) -> bytes:
         """A file's bytes; a damaged one is an error that names the archive."""
-        if self._held is not None:
-            return self._held[name]
         if self._files:
             return self._files[name].read_bytes()
         with _readable(self.path):
-            return self._zip.read(name)
+            if not self._spans:
+                return self._zip.read(name)
+            first, length = self._spans[name]
+            data = os.pread(self._tar.fileno(), length, first)
+            if len(data) < length:
+                raise EOFError(f"'{name}' is cut off")
+            return data
+
+
+def _uncompressed(path: Path) -> IO[bytes]:
+    """A tar as an open file in which every member has its place, which goes when nobody reads from it; else an error."""
+    if not tarfile.is_tarfile(path):
+        raise UserError(NO_ARCHIVE.format(path=path))
+    with tarfile.open(path) as archive:
+        packed = archive.fileobj
+        if packed is None or isinstance(packed, io.BufferedReader):
+            return path.open("rb")
+        plain = tempfile.TemporaryFile()  # noqa: SIM115
+        packed.seek(0)
+        shutil.copyfileobj(packed, plain)
+        plain.seek(0)
+        return plain
+
+
+def _spans(
+    tar: IO[bytes], path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> dict[str, tuple[int, int]]:
+    """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
+    spans = {}
+    with tarfile.open(fileobj=tar, mode="r:") as archive:
+        for member in archive:
+            _check(member.name, path)
+            if not (member.isfile() or member.islnk()):
+                if not member.isdir():
+                    passed_over[member.name] = LINK
+            elif wanted(member.name):
+                held = archive.getmember(member.linkname) if member.islnk() else member
+                spans[member.name] = held.offset_data, held.size
+    return spans
 
 
 @contextmanager

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
+
+from PIL import ImageOps
 
 from bgbias.errors import UserError
 from bgbias.files.pictures import is_photo
@@ -14,6 +18,17 @@ from bgbias.photos.table import Item
 
 LISTED = 100  # examples that a record names
 SHOWN = 3  # examples in a line of the log
+TINY = 32  # pixels of the short side
+HUGE = 100_000_000  # pixels
+
+# Why photos are left out, each for a reason of its own.
+LEFT_OUT = {
+    "unreadable": "photos that cannot be read, or whose mask cannot",
+    "masks_of_another_size": "photos whose true mask has another size",
+}
+
+TURN_PHOTO = " The photo carries an EXIF rotation: `upright: true` turns it."
+TURN_MASK = " The photo is turned as its EXIF says: turn the mask too."
 
 # What is counted among photos that are taken: its name in records, what it is, and what follows.
 FINDINGS = {
@@ -21,7 +36,19 @@ FINDINGS = {
         "photos with an EXIF rotation",
         "it is not applied; `upright: true` in the dataset's options turns them",
     ),
+    "turned_by_exif": (
+        "photos with an EXIF rotation",
+        "they are turned, as a person sees them; see that your model's loader turns them too",
+    ),
     "animated": ("animated pictures", "their first frame is taken"),
+    "tiny": (
+        f"pictures with a side below {TINY} pixels",
+        "they are enlarged to what a model sees; name the originals if these are previews",
+    ),
+    "huge": (
+        f"pictures of more than {HUGE // 1_000_000} million pixels",
+        "each takes seconds and hundreds of MB to decode; save them smaller",
+    ),
     "identical_under_two_labels": (
         "copies, byte for byte, of a photo with another label",
         "correct the labels, or remove the copies",
@@ -30,31 +57,80 @@ FINDINGS = {
         "copies, byte for byte, of a photo of the same class",
         "the one always finds the other; remove the copies",
     ),
+    "identical": (
+        "copies, byte for byte, of another photo",
+        "the one always finds the other; remove the copies",
+    ),
     "classes_of_one_photo": ("classes of one photo", "nobody can find it, and it is no query; add photos"),
     "photos_without_a_true_mask": (
         "photos without a true mask",
         "by `ground_truth` they have none, and are no query; draw theirs, or name another masker",
     ),
     "folders_without_a_photo": ("folders whose photos were all left out", "see above why"),
+    "linked_folders": (
+        "linked folders",
+        "they are entered; remove the links if their photos do not belong here",
+    ),
 }
 
 
-class Examination:
-    """Looks at every photo once, in any order; ``left_out``: image id to the reason and what to do."""
+@dataclass(frozen=True)
+class Oddity:
+    """What stood out: its name in records, what it is, what to do or what follows, and the photos, classes or folders."""
 
-    def __init__(self, left_out: Mapping[str, str]) -> None:
-        """``left_out``: files that were not even read, with the reason."""
+    name: str
+    what: str
+    remedy: str
+    found: tuple[str, ...]
+
+    def as_json(self, shown: int = SHOWN) -> dict[str, Any]:
+        """With the number of all and so many examples."""
+        return {
+            "name": self.name,
+            "what": self.what,
+            "count": len(self.found),
+            "examples": list(self.found[:shown]),
+            "remedy": self.remedy,
+        }
+
+    def told(self, shown: int = SHOWN) -> str:
+        """A line for a person."""
+        more = f" and {len(self.found) - shown} more" if len(self.found) > shown else ""
+        return f"{self.what}: {len(self.found)} ({', '.join(self.found[:shown])}{more}): {self.remedy}"
+
+
+class Examination:
+    """Looks at every photo once, in any order; ``left_out``: image id to the reason and what to do.
+
+    ``sums``: SHA-256 of the bytes of every photo that was taken, in hex digits.
+    """
+
+    def __init__(
+        self,
+        left_out: Mapping[str, str],
+        labelled: bool = True,
+        upright: bool = False,
+        linked: Iterable[str] = (),
+    ) -> None:
+        """``left_out``: files that were not even read, with the reason. ``labelled``: whether photos have classes. ``upright``:
+        whether those who use the photos turn them as their EXIF says. ``linked``: folders that were entered through a link.
+        """
         self.left_out = dict(left_out)
-        self._read: dict[str, list[str]] = {name: [] for name in FINDINGS}
-        self._first: dict[bytes, Item] = {}
+        self.sums: dict[str, str] = {}
+        self._labelled, self._upright = labelled, upright
+        self._left_out_as: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
+        self._read: dict[str, list[str]] = {name: [] for name in FINDINGS} | {"linked_folders": [*linked]}
+        self._first: dict[str, Item] = {}
         self._class_of: dict[str, str] = {}
 
     def takes(self, item: Item) -> bool:
         """Whether the photo can be used. A true mask that numbers regions is an error: all masks of its maker will."""
         try:
             with pixels.opened(item.data, item.image_id) as image:
-                height, width = pixels.from_pillow(image).shape[:2]
+                pixels.from_pillow(image)  # a file may break off anywhere
                 turned = pixels.turned(image)
+                seen = ImageOps.exif_transpose(image) if turned and self._upright else image
+                width, height = seen.size
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
             mask = item.truth
@@ -62,19 +138,24 @@ class Examination:
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
-            self.left_out[item.image_id] = str(error)
-            return False
+            return self.leaves_out(item.image_id, "unreadable", str(error))
         if truth is not None and truth.shape != (height, width):
-            self.left_out[item.image_id] = _sizes(item.image_id, (height, width), truth.shape, turned)
-            return False
+            hint = "" if not turned else TURN_MASK if self._upright else TURN_PHOTO
+            reason = _sizes(item.image_id, (height, width), truth.shape, hint)
+            return self.leaves_out(item.image_id, "masks_of_another_size", reason)
         self._class_of[item.image_id] = item.class_name
-        first = self._first.setdefault(hashlib.sha256(item.data).digest(), _without_data(item))
-        same = None if first.image_id == item.image_id else first.label == item.label
+        self.sums[item.image_id] = digest = hashlib.sha256(item.data).hexdigest()
+        first = self._first.setdefault(digest, _without_data(item))
+        copy = first.image_id != item.image_id
+        same = first.label == item.label
         for name, found in {
-            "rotated_by_exif": turned,
+            "turned_by_exif" if self._upright else "rotated_by_exif": turned,
             "animated": animated,
-            "identical_under_two_labels": same is False,
-            "identical_within_a_class": same is True,
+            "tiny": min(height, width) < TINY,
+            "huge": height * width > HUGE,
+            "identical_under_two_labels": copy and self._labelled and not same,
+            "identical_within_a_class": copy and self._labelled and same,
+            "identical": copy and not self._labelled,
             "photos_without_a_true_mask": truth is None,
         }.items():
             if found:
@@ -82,10 +163,16 @@ class Examination:
                 self._read[name].append(item.image_id + of)
         return True
 
+    def leaves_out(self, image_id: str, kind: str, reason: str) -> bool:
+        """Note why a photo cannot be used, by a kind of ``LEFT_OUT``; False, as it is not taken."""
+        self.left_out[image_id] = reason
+        self._left_out_as[kind].append(image_id)
+        return False
+
     @property
     def findings(self) -> dict[str, list[str]]:
         """What was found, by its name in ``FINDINGS``: photos, classes or folders, sorted; nothing of what was not found."""
-        sizes = Counter(self._class_of.values())
+        sizes = Counter(self._class_of.values()) if self._labelled else {}
         given = {p for image_id in self._class_of for p in PurePosixPath(image_id).parents}
         wanted = {PurePosixPath(n).parent for n in self.left_out if is_photo(n)}
         bare = self._read["photos_without_a_true_mask"]
@@ -97,17 +184,26 @@ class Examination:
         }
         return {name: sorted(values) for name, values in found.items() if values}
 
-    def told(self, name: str, shown: int = SHOWN) -> Iterator[str]:
-        """Lines for a person: what was left out, by reason, and what was found, each with so many examples."""
+    def noticed(self) -> Iterator[Oddity]:
+        """What was left out, by reason, and what was found among the rest."""
+        own = {image_id for ids in self._left_out_as.values() for image_id in ids}
         by_reason = defaultdict(list)
         for image_id, reason in sorted(self.left_out.items()):
-            by_reason[reason].append(image_id)
+            if image_id not in own:
+                by_reason[reason].append(image_id)
         for reason, ids in by_reason.items():
-            told = reason if f"'{ids[0]}'" in reason else f"{len(ids)} ({_some(ids, shown)}): {reason}"
-            yield f"{name}: left out: {told}"
-        for finding, values in self.findings.items():
-            what, remedy = FINDINGS[finding]
-            yield f"{name}: {what}: {len(values)} ({_some(values, shown)}): {remedy}"
+            yield Oddity("left_out", "left out", reason, tuple(ids))
+        for kind, ids in self._left_out_as.items():
+            if ids:
+                ids = sorted(ids)
+                yield Oddity(kind, f"left out: {LEFT_OUT[kind]}", self.left_out[ids[0]], tuple(ids))
+        for name, values in self.findings.items():
+            yield Oddity(name, *FINDINGS[name], tuple(values))
+
+    def told(self, name: str, shown: int = SHOWN) -> Iterator[str]:
+        """The same as lines for a person, each with so many examples."""
+        for oddity in self.noticed():
+            yield f"{name}: {oddity.told(shown)}"
 
 
 def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -119,23 +215,13 @@ def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _some(names: list[str], shown: int) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
-
-
 def _without_data(item: Item) -> Item:
     return Item(item.image_id, item.class_name, item.label, item.split, item.key_set, item.key_item, b"")
 
 
-def _sizes(image_id: str, photo: tuple[int, int], mask: tuple[int, ...], turned: bool) -> str:
-    """Both sizes, in the order of people, and what to do."""
-    swapped = (
-        " The photo carries an EXIF rotation: `upright: true` turns it."
-        if turned and mask == photo[::-1]
-        else ""
-    )
+def _sizes(image_id: str, photo: tuple[int, int], mask: tuple[int, ...], hint: str) -> str:
+    """Both sizes, in the order of people, and what to do; the ``hint`` where one lies across the other."""
     return (
         f"'{image_id}': photo and true mask differ in size: the photo is {photo[1]}x{photo[0]} pixels, the mask"
-        f" {mask[1]}x{mask[0]}; save the mask at the photo's size.{swapped}"
+        f" {mask[1]}x{mask[0]}; save the mask at the photo's size.{hint if mask == photo[::-1] else ''}"
     )

@@ -1,0 +1,228 @@
+"""A person's photos, as they are: collected from wherever they lie, and looked at before anything costly is computed."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bgbias import progress
+from bgbias.audit import folders, studied, tables
+from bgbias.audit.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
+from bgbias.errors import UserError
+from bgbias.images import pixels
+from bgbias.photos import sample as sampling
+from bgbias.photos import subset
+from bgbias.photos.examination import SHOWN, Examination, Oddity
+from bgbias.photos.table import ImageTable, Item
+
+Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
+"""A folder, archive or table, the name of a dataset of params.yaml, a DataFrame, or a list of paths or pictures."""
+
+SAMPLE = "audit sample"  # what it is drawn for
+
+
+@dataclass(frozen=True)
+class PhotoCollection:
+    """Photos that can be read, all of the split ``test``, by class and name.
+
+    ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
+    SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
+    what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
+    a person should know of what was chosen.
+    """
+
+    name: str
+    table: ImageTable
+    labelled: bool
+    sums: Mapping[str, tuple[str, ...]]
+    left_out: Mapping[str, str]
+    oddities: tuple[Oddity, ...]
+    remarks: tuple[str, ...]
+    _read: Read
+    _truth: ReadMask
+    _upright: bool
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def read(self, image_id: str) -> bytes:
+        """The encoded photo as it lies there; one that carries an EXIF rotation as a person sees it, as PNG."""
+        data = self._read(image_id)
+        return pixels.upright(data, image_id) if self._upright else data
+
+    def truth(self, image_id: str) -> bytes | None:
+        """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
+        return self._truth(image_id)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits of the photos, their classes, keys and masks."""
+        text = repr(
+            [(*row, *self.sums[row[0]]) for row in self.table.frame.itertuples(index=False, name=None)]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def classes(self) -> int:
+        """How many classes the photos are said to be of; none where nobody said it."""
+        return len(set(self.table.frame["class_name"]) - {""})
+
+    def told(self, shown: int = SHOWN) -> Iterator[str]:
+        """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
+        for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):
+            yield f"{self.name}: {text}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {
+            "name": self.name,
+            "photos": len(self),
+            "classes": self.classes,
+            "labelled": self.labelled,
+            "digest": self.digest,
+            "left_out": len(self.left_out),
+            "remarks": list(self.remarks),
+            "oddities": [oddity.as_json() for oddity in self.oddities],
+        }
+
+
+def collect(
+    source: Source,
+    masks: str | Path | None = None,
+    name: str | None = None,
+    class_level: int | None = None,
+    sample: int | None = None,
+    params: Path = Path("params.yaml"),
+) -> PhotoCollection:
+    """The photos of a source, each looked at once; none of them is written to, and none stays in memory.
+
+    ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
+    what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
+    None. ``class_level``: which folder of a path is the class, where folders lie in folders. ``sample``: at most so many photos,
+    of whole classes where these fit (photos/sample.py). ``params``: where a dataset is looked for. What cannot be used at all is
+    a UserError that says what to do.
+    """
+    listing = _listed(source, name, class_level, params)
+    if masks is not None:
+        listing = listing.with_masks(Path(masks))
+    table, remarks = _sampled(listing, sample)
+    seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
+    sums: dict[str, tuple[str, ...]] = {}
+    for item in progress.track(_items(listing, table, seen), len(table), f"looking at {listing.name}"):
+        if seen.takes(item):
+            drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
+            sums[item.image_id] = (seen.sums[item.image_id], *drawn)
+    if not sums:
+        first = next(iter(table.ids))
+        raise UserError(
+            f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
+            " command again."
+        )
+    frame = table.frame[table.frame["image_id"].isin(sums)].reset_index(drop=True)
+    labelled = listing.labelled
+    if labelled and (why := why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))):
+        labelled, frame = False, frame.assign(label=range(len(frame)))
+        remarks = (*remarks, f"of the photos that can be read, {why}")
+    return PhotoCollection(
+        name=listing.name,
+        table=ImageTable(frame),
+        labelled=labelled,
+        sums=sums,
+        left_out=seen.left_out,
+        oddities=tuple(seen.noticed()),
+        remarks=remarks,
+        _read=listing.read,
+        _truth=listing.truth,
+        _upright=listing.upright,
+    )
+
+
+def _listed(source: Source, name: str | None, class_level: int | None, params: Path) -> Listing:
+    if class_level is not None and not (isinstance(source, (str, Path)) and Path(source).exists()):
+        raise UserError(
+            "class_level says which folder of a path is the class: it is for folders and archives alone."
+        )
+    if isinstance(source, pd.DataFrame):
+        return tables.of_frame(source, name or "photos")
+    if not isinstance(source, (str, Path)):
+        # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
+        column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
+        return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
+    place = Path(source).expanduser()
+    known = studied.datasets(params) if isinstance(source, str) and "/" not in source else ()
+    if source in known:
+        if place.exists():
+            raise UserError(
+                f"'{source}' is a dataset of {params}, and a {'folder' if place.is_dir() else 'file'} here; for the latter write"
+                f" ./{source}"
+            )
+        if name is not None:
+            raise UserError(
+                f"{source} is a dataset of {params}, which has its name already: leave the other one out."
+            )
+        return studied.listed(str(source), params)
+    if not place.exists():
+        raise UserError(_nowhere(place, known))
+    if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
+        return folders.listed(place, name, class_level)
+    if class_level is not None:
+        raise UserError(
+            f"{place} is no folder, and class_level says which folder of a path is the class: leave it out."
+        )
+    if place.suffix.lower() in TABLES:
+        return tables.of_file(place, name)
+    raise UserError(
+        f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}); name the folder that holds the"
+        " photos."
+    )
+
+
+def _nowhere(place: Path, known: Iterable[str]) -> str:
+    beside = [p.name for p in place.parent.iterdir()] if place.parent.is_dir() else []
+    near = difflib.get_close_matches(place.name, [*known, *beside], 1)
+    hint = f" Did you mean '{near[0] if near[0] in known else place.parent / near[0]}'?" if near else ""
+    return f"There is no folder or archive, no table and no dataset of params.yaml called {place}.{hint}"
+
+
+def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str, ...]]:
+    """The photos to look at, and what a person should know of the choice."""
+    table = listing.table
+    if count is None or count >= len(table):
+        return table, listing.remarks
+    if count < (sampling.LEAST if listing.labelled else 1):
+        raise UserError(
+            f"A sample of {count} photos is too small: two of each of two classes make {sampling.LEAST}."
+        )
+    if not listing.labelled:
+        drawn = subset.keyed(table, SAMPLE, count)
+        return drawn, (*listing.remarks, f"a sample of {len(drawn)} of {len(table)} photos")
+    drawn, most = sampling.of_classes(table, SAMPLE, count)
+    of_each = "whole classes" if most is None else f"at most {most} photos of each"
+    there, chosen = (len(set(t.labels)) for t in (table, drawn))
+    told = f"a sample of {len(drawn)} of {len(table)} photos: {chosen} of {there} classes, {of_each}"
+    return drawn, (*listing.remarks, told)
+
+
+def _items(listing: Listing, table: ImageTable, seen: Examination) -> Iterator[Item]:
+    """The photos one by one with their bytes; one that cannot be read is noted."""
+    for row in table.frame.to_dict("records"):
+        name = row["image_id"]
+        try:
+            data, truth = listing.read(name), listing.truth(name)
+        except OSError as error:
+            seen.leaves_out(name, "unreadable", f"'{name}' cannot be opened ({error.strerror}).")
+        except UserError as error:
+            seen.leaves_out(name, "unreadable", str(error))
+        else:
+            yield Item(**row, data=data, truth=truth)

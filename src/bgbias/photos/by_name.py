@@ -1,0 +1,74 @@
+"""What the names of a folder's files say: which class a photo is of, and which mask is whose."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import takewhile
+from pathlib import PurePosixPath
+
+from bgbias.errors import UserError
+from bgbias.files.pictures import stem, unique
+from bgbias.progress import say
+
+
+def classes(names: list[str], level: int | None, name: str, to_do: str) -> dict[str, str]:
+    """Each picture's class: the folders of its path down to ``level``; all of them, if no level is named and none is doubtful.
+
+    Pictures in no folder, and folders in folders without a level, are errors; ``to_do`` ends the latter, with ``{levels}`` in
+    the place of those that there are. ``name`` is what people call the collection.
+    """
+    folders = {n: PurePosixPath(n).parent.parts for n in names}
+    loose = [n for n in names if len(folders[n]) < (level or 1)]
+    if loose:
+        place = f"in no folder of level {level}" if level else "in no folder"
+        raise UserError(
+            f"{name}: '{loose[0]}' lies {place}; put each class's pictures into a folder of its own."
+        )
+    if level:
+        class_of = {n: "/".join(folders[n][:level]) for n in names}
+        above: dict[str, set[str]] = defaultdict(set)
+        for c in set(class_of.values()):
+            above[PurePosixPath(c).name].add(c)
+        twice = sorted(sorted(cs) for cs in above.values() if len(cs) > 1)
+        if twice:
+            say(
+                f"{name}: {len(twice)} folders' names stand for two classes or more, e.g. {' and '.join(twice[0])}"
+            )
+        return class_of
+    # A folder around all of them, as in many archives, is no level: what follows it must be the class, and nothing below it.
+    different = sorted(set(folders.values()))
+    around = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*different, strict=False)))
+    if len(different) > 1 and {len(f) for f in different} != {around + 1}:
+        raise UserError(_nested(different, name, to_do))
+    return {n: "/".join(f) for n, f in folders.items()}
+
+
+def masks(drawn: Iterable[str], photos: Iterable[str], name: str, place: str) -> dict[str, str]:
+    """The masks by the stem they share with their photo. A mask is taken for no photo's if the names do not fit: an error,
+    for the photo would silently go without. So are two masks of one photo, and two photos of one mask. ``place`` is what
+    people call the masks' folder.
+    """
+    drawn, photos = sorted(drawn), list(photos)
+    stems = {stem(n) for n in photos}
+    homeless = [n for n in drawn if stem(n) not in stems]
+    if homeless:
+        raise UserError(
+            f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
+            f" the ending .png, in the same folders below {place}."
+        )
+    mask_of = unique(drawn, stem, f"{name}: the masks")
+    unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")
+    return mask_of
+
+
+def _nested(folders: list[tuple[str, ...]], name: str, to_do: str) -> str:
+    told = []
+    shown = ["/".join(folders[0]), "/".join(sorted(folders, key=lambda parts: len(parts))[-1])]
+    for level in range(1, min(map(len, folders)) + 1):
+        found = sorted({"/".join(f[:level]) for f in folders})
+        told.append(f"{level} ({len(found)} classes, e.g. '{found[0]}')")
+    return (
+        f"{name}: folders lie in folders, as '{shown[0]}' and '{shown[1]}', so that nobody knows which are classes."
+        f" {to_do.format(levels=', or '.join(told))}"
+    )

@@ -1,0 +1,42 @@
+"""A sample of a labelled collection in which retrieval means what it means in all of it.
+
+MAP@R asks for all of a query's class, so a few photos of every class would make it another question, and a few whole classes
+leave too little to be confused with, and too little chance to speak of: intervals are over classes. So whole classes are taken
+where a hundred of them fit into the sample, and where they do not, equally many photos of each of a hundred. Classes and their
+photos come in an order that follows from their names alone: the same on every machine, whatever lies beside them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bgbias import seeds
+from bgbias.photos import subset
+from bgbias.photos.table import ImageTable
+
+CLASSES = 100
+PER_CLASS = 2  # photos without which nobody is found
+LEAST = 2 * PER_CLASS  # so that there is somebody to be mistaken for
+
+
+def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
+    """At most ``count`` photos (``LEAST`` or more), in the table's order, and the most of one class; None if classes are whole.
+
+    Only classes of two photos or more are drawn, and each keeps at least two. ``purpose`` and the photos' keys decide which.
+    """
+    if count >= len(table):
+        return table, None
+    parts = {name: part for name, part in table.frame.groupby("class_name") if len(part) >= PER_CLASS}
+    order = sorted(
+        parts, key=lambda name: seeds.number(seeds.key(purpose, parts[name]["key_set"].iloc[0], name))
+    )
+    sizes = np.array([len(parts[name]) for name in order])
+    first = sizes[: min(CLASSES, count // PER_CLASS)]
+    fitting = [m for m in range(int(first.max()), PER_CLASS - 1, -1) if np.minimum(first, m).sum() <= count]
+    most = None if fitting[0] == first.max() else fitting[0]
+    taken = sizes if most is None else np.minimum(sizes, most)
+    chosen = order[: int((taken.cumsum() <= count).sum())]
+    drawn = [subset.keyed(ImageTable(parts[name]), purpose, most).frame for name in chosen]
+    ids = set(pd.concat(drawn)["image_id"])
+    return ImageTable(table.frame[table.frame["image_id"].isin(ids)].reset_index(drop=True)), most

@@ -1,0 +1,125 @@
+"""A folder of photos, or an archive of one, is taken as it lies there, and what is doubtful in it is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from miniatures import as_folder, as_tar, as_zip
+from snapshots import shop, snapshot
+
+from bgbias.audit.photos import collect
+from bgbias.errors import UserError
+
+
+def test_folder_zip_and_tar_are_one_collection(tmp_path: Path) -> None:
+    files = shop()
+    found = [
+        collect(place)
+        for place in (
+            as_folder(tmp_path / "shop", files),
+            as_zip(tmp_path / "shop.zip", files),
+            as_tar(tmp_path / "shop.tar.gz", files),
+        )
+    ]
+    for photos in found:
+        assert (photos.name, photos.labelled, photos.classes, len(photos)) == ("shop", True, 3, 9)
+        assert photos.table.frame["split"].unique().tolist() == ["test"]
+        assert photos.table.keys[0] == ("shop|test", "shoe 00/0.jpg")
+        assert photos.table.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+        assert {i: photos.read(i) for i in photos.table.ids} == files
+        assert list(photos.told()) == []
+    assert len({photos.digest for photos in found}) == 1
+
+
+def test_photos_without_folders_have_no_classes(tmp_path: Path) -> None:
+    photos = collect(as_folder(tmp_path / "shots", {f"{n}.jpg": snapshot(n) for n in range(4)}))
+    assert (photos.labelled, photos.classes) == (False, 0)
+    assert photos.table.labels.tolist() == [0, 1, 2, 3]
+    assert list(photos.told()) == ["shots: photos lie in no folders of classes"]
+
+
+def test_photos_beside_the_folders_of_classes_are_left_out(tmp_path: Path) -> None:
+    photos = collect(as_folder(tmp_path / "shop", shop() | {"loose.jpg": snapshot("loose")}))
+    assert (len(photos), photos.labelled) == (9, True)
+    assert photos.left_out == {
+        "loose.jpg": "beside the folders of the classes: put it into its own class's folder"
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"one/1.jpg": snapshot(1), "one/2.jpg": snapshot(2)}, "all photos are of one class ('one')"),
+        ({"one/1.jpg": snapshot(1), "two/2.jpg": snapshot(2)}, "no class has two photos"),
+    ],
+)
+def test_classes_that_say_nothing_are_told_and_not_used(
+    tmp_path: Path, files: dict[str, bytes], why: str
+) -> None:
+    photos = collect(as_folder(tmp_path / "shop", files))
+    assert not photos.labelled
+    assert photos.table.labels.tolist() == [0, 1]
+    assert why in next(photos.told())
+
+
+def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classes(tmp_path: Path) -> None:
+    files = {f"{split}/{name}": data for split in ("test", "train") for name, data in shop().items()}
+    place = as_folder(tmp_path / "shop", {f"photos/{n}": d for n, d in files.items()} | {"read me.txt": b""})
+    with pytest.raises(UserError, match=r"--class-level \(in Python class_level=\): 1 \(1 classes") as told:
+        collect(place)
+    assert "If the first ones are splits, name the one to look at" in str(told.value)
+    assert "params.yaml" not in str(told.value)
+    assert collect(place, class_level=2).classes == 2
+    assert collect(place, class_level=3).classes == 6
+    assert collect(place / "photos" / "test").classes == 3
+    with pytest.raises(UserError, match="lies in no folder of level 7; say a lower --class-level"):
+        collect(place, class_level=7)
+
+
+def test_linked_folders_are_entered_and_named_and_loops_are_not(tmp_path: Path) -> None:
+    place = as_folder(tmp_path / "shop", shop(2))
+    elsewhere = as_folder(tmp_path / "elsewhere", {f"{n}.jpg": snapshot("else", n) for n in range(2)})
+    (place / "linked").symlink_to(elsewhere)
+    (place / "shoe 00" / "back").symlink_to(place)
+    photos = collect(place)
+    assert photos.classes == 3
+    found = {oddity.name: oddity.found for oddity in photos.oddities}
+    assert found["linked_folders"] == ("linked",)
+    assert "a link back to a folder that it lies in" in photos.left_out["shoe 00/back"]
+
+
+def test_what_systems_add_is_left_out_by_name(tmp_path: Path) -> None:
+    added = ("__MACOSX/shoe 00/._0.jpg", "shoe 00/Thumbs.db", "shoe 00/.DS_Store", "shoe 01/notes.txt")
+    photos = collect(as_zip(tmp_path / "shop.zip", shop() | dict.fromkeys(added, b"x")))
+    assert (photos.left_out.keys(), len(photos)) == (set(added), 9)
+    (hidden, no_picture) = photos.oddities
+    assert (len(hidden.found), hidden.remedy) == (3, "hidden, as systems add them: nothing to do")
+    assert "no picture by its name (.txt)" in no_picture.remedy
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "shop is empty; name the folder that holds a folder of photos for each class"),
+        ({"a/1.nef": b"", ".x": b""}, "but 2 other files: 'a/1.nef' is a photo in a format that is not read"),
+        ({"shop.csv": b"path"}, "holds no photos, but a table: name that one, {place}/shop.csv"),
+    ],
+)
+def test_folder_without_photos_is_refused_with_the_next_step(
+    tmp_path: Path, files: dict[str, bytes], words: str
+) -> None:
+    place = as_folder(tmp_path / "shop", files)
+    place.mkdir(exist_ok=True)
+    with pytest.raises(UserError, match=re.escape(words.format(place=place))):
+        collect(place)
+
+
+def test_place_that_is_not_there_is_told_with_the_nearest_one(tmp_path: Path) -> None:
+    as_folder(tmp_path / "photos", shop())
+    with pytest.raises(UserError, match=r"There is no folder or archive.*Did you mean '.*/photos'\?"):
+        collect(tmp_path / "fotos")
+    (tmp_path / "photos.doc").write_bytes(b"x")
+    with pytest.raises(UserError, match="neither a folder, a zip or tar, nor a table"):
+        collect(tmp_path / "photos.doc")

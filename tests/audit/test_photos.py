@@ -1,0 +1,133 @@
+"""What is collected is looked at once: as a person sees it, with what stands out, and without a change to any file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from miniatures import as_folder, as_tar, as_zip
+from snapshots import shop, snapshot
+
+from bgbias.audit.photos import collect
+from bgbias.errors import UserError
+from bgbias.images import pixels
+
+
+def test_photos_are_seen_as_a_person_sees_them(tmp_path: Path) -> None:
+    files = shop() | {"shoe 00/0.jpg": snapshot("turned", orientation=6)}
+    photos = collect(as_folder(tmp_path / "shop", files))
+    assert pixels.decode(photos.read("shoe 00/0.jpg"), "turned").shape == (48, 36, 3)
+    (turned,) = photos.oddities
+    assert (turned.name, turned.found) == ("turned_by_exif", ("shoe 00/0.jpg",))
+    # The sum is that of the file.
+    assert photos.sums["shoe 00/0.jpg"] == (hashlib.sha256(files["shoe 00/0.jpg"]).hexdigest(),)
+
+
+def test_what_stands_out_is_counted_and_named(tmp_path: Path) -> None:
+    files = shop() | {
+        "shoe 00/copy.jpg": shop()["shoe 00/0.jpg"],
+        "shoe 01/copy.jpg": shop()["shoe 00/0.jpg"],
+        "shoe 02/tiny.jpg": snapshot("tiny", height=31),
+        "shoe 03/alone.jpg": snapshot("alone"),
+        "shoe 03/cut.jpg": snapshot("cut")[:800],
+        **{f"shoe 04/{n}.jpg": b"no picture" for n in range(5)},
+    }
+    photos = collect(as_folder(tmp_path / "shop", files))
+    assert {oddity.name: oddity.found for oddity in photos.oddities} == {
+        "unreadable": ("shoe 03/cut.jpg", *(f"shoe 04/{n}.jpg" for n in range(5))),
+        "tiny": ("shoe 02/tiny.jpg",),
+        "identical_under_two_labels": ("shoe 01/copy.jpg (as shoe 00/0.jpg)",),
+        "identical_within_a_class": ("shoe 00/copy.jpg (as shoe 00/0.jpg)",),
+        "classes_of_one_photo": ("shoe 03",),
+        "folders_without_a_photo": ("shoe 04",),
+    }
+    told = list(photos.told())
+    assert len(told) == 6  # however many photos are broken
+    assert (
+        "6 (shoe 03/cut.jpg, shoe 04/0.jpg, shoe 04/1.jpg and 3 more): 'shoe 03/cut.jpg' cannot be decoded"
+        in told[0]
+    )
+    found = json.loads(json.dumps(photos.as_json()))
+    assert (found["photos"], found["classes"], found["left_out"]) == (13, 4, 6)
+    assert found["oddities"][0]["count"] == 6
+    assert len(found["oddities"][0]["examples"]) == 3
+    assert photos.table.labels.max() == 3
+
+
+def test_huge_and_animated_pictures_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bgbias.photos.examination.HUGE", 36 * 48)
+    animated = tmp_path / "shop" / "shoe 01" / "moving.gif"
+    place = as_folder(tmp_path / "shop", shop(2) | {"shoe 00/huge.jpg": snapshot("huge", width=49)})
+    frames = [pixels.Image.fromarray(np.full((36, 48), level, np.uint8)) for level in (0, 99)]
+    frames[0].save(animated, save_all=True, append_images=frames[1:])
+    assert {oddity.name: oddity.found for oddity in collect(place).oddities} == {
+        "huge": ("shoe 00/huge.jpg",),
+        "animated": ("shoe 01/moving.gif",),
+    }
+
+
+def test_true_masks_come_from_a_folder_of_their_own(tmp_path: Path) -> None:
+    white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
+    across = pixels.encode_png(np.full((48, 36), 255, np.uint8))
+    files = shop() | {"shoe 02/2.jpg": snapshot("turned", width=48, orientation=6)}
+    drawn = {"shoe 00/0.png": white, "shoe 01/1.png": across, "shoe 02/2.png": white, "notes.txt": b"x"}
+    place = as_folder(tmp_path / "shop", files)
+    photos = collect(place, masks=as_zip(tmp_path / "masks.zip", drawn))
+    assert photos.truth("shoe 00/0.jpg") is not None
+    assert len(photos.sums["shoe 00/0.jpg"]) == 2
+    assert photos.truth("shoe 00/1.jpg") is None
+    assert photos.left_out.keys() == {"notes.txt (masks)", "shoe 01/1.jpg", "shoe 02/2.jpg"}
+    assert "turn the mask too" in photos.left_out["shoe 02/2.jpg"]
+    assert "turn the mask too" not in photos.left_out["shoe 01/1.jpg"]
+    assert photos.digest != collect(place).digest
+    with pytest.raises(UserError, match=r"the mask 'shoe 9/0\.png' fits no photo \(1 in all\)"):
+        collect(place, masks=as_folder(tmp_path / "wrong", {"shoe 9/0.png": white, "shoe 00/0.png": white}))
+
+
+def test_photos_none_of_which_can_be_read_are_an_error(tmp_path: Path) -> None:
+    place = as_folder(tmp_path / "shop", dict.fromkeys(shop(), b"broken"))
+    with pytest.raises(
+        UserError, match=r"none of 9 photos can be read. The first: 'shoe 00/0.jpg' cannot be decoded"
+    ):
+        collect(place)
+
+
+def test_classes_that_lose_their_photos_are_classes_no_more(tmp_path: Path) -> None:
+    files = shop(2, 2) | {"shoe 00/1.jpg": b"broken", "shoe 01/0.jpg": b"broken"}
+    photos = collect(as_folder(tmp_path / "shop", files))
+    assert (photos.labelled, photos.table.labels.tolist()) == (False, [0, 1])
+    assert "of the photos that can be read, no class has two photos" in next(photos.told())
+
+
+def test_only_a_sample_is_looked_at_and_it_is_told(tmp_path: Path) -> None:
+    place = as_folder(tmp_path / "shop", shop(6, 3))
+    photos = collect(place, sample=9)
+    assert list(photos.told()) == [
+        "shop: a sample of 8 of 18 photos: 4 of 6 classes, at most 2 photos of each"
+    ]
+    assert (len(photos), photos.labelled) == (8, True)
+    assert collect(as_zip(tmp_path / "shop.zip", shop(6, 3)), sample=9).digest == photos.digest
+    assert [len(collect(place, sample=n)) for n in (18, 100)] == [18, 18]
+    with pytest.raises(UserError, match="A sample of 3 photos is too small"):
+        collect(place, sample=3)
+    loose = collect(sorted((place / "shoe 00").iterdir()), sample=2)
+    assert list(loose.told())[-1] == "photos: a sample of 2 of 3 photos"
+
+
+def test_nothing_is_written_and_nothing_held(tmp_path: Path) -> None:
+    heavy = {f"shoe {c}/{n}.jpg": snapshot(c, n) + bytes(1_000_000) for c in range(4) for n in range(5)}
+    for place in (as_tar(tmp_path / "shop.tgz", heavy), as_folder(tmp_path / "shop", heavy)):
+        before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+        collect(place)  # what is imported and remembered once
+        tracemalloc.start()
+        photos = collect(place)
+        held, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+        assert len(photos) == 20
+        assert held < 1_000_000
+        assert most < 6_000_000

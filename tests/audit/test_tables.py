@@ -1,0 +1,159 @@
+"""Photos that a table or a list names, or holds: what its columns may be called, and what is wrong in it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from miniatures import as_folder
+from PIL import Image
+from snapshots import shop, snapshot
+
+from bgbias.audit.photos import PhotoCollection, collect
+from bgbias.errors import UserError
+from bgbias.images import pixels
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> pd.DataFrame:
+    """Nine photos below ``tmp_path``, in three classes."""
+    as_folder(tmp_path, shop())
+    return pd.DataFrame({"path": list(shop()), "class": [name[:7] for name in shop()]})
+
+
+def of_file(folder: Path, frame: pd.DataFrame, kind: str = "csv", **options: Any) -> PhotoCollection:
+    path = folder / f"list.{kind}"
+    frame.to_parquet(path) if kind == "parquet" else frame.to_csv(path, index=False)
+    return collect(path, **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("columns", [("path", "class"), (" Image ", "LABEL"), ("file_name", "category")])
+def test_columns_have_the_names_that_people_give_them(
+    tmp_path: Path, rows: pd.DataFrame, kind: str, columns: tuple[str, str]
+) -> None:
+    # In any order of rows, and beside columns that say nothing.
+    frame = rows.set_axis(list(columns), axis=1).assign(price=1).sample(frac=1, random_state=0)
+    photos = of_file(tmp_path, frame, kind)
+    assert (photos.name, photos.labelled, photos.classes, len(photos)) == ("list", True, 3, 9)
+    assert photos.digest == of_file(tmp_path, rows).digest
+    assert photos.table.keys[1] == ("list|test", "shoe 00/1.jpg")
+    assert photos.read("shoe 02/0.jpg") == shop()["shoe 02/0.jpg"]
+
+
+def test_frame_is_read_from_here_and_a_path_is_known_by_where_it_lies(
+    tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = collect(rows, name="shop")
+    absolute = collect(rows.assign(path=[tmp_path / p for p in rows["path"]]), name="shop")
+    assert relative.table.ids == absolute.table.ids == sorted(shop())
+    assert relative.digest == absolute.digest == collect(".", name="shop").digest
+
+
+def test_keys_name_photos_in_what_is_drawn(tmp_path: Path, rows: pd.DataFrame) -> None:
+    keys = [f"sku-{n}" for n in range(9)]
+    photos = of_file(tmp_path, rows.assign(key=keys))
+    assert [item for _, item in photos.table.keys] == keys
+    with pytest.raises(UserError, match=r"the key 'sku-0' stands in more than one row \(1 such keys\)"):
+        of_file(tmp_path, rows.assign(key=["sku-0", *keys[:-1]]))
+
+
+def test_list_of_paths_has_no_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_folder(tmp_path, shop())
+    monkeypatch.chdir(tmp_path)
+    photos = collect([Path("shoe 00/0.jpg"), "shoe 01/0.jpg"])
+    assert (photos.name, photos.labelled, photos.table.ids) == (
+        "photos",
+        False,
+        ["shoe 00/0.jpg", "shoe 01/0.jpg"],
+    )
+    assert list(photos.told()) == ["photos: nobody says which photo is of which class"]
+
+
+def test_pictures_in_memory_lose_nothing() -> None:
+    array = pixels.decode(snapshot("array"), "a")
+    turned = Image.open(io.BytesIO(snapshot("turned", orientation=6)))
+    grey = array[..., 0]
+    photos = collect([array, turned, snapshot("bytes"), grey])
+    assert photos.table.ids == ["0", "1", "2", "3"]
+    assert np.array_equal(pixels.decode(photos.read("0"), "0"), array)
+    assert pixels.decode(photos.read("1"), "1").shape == (48, 36, 3)  # as a person sees it
+    assert photos.read("2") == snapshot("bytes")
+    assert np.array_equal(pixels.decode(photos.read("3"), "3", "L"), grey)
+    only = collect([array, array / 255])
+    assert len(only) == 1
+    assert "is float64 [36, 48, 3], and no photo" in only.left_out["1"]
+
+
+def test_masks_of_a_table_lie_beside_it(tmp_path: Path, rows: pd.DataFrame) -> None:
+    mask = np.zeros((36, 48), np.uint8)
+    mask[9:, 9:] = 1  # as some programs write white
+    as_folder(tmp_path, {"masks/0.png": pixels.encode_png(mask)})
+    photos = of_file(tmp_path, rows.assign(mask=["masks/0.png"] + [""] * 8))
+    truth = photos.truth("shoe 00/0.jpg")
+    assert truth is not None
+    assert np.array_equal(pixels.decode(truth, "mask", "L"), mask * 255)
+    assert photos.truth("shoe 00/1.jpg") is None
+    assert {oddity.name: len(oddity.found) for oddity in photos.oddities} == {"photos_without_a_true_mask": 8}
+
+
+def test_only_the_test_rows_of_a_table_with_splits_are_looked_at(tmp_path: Path, rows: pd.DataFrame) -> None:
+    photos = of_file(tmp_path, rows.assign(split=["train"] * 3 + ["test"] * 6))
+    assert (len(photos), photos.classes) == (6, 2)
+    assert "3 rows whose split is not 'test' are not looked at" in next(photos.told())
+    assert len(of_file(tmp_path, rows.assign(split="train"))) == 9
+
+
+def test_rows_that_cannot_be_taken_are_left_out_by_reason(tmp_path: Path, rows: pd.DataFrame) -> None:
+    more = pd.DataFrame(
+        [
+            ("gone.jpg", "a"),
+            ("", "a"),
+            ("http://x/1.jpg", "a"),
+            ("shoe 00/0.jpg", "a"),
+            ("shoe 00/1.jpg", ""),
+        ],
+        columns=["path", "class"],
+    )
+    photos = of_file(tmp_path, pd.concat([rows.drop(index=1), more]))
+    assert len(photos) == 8
+    assert {name: reason.partition(":")[0] for name, reason in photos.left_out.items()} == {
+        "gone.jpg": "no file is there",
+        "row 11": "a row without a path",
+        "http:/x/1.jpg": "an address",
+        "shoe 00/0.jpg (row 13)": "its photo is listed before",
+        "shoe 00/1.jpg": "no class in its row",
+    }
+
+
+def test_table_without_paths_is_refused_with_its_columns(tmp_path: Path, rows: pd.DataFrame) -> None:
+    with pytest.raises(
+        UserError, match=r"list\.csv has no column of paths.*: fil_name, class\. Is 'fil_name' meant"
+    ) as told:
+        of_file(tmp_path, rows.rename(columns={"path": "fil_name"}))
+    assert "Call it 'file_name'." in str(told.value)
+    with pytest.raises(UserError, match=r"list\.csv has no rows"):
+        of_file(tmp_path, rows[:0])
+
+
+def test_files_of_which_none_is_there_are_an_error_with_the_first_ones(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    as_folder(tmp_path, {"other/list.csv": rows.to_csv(index=False).encode()})
+    with pytest.raises(
+        UserError, match=r"None of the 9 files .* 'shoe 00/0.jpg', 'shoe 00/1.jpg', 'shoe 00/2.jpg';"
+    ) as told:
+        collect(tmp_path / "other" / "list.csv")
+    assert f"relative paths start at {tmp_path / 'other'}" in str(told.value)
+
+
+def test_class_level_is_refused_where_no_folder_is_a_class(tmp_path: Path, rows: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="class_level says which folder"):
+        of_file(tmp_path, rows, class_level=1)
+    with pytest.raises(UserError, match="class_level says which folder"):
+        collect(rows, class_level=1)
