@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from bgbias.errors import UserError
 
 FAMILIES = {
+    "adapters": "bgbias.models.adapters",
     "backbones": "bgbias.models.backbones",
     "conditions": "bgbias.evaluation.conditions",
     "cures": "bgbias.evaluation.cures",
@@ -56,6 +57,7 @@ class Required(NamedTuple):
 
 # The docstring of a family's package says what these are.
 REQUIRED = {
+    "adapters": Required(("TAKES", "OPTIONS", "adapt")),
     "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
     "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
     "cures": Required(("TITLE", "INDEX", "FITTED"), "FITTED", ("fit",), ("AT", "apply")),

@@ -1,0 +1,162 @@
+"""Models that somebody brings, each made a function from pictures to vectors: ``<kind>:<which>``, a file, or a Python object.
+
+A file here is a kind. It has ``TAKES``, what stands behind the colon, in words; ``OPTIONS``, the fields of ``Options`` that mean
+something to it; and ``adapt(which, options)``, which gives an ``Adapted`` model or a ``UserError`` with the step to take. What
+needs a library imports it inside (``_library.py``). Nothing is fetched where ``options.weights`` names a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.models.look import Interpolation, Look
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
+NORMALISES = frozenset({"mean", "std"})
+# Files that are a whole model by themselves.
+BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported"}
+WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".bin")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person says of her model; None: as the model itself says.
+
+    ``weights``: a file of weights, in place of those that would be fetched. ``size``, ``resize``, ``squash`` and
+    ``interpolation``: see ``Look``. ``mean``, ``std``: of the colours R, G, B in 0..1. ``pooling``: ``cls`` or ``mean``, how
+    tokens or a feature map become one vector. ``device``: cpu, cuda, cuda:<number> or auto.
+    """
+
+    weights: Path | None = None
+    size: int | None = None
+    resize: int | None = None
+    squash: bool | None = None
+    interpolation: Interpolation | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    pooling: str | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("size", "resize"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UserError(f"--{name} is {value}; it is a number of pixels, at least 1.")
+        for name in ("mean", "std"):
+            if (value := getattr(self, name)) is not None and len(value) != 3:
+                raise UserError(
+                    f"--{name} takes three numbers, one for each of R, G and B; there are {len(value)}."
+                )
+        if self.std is not None and min(self.std) <= 0:
+            raise UserError("--std takes numbers above 0.")
+        if self.pooling not in (None, "cls", "mean"):
+            raise UserError(f"--pooling '{self.pooling}' is unknown; there are cls and mean.")
+        if self.weights is not None and not Path(self.weights).is_file():
+            raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
+
+    def given(self) -> tuple[str, ...]:
+        """The names of what is said; ``device`` suits any model."""
+        return tuple(f.name for f in fields(self) if f.name != "device" and getattr(self, f.name) is not None)
+
+    def only(self, allowed: frozenset[str], whose: str) -> None:
+        """Refuse what means nothing to this model."""
+        if wrong := [name for name in self.given() if name not in allowed]:
+            takes = ", ".join(f"--{name}" for name in sorted(allowed)) or "no options"
+            raise UserError(f"--{wrong[0]} means nothing to {whose}, which takes {takes}. Leave it out.")
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A model as a function from what it sees to vectors.
+
+    ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
+    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each.
+    """
+
+    name: str
+    look: Look
+    dim: int
+    told: tuple[str, ...]
+    vectors: Callable[[np.ndarray], Any] = field(repr=False)
+    network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
+    device: str = "cpu"
+
+    def embed(self, views: np.ndarray) -> np.ndarray:
+        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error."""
+        found = np.asarray(self.vectors(views), np.float32)
+        if found.shape != (len(views), self.dim):
+            raise UserError(
+                f"{self.name} gave {list(found.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."
+            )
+        if not np.isfinite(found).all():
+            raise UserError(
+                f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
+            )
+        return found
+
+
+def load(model: object, options: Options | None = None) -> Adapted:
+    """The model behind ``<kind>:<which>``, a file's name or an object of Python's, tried out on two pictures.
+
+    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError.
+    """
+    options = options or Options()
+    if not isinstance(model, (str, Path)):
+        return _tried(plugins.load("adapters", "python").of_object(model, options))
+    kind, which = _split(str(model))
+    adapter = plugins.load("adapters", kind)
+    if not which:
+        raise UserError(f"'{model}' lacks what stands behind the colon: {adapter.TAKES}.")
+    options.only(adapter.OPTIONS, str(model))
+    return _tried(adapter.adapt(which, options))
+
+
+def _split(spec: str) -> tuple[str, str]:
+    """Kind, as its file is called, and what is behind the colon."""
+    left, colon, right = spec.partition(":")
+    kinds = plugins.names("adapters")
+    if colon and left.replace("-", "_") in kinds:
+        return left.replace("-", "_"), right
+    file, _, _ = spec.rpartition(":")
+    if file.endswith(".py") or plugins.load("adapters", "python").is_module(file):
+        return "python", spec
+    suffix = Path(spec).suffix
+    if suffix in BY_SUFFIX:
+        return BY_SUFFIX[suffix], spec
+    if suffix == ".py":
+        raise UserError(f"Say which function of {spec} makes the model: {spec}:<function>.")
+    if suffix in WEIGHTS_ALONE:
+        raise UserError(
+            f"{spec} does not tell what network its weights are of. Name both: --model timm:resnet50 --weights {spec};"
+            f" or, if it is a whole network, torchscript:{spec}."
+        )
+    if not colon:
+        raise UserError(
+            f"'{spec}' does not say whose model it is: timm:{spec}, torchvision:{spec}, ... Kinds are {', '.join(kinds)}."
+        )
+    return left, right
+
+
+def _tried(model: Adapted) -> Adapted:
+    """The model, if it gives different vectors for two pictures, and the same for one of them alone."""
+    side = model.look.size
+    views = seeds.generator("adapters").integers(0, 256, (2, side, side, 3), np.uint8)
+    both = model.embed(views)
+    if np.array_equal(both[0], both[1]):
+        raise UserError(f"{model.name} gives the same vector for different pictures; check its weights.")
+    alone = model.embed(views[:1])
+    if np.abs(alone[0] - both[0]).max() > 0.01 * np.abs(both[0]).max():
+        raise UserError(
+            f"{model.name} gives another vector for a picture alone than for the same one among others;"
+            " put the network into evaluation mode (model.eval()) before you hand it over."
+        )
+    return model

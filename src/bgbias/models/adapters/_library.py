@@ -1,0 +1,76 @@
+"""Libraries that only some models need, and what they fetch: errors say which command to type."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bgbias.errors import UserError
+
+# What went wrong, by the names of exceptions of huggingface_hub, requests, httpx and urllib, whichever is at work.
+GATED = ("GatedRepoError",)
+UNKNOWN = ("RepositoryNotFoundError", "HFValidationError", "RevisionNotFoundError")
+UNREACHABLE = (
+    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "URLError", "ConnectionError", "ConnectError", "ConnectTimeout",
+    "ReadTimeout", "Timeout", "MaxRetryError", "ProxyError", "gaierror",
+)  # fmt: skip
+
+
+def needed(library: str, extra: str) -> Any:
+    """A library that comes with an extra of bgbias; without it, an error says how to install it."""
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library.partition(".")[0]:
+            raise
+        raise UserError(f"{library} is not installed: pip install 'bgbias[{extra}]'") from error
+
+
+def named(name: str, there: Iterable[str], what: str, command: str) -> None:
+    """Refuse a name that is not among those that are there; ``command`` lists them."""
+    known = list(there)
+    if name in known:
+        return
+    lower = {k.lower(): k for k in known}
+    near = [lower[k] for k in difflib.get_close_matches(name.lower(), lower, 3)]
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UserError(f"There is no {what} '{name}'.{hint} All of them: {command}")
+
+
+def asked(name: str, source: str, get: Callable[[], Any]) -> Any:
+    """What ``get`` loads or fetches for the model ``name`` of ``source`` (a page of the hub's); its errors say what to do."""
+    try:
+        return get()
+    except UserError:
+        raise
+    except Exception as error:  # of the hub's client, of the network or of the file
+        raise UserError(_why(name, source, error)) from error
+
+
+def _why(name: str, source: str, error: Exception) -> str:
+    kinds = {kind for one in _causes(error) for kind in _kinds(one)}
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    if kinds & set(GATED):
+        return f"{name} is gated: accept its terms at {source}, then `hf auth login`."
+    if kinds & set(UNKNOWN):
+        return f"{name} is not to be found at {source} ({said}). Correct its name; if it is private, `hf auth login` first."
+    if kinds & set(UNREACHABLE):
+        return (
+            f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). Fetch it where there is a"
+            " network, or name a file with its weights: --weights."
+        )
+    return f"{name} could not be loaded: {said}"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

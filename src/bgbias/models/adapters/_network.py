@@ -1,0 +1,100 @@
+"""From a network of torch to an adapted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bgbias.compute.device import pick
+from bgbias.errors import UserError
+from bgbias.models.adapters import Adapted, Options, _pooling
+from bgbias.models.adapters._preparation import Preparation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def adapted(
+    name: str,
+    network: Any,
+    preparation: Preparation,
+    options: Options,
+    told: tuple[str, ...] = (),
+    embedding: str = "",
+    batch: int | None = None,
+) -> Adapted:
+    """The network, which is moved to the device and into evaluation mode, behind its preparation.
+
+    ``embedding`` says what its output is, if it is known to be vectors; else the output is pooled as ``options`` say. ``batch``:
+    the only number of pictures that it takes at once, if there is one.
+    """
+    import torch
+
+    device = pick(options.device)
+    if isinstance(network, torch.nn.Module):
+        network = _evaluating(network).to(device)
+    dtype = _dtype(network)
+    how = None if embedding else options.pooling
+
+    def seen(x: Tensor) -> Tensor:
+        y = x if preparation.normalise is None else preparation.normalise(x)
+        return y.to(dtype)
+
+    def embedded(x: Tensor) -> Tensor:
+        parts = [seen(x)] if batch is None else seen(x).split(batch)
+        return torch.cat([_pooling.pooled(network(part), how) for part in parts]).float()
+
+    def vectors(views: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return embedded(_batch(views, device)).cpu().numpy()
+
+    side = preparation.look.size
+    black = np.zeros((batch or 1, side, side, 3), np.uint8)
+    with torch.inference_mode():
+        output = attempted(name, side, lambda: network(seen(_batch(black, device))))
+        dim = _pooling.pooled(output, how).shape[1]
+    lines = (preparation.told(), embedding or _pooling.told(output, how), *told)
+    if batch is not None and batch > 1:
+        raise UserError(
+            f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
+        )
+    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device)
+
+
+def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
+    """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
+    try:
+        return run()
+    except UserError:
+        raise
+    except Exception as error:  # of somebody else's code: any kind
+        said = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"{name} fails on a picture of {side} x {side} pixels: {type(error).__name__}: {said[:300]}. If it was made for"
+            " another size, give --size."
+        ) from error
+
+
+def _batch(views: np.ndarray, device: str) -> Tensor:
+    """Views uint8 [B, S, S, 3] as float32 [B, 3, S, S]."""
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
+
+
+def _evaluating(network: Any) -> Any:
+    # Exported programs know no modes.
+    try:
+        return network.eval()
+    except NotImplementedError:
+        return network
+
+
+def _dtype(network: Any) -> Any:
+    """That of its weights: input of another precision would be refused."""
+    import torch
+
+    tensors = network.parameters() if isinstance(network, torch.nn.Module) else ()
+    return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)

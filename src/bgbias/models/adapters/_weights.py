@@ -1,0 +1,102 @@
+"""From a file of weights, as trainings leave them, to a network: wrappings are taken off and told, nothing in it is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bgbias.errors import UserError
+from bgbias.files import state_dicts
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    State = dict[str, Tensor]
+
+# Whatever else a checkpoint calls the weights in it; a training's own names come first.
+NESTED = (
+    *state_dicts.NESTED,
+    "model_ema",
+    "state_dict_ema",
+    "teacher",
+    "student",
+    "backbone",
+    "encoder",
+    "params",
+    "weights",
+)
+DEEPEST = 3  # parts of a name that may be a wrapper's: module.encoder_q.backbone.
+
+
+def fill(
+    network: nn.Module, path: Path, whose: str, converted: Callable[[State], State] = lambda state: state
+) -> tuple[str, ...]:
+    """Fill the network from a state dict or a checkpoint, and tell what was taken off and what was left over.
+
+    ``converted`` brings names of other libraries into the network's. A tensor that is missing or has another shape is an error.
+    """
+    state, told = read(path, whose)
+    wanted = network.state_dict()
+    prefix = _prefix(wanted, state)
+    if prefix:
+        told.append(f"weights: '{prefix}' taken off the names")
+    state = converted(
+        {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}
+        | {name: t for name, t in state.items() if not name.startswith(prefix)}
+    )
+    for name, tensor in wanted.items():
+        # Counters of batches seen are no weights, and older files lack them.
+        if name.endswith("num_batches_tracked"):
+            state.setdefault(name, tensor)
+    kept = {name: tensor for name, tensor in state.items() if name in wanted}
+    if wrong := state_dicts.difference(wanted, kept, path):
+        raise UserError(
+            f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
+        )
+    over = [name for name in state if name not in wanted]
+    if over:
+        first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")
+        told.append(f"weights: {len(over)} tensors of the file are not used ({first})")
+    network.load_state_dict(kept, strict=True)
+    return (f"weights: {path}", *told)
+
+
+def read(path: Path, whose: str) -> tuple[State, list[str]]:
+    """Tensors by name, and what they were taken out of."""
+    import torch
+
+    if path.suffix == ".safetensors":
+        return state_dicts.read_state_dict(path, whose), []
+    try:
+        held: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # it is read once more, for the words
+        return state_dicts.read_state_dict(path, whose), []
+    told = []
+    while not _is_state(held):
+        inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
+        if not inside:
+            return state_dicts.read_state_dict(path, whose), []
+        held = held[inside[0]]
+        others = f" (not its {', '.join(inside[1:])})" if inside[1:] else ""
+        told.append(f"weights: '{inside[0]}' of the checkpoint{others}")
+    return {str(name): tensor for name, tensor in held.items()}, told
+
+
+def _is_state(held: Any) -> bool:
+    import torch
+
+    return isinstance(held, dict) and bool(held) and all(isinstance(t, torch.Tensor) for t in held.values())
+
+
+def _prefix(wanted: State, state: State) -> str:
+    """What stands before the network's own names in the file: the beginning that leaves most of them."""
+    parts = [name.split(".") for name in state]
+    tried = {".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))}
+
+    def fitting(prefix: str) -> int:
+        return sum(
+            prefix + name in state and state[prefix + name].shape == t.shape for name, t in wanted.items()
+        )
+
+    return max(["", *sorted(tried)], key=fitting)

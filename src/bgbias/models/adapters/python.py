@@ -1,0 +1,190 @@
+"""Code of one's own: ``file.py:function`` or ``module:function``, and any Python object that embeds pictures.
+
+What is named is a network (``torch.nn.Module``), an object with ``encode`` (a list of Pillow's pictures to vectors), a function
+from a list of pictures uint8 [S, S, 3] to vectors, or a function without arguments that returns one of these. Networks are given
+RGB, normalised as the options say; the others prepare pictures themselves.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
+from bgbias.models.adapters._library import named
+from bgbias.models.adapters._preparation import usual
+from bgbias.models.adapters._weights import fill
+
+TAKES = "file.py:function or module:function"
+OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
+PREPARES_ITSELF = "the code is given these pictures, and prepares them itself"
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """What the code makes; the file is executed once, with its own folder on the path of modules while it runs."""
+    place, _, name = which.rpartition(":")
+    if not place or not name.isidentifier():
+        raise UserError(f"'{which}' names no function; write {TAKES}.")
+    folder = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
+    with _beside(folder):
+        code = (
+            _of_file(Path(place))
+            if place.endswith(".py")
+            else _told(place, partial(importlib.import_module, place))
+        )
+        public = [n for n in vars(code) if not n.startswith("_") and callable(getattr(code, n))]
+        if not hasattr(code, name):
+            named(name, public, f"function in {place}:", ", ".join(public) or "none")
+        made = _made(getattr(code, name), which)
+        if inspect.isfunction(made):
+            made = _with_folder(made, folder)
+        return of_object(made, options, which)
+
+
+def is_module(name: str) -> bool:
+    """Whether a module of this name can be imported, from the folder that we are in too."""
+    with _beside(Path.cwd()):
+        try:
+            return bool(name) and importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError, AttributeError):
+            return False
+
+
+def of_object(model: Any, options: Options, name: str = "") -> Adapted:
+    """A network, an object with ``encode`` or a function; one of a library that is known by how that library prepares photos."""
+    import torch
+
+    name = name or getattr(model, "__name__", type(model).__name__)
+    known = {module.OF: module for module in _adapters() if hasattr(module, "OF")}
+    for kind in type(model).__mro__:
+        if adapter := known.get(kind.__module__.partition(".")[0]):
+            options.only(adapter.OPTIONS, name)
+            return adapter.of_object(model, options, name)
+    if isinstance(model, torch.nn.Module):
+        # Not hers: it changes its device and its mode.
+        network = copy.deepcopy(model)
+        told = () if options.weights is None else fill(network, options.weights, name)
+        return _network.adapted(name, network, usual(options), options, told)
+    encode = getattr(model, "encode", None)
+    if not callable(encode) and not callable(model):
+        raise UserError(
+            f"{name} is a {type(model).__name__}; a model is a network (torch.nn.Module), an object with encode(), or a function"
+            " from a list of pictures to vectors."
+        )
+    options.only(LOOKS, name)
+    if options.device != "auto":
+        raise UserError(f"{name} chooses its device itself; leave --device out.")
+    given = replace(usual(options), normalise=None)
+    if callable(encode):
+        return _pictures.adapted(
+            name,
+            lambda v: encode(_pictures.pillow(v)),
+            given,
+            (f"embedding: its encode(); {PREPARES_ITSELF}",),
+        )
+    return _pictures.adapted(name, model, given, (f"embedding: what it returns; {PREPARES_ITSELF}",))
+
+
+def _adapters() -> Iterator[ModuleType]:
+    for name in plugins.names("adapters"):
+        yield plugins.load("adapters", name)
+
+
+def _made(thing: Any, which: str) -> Any:
+    """The model itself: what a function or class without arguments returns, else the thing."""
+    import torch
+
+    if isinstance(thing, torch.nn.Module) or (hasattr(thing, "encode") and not inspect.isclass(thing)):
+        return thing
+    if not callable(thing):
+        return thing
+    required = [
+        p.name
+        for p in inspect.signature(thing).parameters.values()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if not required:
+        made = _told(which, thing)
+        if made is None:
+            raise UserError(f"{which} returns nothing; it must return the model.")
+        return made
+    if len(required) > 1 or inspect.isclass(thing):
+        raise UserError(
+            f"{which} wants {', '.join(required)}. Write a function without arguments that returns the model, or one with one"
+            " argument, a list of pictures, that returns their vectors."
+        )
+    return thing
+
+
+def _of_file(path: Path) -> ModuleType:
+    """The module in a file, as it stands now: executed once, an edited file again."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing; correct --model.")
+    path = path.resolve()
+    code = path.read_bytes()
+    name = f"bgbias_model_{hashlib.sha256(str(path).encode() + code).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} is no file of Python.")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        _told(str(path), partial(spec.loader.exec_module, module))
+    except UserError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _told(where: str, run: Callable[[], Any]) -> Any:
+    """What somebody's code gives; an error in it is told with file and line."""
+    try:
+        return run()
+    except UserError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename}, line {last.lineno}"
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}, line {error.lineno}"
+        raise UserError(f"{where} cannot be used: {type(error).__name__}: {error} ({place}).") from error
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """The folder on the path of modules, as if its code had been started there; not afterwards."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _with_folder(
+    function: Callable[[list[np.ndarray]], Any], folder: Path
+) -> Callable[[list[np.ndarray]], Any]:
+    """The function, which may import what lies beside it when it is called."""
+
+    def embed(pictures: list[np.ndarray]) -> Any:
+        with _beside(folder):
+            return function(pictures)
+
+    return embed

@@ -1,0 +1,129 @@
+"""Image networks of timm: ``timm:resnet50``, ``timm:vit_small_patch14_dinov2.lvd142m``, ``timm:hf-hub:<owner>/<name>``.
+
+The embedding is what timm pools before the classifier (``num_classes=0``); photos are prepared as the pretrained configuration
+says. A Vision Transformer with another ``size`` gets its positions resampled by timm.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import asked, named
+from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._weights import fill
+from bgbias.models.look import Look
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OF = "timm"
+TAKES = "the name of a model of timm, or hf-hub:<owner>/<name>"
+OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
+POOLINGS = {"cls": "token", "mean": "avg"}
+ELSEWHERE = ("hf-hub:", "hf_hub:", "local-dir:")
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The network with its own pooling, or the one that is asked for."""
+    name = f"timm:{which}"
+    elsewhere = which.startswith(ELSEWHERE)
+    source = f"https://huggingface.co/{which.partition(':')[2]}" if elsewhere else _page(which)
+    network = _created(which, source, options)
+    told: tuple[str, ...] = (f"weights: as published ({source})",)
+    if options.weights is not None:
+        told = fill(network, options.weights, name, lambda state: _converted(network, state))
+    return _adapted(network, options, name, told)
+
+
+def of_object(model: Any, options: Options, name: str) -> Adapted:
+    """A network that timm made, without its classifier."""
+    options.only(LOOKS | NORMALISES, name)
+    network = copy.deepcopy(model)
+    network.reset_classifier(0)
+    return _adapted(network, options, name, ())
+
+
+def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -> Adapted:
+    import timm
+
+    config = timm.data.resolve_model_data_config(network)
+    own = Preparation(
+        _look(name, config, options), normalised(config["mean"], config["std"]), "timm's configuration"
+    )
+    pooling = network.global_pool if isinstance(getattr(network, "global_pool", None), str) else "own"
+    embedding = f"embedding: timm's features before the classifier ({pooling} pooling)"
+    return adapted(name, network, prepared(own, options), options, told, embedding)
+
+
+def _page(which: str) -> str:
+    """Where the weights come from; an unknown name is refused with near ones."""
+    import timm
+    from timm.models import get_pretrained_cfg
+
+    architecture, _, tag = which.partition(".")
+    listing = 'python -c "import timm; print(*timm.list_models(pretrained=True))"'
+    named(architecture, timm.list_models(), "model of timm", listing)
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
+    if tag:
+        named(tag, tags, f"tag of {architecture}", " ".join(tags))
+    config = get_pretrained_cfg(which)
+    return (
+        f"https://huggingface.co/{config.hf_hub_id}"
+        if config and config.hf_hub_id
+        else getattr(config, "url", "")
+    )
+
+
+def _created(which: str, source: str, options: Options) -> Any:
+    import timm
+
+    more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
+    published = not which.startswith(ELSEWHERE)
+    config = timm.models.get_pretrained_cfg(which) if published else None
+    if options.size and config is not None and config.fixed_input_size:
+        more["img_size"] = options.size
+    if options.weights is None and config is not None and not config.has_weights:
+        raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
+
+    def create() -> Any:
+        try:
+            return timm.create_model(which, pretrained=options.weights is None, num_classes=0, **more)
+        except (TypeError, AssertionError) as error:
+            asked_for = ", ".join(f"{name} {value}" for name, value in more.items())
+            raise UserError(
+                f"timm:{which} cannot be built with {asked_for or 'its defaults'}: {error}"
+            ) from error
+
+    return asked(f"timm:{which}", source, create)
+
+
+def _converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Another publisher's names and another size's positions as timm's own, as far as it knows how."""
+    own = network.state_dict()
+    if all(name in state and state[name].shape == tensor.shape for name, tensor in own.items()):
+        return state
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    return convert(state, network) if convert else state
+
+
+def _look(name: str, config: dict[str, Any], options: Options) -> Look:
+    _, height, width = config["input_size"]
+    mode = config["crop_mode"]
+    if height != width:
+        raise UserError(
+            f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
+        )
+    if mode == "border" and options.resize is None and options.squash is None:
+        raise UserError(
+            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
+        )
+    size = options.size or height
+    return Look(
+        size, math.floor(size / config["crop_pct"]), mode == "squash", config["interpolation"], "even"
+    )

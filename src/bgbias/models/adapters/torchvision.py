@@ -1,0 +1,85 @@
+"""Classifiers of torchvision: ``torchvision:resnet50``, or with one of several weights ``torchvision:resnet50/IMAGENET1K_V1``.
+
+The embedding is what the last layer, the classifier, is given; photos are prepared as the weights' own transforms do it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import asked, named
+from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._weights import fill
+from bgbias.models.look import Look
+
+TAKES = "the name of a classifier of torchvision"
+OPTIONS = LOOKS | NORMALISES | {"weights"}
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The classifier without its last layer."""
+    from torchvision import models
+
+    architecture, _, tag = which.partition("/")
+    classifiers = models.list_models(module=models)
+    named(
+        architecture,
+        classifiers,
+        "classifier of torchvision",
+        "https://pytorch.org/vision/stable/models.html",
+    )
+    published = models.get_model_weights(architecture)
+    if tag:
+        named(
+            tag,
+            [w.name for w in published],
+            f"weights of {architecture}",
+            " ".join(w.name for w in published),
+        )
+    weights: Any = published[tag] if tag else published.DEFAULT
+    network = models.get_model(architecture, weights=None, **_auxiliary(architecture))
+    name = f"torchvision:{which}"
+    if options.weights is None:
+        state = asked(name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True))
+        network.load_state_dict(state)
+        told: tuple[str, ...] = (f"weights: {weights}, as published ({weights.url})",)
+        _without_classifier(network, name)
+    else:
+        _without_classifier(network, name)
+        told = fill(network, options.weights, name)
+    transforms = weights.transforms()
+    (size,), (resize,) = transforms.crop_size, transforms.resize_size
+    look = Look(size, resize, interpolation=transforms.interpolation.value, rounding="even")
+    own = Preparation(
+        look, normalised(transforms.mean, transforms.std), f"torchvision's transforms of {weights}"
+    )
+    embedding = "embedding: what the last layer, the classifier, is given"
+    return adapted(name, network, prepared(own, options), options, told, embedding)
+
+
+def _auxiliary(architecture: str) -> dict[str, bool]:
+    """As torchvision builds these two for weights that it publishes; ``transform_input`` normalises once more inside."""
+    if architecture not in ("inception_v3", "googlenet"):
+        return {}
+    return {"transform_input": True, "aux_logits": True, "init_weights": False}
+
+
+def _without_classifier(network: Any, name: str) -> None:
+    """Let the last linear layer give what it gets."""
+    from torch import nn
+
+    linear = [
+        path
+        for path, module in network.named_modules()
+        if isinstance(module, nn.Linear) and "aux" not in path.lower()
+    ]
+    own = [path for path in linear if path.partition(".")[0] in ("fc", "classifier", "head", "heads")]
+    if not own:
+        raise UserError(
+            f"{name} ends in no linear layer, so that it is not known which features are its embedding. Write a function that"
+            " returns a network which gives them, and name it: --model file.py:function."
+        )
+    network.set_submodule(own[-1], nn.Identity())

@@ -1,0 +1,234 @@
+"""Code of one's own: networks, functions and objects with ``encode``, in a file, in a module or at hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+import torch
+from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
+from PIL import Image
+from torch import nn
+from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import Options, load
+
+CODE = """
+    import torch
+    from torch import nn
+    from beside import WIDTH
+
+    with open(__file__ + ".log", "a") as log:
+        log.write("executed ")
+
+    def network():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, WIDTH, 7, 7), nn.ReLU())
+
+    def colours(pictures):
+        from late import scale
+        return [scale * picture.mean((0, 1)) for picture in pictures]
+
+    class Encoder:
+        def encode(self, pictures, batch_size=32):
+            small = [list(p.resize((2, 2)).tobytes()) for p in pictures]
+            return [torch.tensor(numbers).float() for numbers in small]
+
+    made = Encoder()
+
+    def two(pictures, labels):
+        return pictures
+
+    def nothing():
+        pass
+
+    def wrong():
+        raise KeyError("weights")
+
+    _private = None
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "hers").mkdir()
+    (tmp_path / "hers" / "mine.py").write_text(dedent(CODE))
+    (tmp_path / "hers" / "beside.py").write_text("WIDTH = 8")
+    (tmp_path / "hers" / "late.py").write_text("scale = 2.0")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path / "hers" / "mine.py"  # type: ignore[misc]
+    for name in ("beside", "late", "mine", "hers.mine"):
+        sys.modules.pop(name, None)
+
+
+def convolution() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
+
+
+USUAL = Compose(
+    [
+        Resize(256),
+        CenterCrop(224),
+        ToTensor(),
+        Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ]
+)
+
+
+def test_a_network_sees_photos_as_usual_for_imagenet_and_its_map_is_averaged(code: Path) -> None:
+    found = load(f"{code}:network", Options(device="cpu"))
+    assert_equal(ours(found), theirs(USUAL, lambda x: convolution()(x).mean((2, 3))))
+    assert any("nothing in the model tells it" in line for line in found.told)
+    assert_gradients_reach_the_picture(found)
+
+
+def test_options_say_what_a_network_does_not(code: Path) -> None:
+    options = Options(
+        size=35, squash=True, interpolation="bicubic", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), device="cpu"
+    )
+    found = load(f"{code}:network", options)
+    prepare = Compose([Resize((35, 35), 3), ToTensor(), Normalize((0.5,) * 3, (0.5,) * 3)])
+    assert_equal(ours(found), theirs(prepare, lambda x: convolution()(x).mean((2, 3))))
+    assert "--size, --squash, --interpolation, --mean, --std" in found.told[0]
+
+
+def test_a_function_is_given_what_is_seen_of_the_photos(code: Path) -> None:
+    found = load(f"{code}:colours", Options(size=32, resize=40))
+    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
+    assert_equal(ours(found), np.array(expected, np.float32))
+    assert found.network is None
+    assert found.dim == 3
+
+
+@pytest.mark.parametrize("name", ["Encoder", "made"])
+def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
+    found = load(f"{code}:{name}", Options(size=32))
+    expected = [list(Image.fromarray(found.look(p)).resize((2, 2)).tobytes()) for p in photos()]
+    assert_equal(ours(found), np.array(expected, np.float32))
+
+
+def test_a_file_is_executed_once_and_leaves_no_folder_on_the_path(code: Path) -> None:
+    before = list(sys.path)
+    load("hers/mine.py:network", Options(device="cpu"))
+    load(f"{code}:colours")
+    assert sys.path == before
+    assert Path(f"{code}.log").read_text() == "executed "
+    code.write_text(code.read_text().replace("scale * picture", "picture"))
+    found = load(f"{code}:colours", Options(size=32))
+    assert_equal(ours(found), np.array([found.look(p).mean((0, 1)) for p in photos()], np.float32))
+
+
+def test_a_module_in_the_folder_that_we_are_in_is_found(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(code.parent)
+    assert load("mine:colours").dim == 3
+
+
+def test_objects_at_hand_are_taken_and_left_as_they_are() -> None:
+    network = nn.Sequential(convolution(), nn.Dropout(0.5)).train()
+    found = load(network, Options(size=35, device="cpu"))
+    assert found.name == "Sequential"
+    assert network.training
+    assert_gradients_reach_the_picture(found)
+    named = load(lambda pictures: np.stack([p.reshape(-1)[:5] for p in pictures]))
+    assert named.dim == 5
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("cls", lambda tokens: tokens[:, 0]), ("mean", lambda tokens: tokens.mean(1))]
+)
+def test_tokens_are_pooled_as_is_said(how: str, expected: object) -> None:
+    class Tokens(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, :, ::16, ::16].flatten(2).transpose(1, 2)
+
+    with pytest.raises(UserError, match=r"tokens \[1, 4, 3\]. Say --pooling cls"):
+        load(Tokens(), Options(size=32, device="cpu"))
+    found = load(Tokens(), Options(size=32, pooling=how, device="cpu"))
+    prepare = Compose([Resize(36), CenterCrop(32), ToTensor(), USUAL.transforms[-1]])
+    assert_equal(ours(found), theirs(prepare, lambda x: expected(Tokens()(x))))  # type: ignore[operator]
+
+
+def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> None:
+    other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
+    weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
+    found = load(f"{code}:network", Options(weights=weights, size=35, device="cpu"))
+    prepare = Compose([Resize(40), CenterCrop(35), ToTensor(), USUAL.transforms[-1]])
+    assert_equal(ours(found), theirs(prepare, lambda x: other(x).mean((2, 3))))
+
+
+class Broken(nn.Module):
+    """A network with one of the usual faults."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault, self.norm = fault, nn.BatchNorm2d(3)
+
+    def forward(self, x: torch.Tensor) -> object:
+        wrong = {
+            "several": (x, x),
+            "nan": x.mean((2, 3)) / 0,
+            "constant": x.new_ones(len(x), 4),
+            "cube": x[..., None],
+            "text": "vectors",
+        }
+        return wrong[self.fault]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("several", r"several things \(0, 1\), where one tensor is expected"),
+        ("nan", "not finite"),
+        ("constant", "the same vector for different pictures"),
+        ("cube", r"\[1, 3, 32, 32, 1\], where vectors"),
+        ("text", "a str, where one tensor"),
+        ("missing", "fails on a picture of 32 x 32 pixels: KeyError: 'missing'. .*--size"),
+    ],
+)
+def test_faults_of_networks_are_told(fault: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load(Broken(fault), Options(size=32, device="cpu"))
+
+
+def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 8), nn.Dropout(0.5))
+
+    def embed(pictures: list[np.ndarray]) -> torch.Tensor:
+        return network(torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float())
+
+    with pytest.raises(UserError, match=r"evaluation mode \(model.eval\(\)\)"):
+        load(embed, Options(size=32))
+    network.eval()
+    assert load(embed, Options(size=32)).dim == 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("hers/mine.py:colour", "no function in hers/mine.py: 'colour'. Did you mean colours"),
+        ("hers/mine.py", r"Say which function of hers/mine.py makes the model: hers/mine.py:<function>"),
+        ("hers/mien.py:network", "hers/mien.py is missing; correct --model"),
+        ("hers/mine.py:two", "two wants pictures, labels. Write a function"),
+        ("hers/mine.py:nothing", "returns nothing; it must return the model"),
+        ("hers/mine.py:wrong", r"KeyError: 'weights' \(.*mine.py, line \d+\)"),
+        ("hers/broken.py:network", r"SyntaxError.*broken.py, line 2\)"),
+        ("hers/mine.py:WIDTH", "a int; a model is a network"),
+    ],
+)
+def test_faults_of_code_are_told(code: Path, spec: str, said: str) -> None:
+    (code.parent / "broken.py").write_text("x = 1\ndef network(:\n")
+    with pytest.raises(UserError, match=said):
+        load(spec)
+
+
+def test_options_that_mean_nothing_are_refused(code: Path, tmp_path: Path) -> None:
+    weights = saved(convolution(), tmp_path / "w.pth")
+    with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
+        load(f"{code}:colours", Options(weights=weights))
+    with pytest.raises(UserError, match="chooses its device itself"):
+        load(f"{code}:colours", Options(device="cpu"))
