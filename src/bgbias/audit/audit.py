@@ -23,7 +23,7 @@ from bgbias.audit.asked import Asked
 from bgbias.audit.backgrounds import Backgrounds
 from bgbias.audit.findings import Findings
 from bgbias.audit.masker import Masker
-from bgbias.audit.photos import Collection
+from bgbias.audit.photos import PhotoCollection
 from bgbias.audit.prepared import Prepared
 from bgbias.audit.steps import Steps
 from bgbias.errors import UserError
@@ -52,7 +52,7 @@ WORK = ".unfinished"
 class Audit:
     """What was found. ``findings`` is None without labels; ``shift`` and ``shares`` need none. ``qualities``: masks, a row a photo."""
 
-    collection: Collection
+    collection: PhotoCollection
     model: Adapted
     masker: str
     backgrounds: Backgrounds
@@ -86,7 +86,7 @@ class Audit:
 class Question:
     """What is looked at, in front of what, and what is asked; ``masker`` None: photos have only the masks that they came with."""
 
-    collection: Collection
+    collection: PhotoCollection
     masker: Masker | None
     backgrounds: Backgrounds
     asked: Asked
@@ -274,12 +274,12 @@ def _room(work: Path, needed: int) -> None:
         )
 
 
-def _decoded(collection: Collection, image_id: str) -> np.ndarray:
+def _decoded(collection: PhotoCollection, image_id: str) -> np.ndarray:
     return pixels.decode(collection.read(image_id), image_id)
 
 
 def _mask(
-    collection: Collection,
+    collection: PhotoCollection,
     ids: Sequence[str],
     make: Callable[[Sequence[np.ndarray]], list[Mask]],
     kept: KeptMasks,
@@ -295,7 +295,7 @@ def _mask(
         done(len(some))
 
 
-def _prepare(collection: Collection, prepared: Prepared, kept: KeptMasks | None, row: int) -> None:
+def _prepare(collection: PhotoCollection, prepared: Prepared, kept: KeptMasks | None, row: int) -> None:
     """A photo with its own true mask, or the masker's."""
     image_id = collection.table.ids[row]
     photo, drawn = _decoded(collection, image_id), collection.truth(image_id)

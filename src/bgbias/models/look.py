@@ -42,16 +42,24 @@ class Look:
 
     def __call__(self, picture: np.ndarray) -> np.ndarray:
         """What is seen of a photo uint8 [H, W, 3], or of its mask [H, W]: uint8 [S, S, 3] or [S, S]."""
+        return self.cropped(self.resized(picture))
+
+    def resized(self, picture: np.ndarray) -> np.ndarray:
+        """The whole picture at the size out of which the middle is cut."""
         height, width = picture.shape[:2]
         square = (self.resize, self.resize)
         shape = square if self.squash else pixels.resized_shape(height, width, self.resize)
-        if (height, width) != shape:
-            how = Image.Resampling[self.interpolation.upper()]
-            picture = np.asarray(Image.fromarray(picture).resize(shape[::-1], how))
+        if (height, width) == shape:
+            return picture
+        how = Image.Resampling[self.interpolation.upper()]
+        return np.asarray(Image.fromarray(picture).resize(shape[::-1], how))
+
+    def cropped(self, resized: np.ndarray) -> np.ndarray:
+        """The middle of a picture that was resized: uint8 [S, S, 3] or [S, S]."""
         if self.rounding == "down":
-            return pixels.centre_crop(picture, self.size)
-        top, left = (round((side - self.size) / 2) for side in shape)
-        return picture[top : top + self.size, left : left + self.size]
+            return pixels.centre_crop(resized, self.size)
+        top, left = (round((side - self.size) / 2) for side in resized.shape[:2])
+        return resized[top : top + self.size, left : left + self.size]
 
     def __str__(self) -> str:
         sides = "both sides" if self.squash else "short side"
