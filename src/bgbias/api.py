@@ -264,6 +264,63 @@ def explain(
     return explanation.explain(model.model, decoded, same, score)
 
 
+def audit(
+    photos: Source,
+    model: object,
+    *,
+    out: str | Path | None = None,
+    sample: int | None = 500,
+    masks: str | Path | None = None,
+    masker: str = "u2netp",
+    mask_weights: str | Path | None = None,
+    backgrounds: str | Path | None = None,
+    draws: int = 5,
+    attribution: int = 64,
+    name: str | None = None,
+    class_level: int | None = None,
+    device: str = "auto",
+    **looks: Any,
+) -> Audit:
+    """How much a model loses on these photos when only the background changes: what the command ``bgbias audit`` measures.
+
+    ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
+    DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
+    with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors. ``sample``: at most so many photos;
+    None: all. ``out``: a folder for the files; what was begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``,
+    ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
+
+    >>> def colours(batch):
+    ...     return [photo.mean((0, 1)) for photo in batch]
+    >>> found = bgbias.audit("toys", colours, masks="toy_masks", size=64, resize=64, attribution=4)
+    >>> found.drop.low < found.drop.value < found.drop.high
+    True
+    >>> found.classes[["class_name", "clean", "corrupted"]].shape
+    (6, 3)
+    """
+    import tempfile
+
+    from bgbias.audit.asked import Asked
+    from bgbias.audit.audit import question, run
+    from bgbias.audit.photos import collect
+    from bgbias.compute.device import pick
+    from bgbias.models.adapters import Options
+    from bgbias.models.adapters import load as adapted
+
+    audited = adapted(model, Options(**looks, device=device))
+    asked = Asked(draws=draws, attribution=attribution)
+    collection = collect(photos, masks, name, class_level, sample)
+    given = str(backgrounds) if backgrounds is not None else None
+    asking = question(
+        collection, asked, masker, Path(mask_weights) if mask_weights else None, given, pick(device)
+    )
+    if out is not None:
+        found = run(asking, audited, Path(out))
+        found.write(out)
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        return run(asking, audited, Path(folder))
+
+
 def _distance(model: Embedder) -> str:
     """That of the loss that the model was trained with, as its file tells; cosine where it does not."""
     from bgbias import plugins

@@ -18,7 +18,9 @@ import numpy as np
 import pandas as pd
 
 from bgbias import seeds
+from bgbias.audit import backgrounds as behind
 from bgbias.audit import embedded, findings, forecast, looks
+from bgbias.audit import masker as masking
 from bgbias.audit.asked import Asked
 from bgbias.audit.backgrounds import Backgrounds
 from bgbias.audit.findings import Findings
@@ -69,6 +71,22 @@ class Audit:
     remarks: tuple[str, ...]
     took: dict[str, float]
 
+    @property
+    def drop(self) -> Estimate:
+        """By which share MAP@R is lower where only the query's background changes, with its interval over classes."""
+        from bgbias.audit import written
+
+        return written.drop(self)
+
+    @property
+    def classes(self) -> pd.DataFrame:
+        """A row a class, the greatest loss first (``Findings.classes``); a UserError without labels."""
+        if self.findings is None:
+            raise UserError(
+                f"{self.collection.name} has no classes, so that nobody knows what should be found."
+            )
+        return self.findings.classes
+
     def __str__(self) -> str:
         """What the terminal shows."""
         from bgbias.audit import written
@@ -84,12 +102,28 @@ class Audit:
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at, in front of what, and what is asked; ``masker`` None: photos have only the masks that they came with."""
+    """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask."""
 
     collection: PhotoCollection
     masker: Masker | None
     backgrounds: Backgrounds
     asked: Asked
+
+
+def question(
+    collection: PhotoCollection,
+    asked: Asked,
+    masker: str = masking.DEFAULT,
+    mask_weights: Path | None = None,
+    backgrounds: str | None = None,
+    device: str = "cpu",
+) -> Question:
+    """What stands out among the photos is told; masker and backgrounds are found by their names, or refused."""
+    for line in collection.told():
+        say(line)
+    drawn = all(collection.truth(image_id) is not None for image_id in collection.table.ids)
+    who = None if drawn else masking.find(masker, mask_weights, device)
+    return Question(collection, who, behind.find(backgrounds), asked)
 
 
 def run(question: Question, model: Adapted, folder: Path) -> Audit:

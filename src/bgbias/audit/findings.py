@@ -118,7 +118,11 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
             values = _seen(queries, metric, views)
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
-                lines.append(named | _interval(values.estimate([condition])))
+                found = _interval(values.estimate([condition]))
+                # A share; Student's t does not know its ends.
+                lines.append(
+                    named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
+                )
     return pd.DataFrame(lines)
 
 

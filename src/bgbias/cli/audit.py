@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from bgbias.audit.audit import Audit
 
 app = typer.Typer()
-SAMPLE = 500
 FAILED = 1
 
 
@@ -38,8 +37,11 @@ def audit(
     weights: Annotated[Path | None, typer.Option(help="The model's weights.", show_default=False)] = None,
     out: Annotated[Path, typer.Option(help="Where the verdict goes.")] = Path("audit"),
     sample: Annotated[
-        int, typer.Option(min=0, help="At most so many photos, spread over classes; 0: all.")
-    ] = SAMPLE,
+        int | None,
+        typer.Option(
+            min=0, help="At most so many photos, spread over classes: 500; 0: all.", show_default=False
+        ),
+    ] = None,
     backgrounds: Annotated[
         str | None,
         typer.Option(help="Folder or zip of background photos; drawn ones if not given.", show_default=False),
@@ -99,11 +101,9 @@ def audit(
 
     Ctrl-C and the same command again goes on. Photos and models are never written to.
     """
-    from bgbias.audit import backgrounds as behind
     from bgbias.audit import exported
-    from bgbias.audit import masker as masking
-    from bgbias.audit.asked import Asked
-    from bgbias.audit.audit import Question, of_embeddings, run
+    from bgbias.audit.asked import SAMPLE, Asked
+    from bgbias.audit.audit import of_embeddings, question, run
     from bgbias.audit.audit import export as write_views
     from bgbias.audit.photos import collect
     from bgbias.compute.device import pick
@@ -118,29 +118,20 @@ def audit(
             " --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
     asked = Asked(draws=draws, attribution=attribution)
-    options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, pick(device))  # type: ignore[arg-type]
+    options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
     audited = load(model, options) if model else exported.looking(options)
-    collection = collect(photos, masks, name, class_level, sample or None)
-    for line in collection.told():
-        say(line)
-    drawn = all(collection.truth(image_id) is not None for image_id in collection.table.ids)
-    question = Question(
-        collection,
-        None if drawn else masking.find(masker, mask_weights, pick(device)),
-        behind.find(backgrounds),
-        asked,
-    )
+    collection = collect(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
+    asking = question(collection, asked, masker, mask_weights, backgrounds, pick(device))
     if export:
-        write_views(question, audited, export)
+        write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
         return
     if embeddings:
         views = asked.views(collection.labelled)
-        found = of_embeddings(
-            question, audited, exported.read(*embeddings, views, len(collection.table)), out
-        )
+        given = exported.read(*embeddings, views, len(collection.table))
+        found = of_embeddings(asking, audited, given, out)
     else:
-        found = run(question, audited, out)
+        found = run(asking, audited, out)
     files = found.write(out)
     print(found)
     say(f"{', '.join(file.name for file in files)} in {out}")

@@ -1,0 +1,168 @@
+"""The command on a person's folder: a verdict, files that say the same, a CI's exit status, pictures for models elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from tests.support import toy_folder
+
+# Photos of 64 pixels as they are, gradients as walls.
+HOW = ["--masks", "masks", "--size", "64", "--resize", "64", "--backgrounds", "walls", "--attribution", "4"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("her_photos")
+    toy_folder.made(folder)
+    return folder
+
+
+def run(place: Path, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bgbias", "audit", *arguments],
+        cwd=place,
+        env=os.environ | {"BGBIAS_CACHE": str(place / "cache")} | changed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def audited(place: Path) -> tuple[Path, str]:
+    done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", "first")
+    assert done.returncode == 0, done.stderr
+    return place / "first", done.stdout
+
+
+def test_the_terminal_the_json_and_the_tables_say_the_same(audited: tuple[Path, str]) -> None:
+    out, text = audited
+    told = json.loads((out / "audit.json").read_text())
+    assert text.splitlines()[0] == told["verdict"]
+    assert text == (out / "verdict.txt").read_text()
+    drop = {(row["setting"], row["unit"]): row for row in told["drop"]}
+    assert f"finds {100 * drop['query', 'relative']['value']:.0f} %" in told["verdict"]
+    classes, photos = pd.read_csv(out / "classes.csv"), pd.read_parquet(out / "photos.parquet")
+    assert len(classes) == toy_folder.CLASSES
+    assert f"{told['classes_losing_half']} of {len(classes)} classes" in told["verdict"]
+    assert len(photos) == toy_folder.CLASSES * toy_folder.PER_CLASS == told["photos"]["photos"]
+    assert photos["lost"].mean() == pytest.approx(drop["query", "points"]["value"], abs=1e-12)
+    steps = [row["value"] for row in told["steps"] if row["setting"] == "query"]
+    assert sum(steps) == pytest.approx(drop["query", "points"]["value"], abs=1e-12)
+    assert told["schema"] == 1
+
+
+def test_a_biased_model_is_found_out(audited: tuple[Path, str]) -> None:
+    """Photos stand in front of their class's scene nine times in ten, and the model sees colours alone."""
+    told = json.loads((audited[0] / "audit.json").read_text())
+    relative = next(r for r in told["drop"] if (r["setting"], r["unit"]) == ("query", "relative"))
+    assert relative["low"] > 0.1
+    pasting = next(r for r in told["steps"] if (r["setting"], r["step"]) == ("query", "pasting"))
+    assert abs(pasting["value"]) < 0.1
+    assert told["shares_of_variance"]["background"] > 0.3
+
+
+def test_contact_sheets_hold_four_pictures_a_query(audited: tuple[Path, str]) -> None:
+    for title in ("worst", "random"):
+        with Image.open(audited[0] / f"{title}.jpg") as sheet:
+            assert sheet.width > 4 * 150
+            assert sheet.height > 12 * 150
+
+
+def test_photos_are_not_written_to_and_nothing_unfinished_is_left(audited: tuple[Path, str]) -> None:
+    out, _ = audited
+    assert {p.suffix for p in (out.parent / "photos").rglob("*") if p.is_file()} == {".png"}
+    names = {"audit.json", "verdict.txt", "classes.csv", "photos.parquet", "worst.jpg", "random.jpg", ".lock"}
+    assert {p.name for p in out.iterdir()} == names
+
+
+@pytest.mark.parametrize(("limit", "status"), [("0", 1), ("99", 0)])
+def test_a_ci_fails_where_the_intervals_lower_end_is_above_the_limit(
+    place: Path, limit: str, status: int
+) -> None:
+    done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--fail-above", limit, "--out", "ci")
+    assert done.returncode == status, done.stderr
+
+
+def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(
+    place: Path, audited: tuple[Path, str]
+) -> None:
+    how = [part for part in HOW if part not in ("--attribution", "4")]
+    done = run(place, "photos", "--export", "views", *how)
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(place / "views/photos.csv")
+    arrays = {}
+    for folder in (place / "views").iterdir():
+        if folder.is_dir() and not folder.name.startswith("."):
+            files = sorted(folder.iterdir())
+            assert len(files) == len(rows)
+            pictures = np.stack([np.asarray(Image.open(file), np.float64) for file in files])
+            # What the model in the file does, by itself: sixteen mean colours, after ImageNet's normalisation.
+            seen = (pictures / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+            cells = seen.reshape(len(rows), 4, 16, 4, 16, 3).mean((2, 4))
+            arrays[folder.name] = cells.transpose(0, 3, 1, 2).reshape(len(rows), -1)
+    np.save(place / "clean.npy", arrays.pop("clean-0"))
+    np.savez(place / "others.npz", **arrays)
+    done = run(place, "photos", "--embeddings", "clean.npy", "others.npz", *how, "--out", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    here, there = (
+        json.loads((folder / "audit.json").read_text()) for folder in (audited[0], place / "elsewhere")
+    )
+    for part in ("drop", "steps", "levels"):
+        for ours, theirs in zip(here[part], there[part], strict=True):
+            assert theirs["value"] == pytest.approx(ours["value"], abs=1e-9), (ours, theirs)
+    del arrays["random_background-2"]
+    np.savez(place / "others.npz", **arrays)
+    done = run(place, "photos", "--embeddings", "clean.npy", "others.npz", *how, "--out", "elsewhere")
+    assert done.returncode == 2
+    assert "lacks random_background-2" in done.stderr
+
+
+def test_a_function_without_gradients_is_looked_into_by_occlusion(place: Path) -> None:
+    done = run(place, "photos", "--model", "my_model.py:pictures", *HOW, "--out", "function")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((place / "function/audit.json").read_text())["attribution"]["how"] == "occlusion"
+
+
+def test_without_classes_there_is_what_needs_none(place: Path) -> None:
+    loose = place / "loose"
+    loose.mkdir()
+    for number, photo in enumerate(sorted((place / "photos").rglob("*.png"))[::3]):
+        (loose / f"{number}.png").write_bytes(photo.read_bytes())
+    how = ["--masker", "grabcut", "--size", "64", "--resize", "64", "--attribution", "0", "--draws", "1"]
+    done = run(place, "loose", "--model", "my_model.py:build", *how, "--out", "unlabelled")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((place / "unlabelled/audit.json").read_text())
+    assert told["drop"] is None
+    assert 0 < told["embedding_shift"]["random_background"] < 1
+    assert sum(told["shares_of_variance"].values()) == pytest.approx(1)
+    assert "Without classes" in told["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["photos"], "takes one of --model SPEC"),
+        (["photos", "--model", "my_model.py:build", "--export", "x"], "--model and --export"),
+        (["nowhere", "--model", "my_model.py:build"], "nowhere"),
+        (["photos", "--model", "my_model.py:missing"], "missing"),
+        (["photos", "--model", "my_model.py:build", "--masker", "nobody"], "There is no 'nobody' in maskers"),
+        (["photos", "--model", "my_model.py:build", *HOW[:2], "--backgrounds", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_made(
+    place: Path, arguments: list[str], words: str
+) -> None:
+    done = run(place, *arguments, "--out", "refused")
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "refused").exists()
