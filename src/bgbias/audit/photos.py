@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -216,7 +216,7 @@ def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str
 
 def _items(listing: Listing, table: ImageTable, seen: Examination) -> Iterator[Item]:
     """The photos one by one with their bytes; one that cannot be read is noted."""
-    for row in table.frame.to_dict("records"):
+    for row in cast("list[dict[str, Any]]", table.frame.to_dict("records")):
         name = row["image_id"]
         try:
             data, truth = listing.read(name), listing.truth(name)
