@@ -37,7 +37,7 @@ def test_photos_without_folders_have_no_classes(tmp_path: Path) -> None:
     photos = collect(as_folder(tmp_path / "shots", {f"{n}.jpg": snapshot(n) for n in range(4)}))
     assert (photos.labelled, photos.classes) == (False, 0)
     assert photos.table.labels.tolist() == [0, 1, 2, 3]
-    assert list(photos.told()) == ["shots: photos lie in no folders of classes"]
+    assert list(photos.told()) == ["shots: photos lie in no folders, which would say their classes"]
 
 
 def test_photos_beside_the_folders_of_classes_are_left_out(tmp_path: Path) -> None:

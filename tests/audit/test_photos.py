@@ -84,6 +84,13 @@ def test_true_masks_come_from_a_folder_of_their_own(tmp_path: Path) -> None:
     assert "turn the mask too" in photos.left_out["shoe 02/2.jpg"]
     assert "turn the mask too" not in photos.left_out["shoe 01/1.jpg"]
     assert photos.digest != collect(place).digest
+    # A note or a raw file of the photo's name is no second photo of the mask; another photo is.
+    as_folder(place, {"shoe 00/0.txt": b"", "shoe 00/0.heic": b"", "shoe 00/1.png": white})
+    assert collect(place, masks=tmp_path / "masks.zip").truth("shoe 00/0.jpg") is not None
+    (place / "shoe 00" / "0.png").write_bytes(white)
+    with pytest.raises(UserError, match=r"the photos 'shoe 00/0\.jpg' and 'shoe 00/0\.png' have one name"):
+        collect(place, masks=tmp_path / "masks.zip")
+    (place / "shoe 00" / "0.png").unlink()
     with pytest.raises(UserError, match=r"the mask 'shoe 9/0\.png' fits no photo \(1 in all\)"):
         collect(place, masks=as_folder(tmp_path / "wrong", {"shoe 9/0.png": white, "shoe 00/0.png": white}))
 

@@ -157,3 +157,5 @@ def test_class_level_is_refused_where_no_folder_is_a_class(tmp_path: Path, rows:
         of_file(tmp_path, rows, class_level=1)
     with pytest.raises(UserError, match="class_level says which folder"):
         collect(rows, class_level=1)
+    with pytest.raises(UserError, match="There is no folder or archive"):
+        collect(tmp_path / "nowhere", class_level=1)

@@ -39,7 +39,7 @@ def listed(place: Path, name: str | None, class_level: int | None) -> Listing:
         left_out |= dict.fromkeys(
             loose, "beside the folders of the classes: put it into its own class's folder"
         )
-    why = why_unlabelled(class_of) if inside else "photos lie in no folders of classes"
+    why = why_unlabelled(class_of) if inside else "photos lie in no folders, which would say their classes"
     ids = inside or photos
     return Listing(
         name=name,

@@ -59,7 +59,10 @@ class Listing:
                 f"{self.name}: {place} holds no pictures{there}. Masks are called like their photo, with the ending .png. When"
                 f" they are there, run: python -m bgbias doctor PHOTOS --masks {place}"
             )
-        mask_of = by_name.masks(drawn, [*self.table.ids, *self.others], self.name, str(place))
+        # What lies beside a photo under its name, as its raw file or a note, has no mask of its own.
+        stems = set(map(stem, self.table.ids))
+        others_of = {stem(name): name for name in self.others if stem(name) not in stems}
+        mask_of = by_name.masks(drawn, [*self.table.ids, *others_of.values()], self.name, str(place))
 
         def truth(image_id: str) -> bytes | None:
             mask = mask_of.get(stem(image_id))

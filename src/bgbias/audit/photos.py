@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -149,13 +149,10 @@ def collect(
 
 
 def _listed(source: Source, name: str | None, class_level: int | None, params: Path) -> Listing:
-    if class_level is not None and not (isinstance(source, (str, Path)) and Path(source).exists()):
-        raise UserError(
-            "class_level says which folder of a path is the class: it is for folders and archives alone."
-        )
-    if isinstance(source, pd.DataFrame):
-        return tables.of_frame(source, name or "photos")
     if not isinstance(source, (str, Path)):
+        _refuse(class_level)
+        if isinstance(source, pd.DataFrame):
+            return tables.of_frame(source, name or "photos")
         # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
@@ -171,21 +168,26 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
             raise UserError(
                 f"{source} is a dataset of {params}, which has its name already: leave the other one out."
             )
+        _refuse(class_level)
         return studied.listed(str(source), params)
     if not place.exists():
         raise UserError(_nowhere(place, known))
     if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
         return folders.listed(place, name, class_level)
-    if class_level is not None:
-        raise UserError(
-            f"{place} is no folder, and class_level says which folder of a path is the class: leave it out."
-        )
     if place.suffix.lower() in TABLES:
+        _refuse(class_level)
         return tables.of_file(place, name)
     raise UserError(
         f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}); name the folder that holds the"
         " photos."
     )
+
+
+def _refuse(class_level: int | None) -> None:
+    if class_level is not None:
+        raise UserError(
+            "class_level says which folder of a path is the class: leave it out where no folder is."
+        )
 
 
 def _nowhere(place: Path, known: Iterable[str]) -> str:
@@ -216,7 +218,7 @@ def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str
 
 def _items(listing: Listing, table: ImageTable, seen: Examination) -> Iterator[Item]:
     """The photos one by one with their bytes; one that cannot be read is noted."""
-    for row in table.frame.to_dict("records"):
+    for row in cast("list[dict[str, Any]]", table.frame.to_dict("records")):
         name = row["image_id"]
         try:
             data, truth = listing.read(name), listing.truth(name)

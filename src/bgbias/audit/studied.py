@@ -8,17 +8,19 @@ from bgbias.audit.listing import Listing, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.photos.table import read_table
-from bgbias.study import params as settings
+from bgbias.settings import read_yaml
+from bgbias.study.params import load
 
 
 def datasets(params: Path) -> tuple[str, ...]:
     """The names of the datasets that can be named; none where there is no params.yaml."""
-    return tuple(settings.load(params).datasets) if params.is_file() else ()
+    written = read_yaml(params).get("datasets") if params.is_file() else None
+    return tuple(map(str, written)) if isinstance(written, dict) else ()
 
 
 def listed(dataset: str, params: Path) -> Listing:
     """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
-    files = settings.load(params).files
+    files = load(params).files
     places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
     absent = next((place for place in places.values() if not place.exists()), None)
     if absent:

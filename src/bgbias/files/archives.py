@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import lzma
 import os
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -30,6 +29,7 @@ DAMAGED = (
     RuntimeError,
     KeyError,  # a hard link to no member
 )
+BLOCK = 1 << 20  # bytes
 NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
@@ -130,7 +130,8 @@ def _uncompressed(path: Path) -> IO[bytes]:
             return path.open("rb")
         plain = tempfile.TemporaryFile()  # noqa: SIM115
         packed.seek(0)
-        shutil.copyfileobj(packed, plain)
+        while block := packed.read(BLOCK):
+            plain.write(block)
         plain.seek(0)
         return plain
 
