@@ -26,14 +26,18 @@ from bgbias.images import pixels
 from bgbias.images.composite import CutOut
 from bgbias.models import model as models
 from bgbias.toy import render, scenes
+from tests.support import toy_folder
 
 SHOWN = ["mug_0.png", "mug_1.png", "house.png"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rendered toys with their masks, scenes, and a model with random weights."""
+    """Rendered toys with their masks, scenes, and a model with random weights; more toys in folders for an audit."""
     folder = tmp_path_factory.mktemp("library")
+    toy_folder.made(folder)
+    (folder / "photos").rename(folder / "toys")
+    (folder / "masks").rename(folder / "toy_masks")
     for number in range(2):
         scene = scenes.photograph(scenes.scene("api", number), scenes.glance("api", number), 64)
         Image.fromarray((255 * scene).astype(np.uint8)).save(folder / f"scene_{number}.png")
@@ -246,7 +250,7 @@ from bgbias.masks import saliency
 from bgbias.training import batches, loop
 for family in bgbias.plugins.REQUIRED:
     for name in bgbias.plugins.names(family):
-        bgbias.plugins.load(family, name + ":any" * (name == "timm"))
+        bgbias.plugins.load(family, name + ":any" * (family == "backbones" and name == "timm"))
 from bgbias.cli import main
 for words in ("--help", "explain model.safetensors mug_0.png mug_1.png", "resume --params PARAMS"):
     sys.argv = ["bgbias", *words.split()]

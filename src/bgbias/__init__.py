@@ -8,8 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from bgbias.version import VERSION
+
+__version__ = VERSION
 __all__ = [
+    "Audit",
     "Embedder",
     "Estimate",
     "Explanation",
@@ -17,6 +20,7 @@ __all__ = [
     "UserError",
     "__version__",
     "attribute",
+    "audit",
     "corrupt",
     "embed",
     "estimate",
@@ -29,14 +33,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from bgbias import plugins
-    from bgbias.api import Ranking, attribute, corrupt, embed, explain, load, rank
+    from bgbias.api import Ranking, attribute, audit, corrupt, embed, explain, load, rank
     from bgbias.attribution.explanation import Explanation
+    from bgbias.auditing.audit import Audit
     from bgbias.errors import UserError
     from bgbias.evaluation.embedder import Embedder
     from bgbias.results.uncertainty import Estimate, estimate, relative_drop
 else:
     # Not of api.py.
     _ELSEWHERE = {
+        "Audit": "auditing.audit",
         "Embedder": "evaluation.embedder",
         "Estimate": "results.uncertainty",
         "Explanation": "attribution.explanation",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from bgbias.attribution.explanation import Explanation
+    from bgbias.auditing.audit import Audit
+    from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
     from bgbias.photos.prepared import Pictures
@@ -286,8 +288,9 @@ def audit(
     ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
     DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
     with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors. ``sample``: at most so many photos;
-    None: all. ``out``: a folder for the files; what was begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``,
-    ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
+    None: all. ``out``: a folder for the files; what was begun there goes on. ``looks``: ``weights``, ``size``, ``resize``,
+    ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a
+    UserError.
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]
@@ -299,9 +302,9 @@ def audit(
     """
     import tempfile
 
-    from bgbias.audit.asked import Asked
-    from bgbias.audit.audit import question, run
-    from bgbias.audit.photos import collect
+    from bgbias.auditing.asked import Asked
+    from bgbias.auditing.audit import question, run
+    from bgbias.auditing.photos import collect
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted

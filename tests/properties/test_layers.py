@@ -11,10 +11,10 @@ from pathlib import Path
 from project import ROOT
 
 PACKAGE = ROOT / "src/bgbias"
-GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings"}
+GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings", "version"}
 # From the lowest to the highest; those of one line do not import one another.
 LAYERS = (
-    ("errors", "progress", "seeds"),
+    ("errors", "progress", "seeds", "version"),
     ("settings", "plugins"),
     ("images",),
     ("files",),
@@ -30,7 +30,7 @@ LAYERS = (
     ("engine",),
     ("results",),
     ("report",),
-    ("audit",),
+    ("auditing",),
     ("tracking", "nodes", "api"),
     ("__init__",),
     ("cli",),

@@ -8,6 +8,7 @@ pixels: the cosine that the embedding loses.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def occlusion_map(vectors: np.ndarray, size: int) -> np.ndarray:
 
 def _cells(size: int) -> Iterator[tuple[slice, slice]]:
     edges = np.linspace(0, size, min(CELLS, size) + 1).round().astype(int)
-    spans = [slice(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
+    spans = [slice(int(a), int(b)) for a, b in pairwise(edges)]
     for rows in spans:
         for columns in spans:
             yield rows, columns

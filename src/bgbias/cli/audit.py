@@ -13,7 +13,7 @@ from bgbias.errors import UserError
 from bgbias.progress import say
 
 if TYPE_CHECKING:
-    from bgbias.audit.audit import Audit
+    from bgbias.auditing.audit import Audit
 
 app = typer.Typer()
 FAILED = 1
@@ -54,7 +54,7 @@ def audit(
     mask_weights: Annotated[
         Path | None, typer.Option(help="The masker's weights.", show_default=False)
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="BackgroundPhotos behind each photo.")] = 5,
     attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
     fail_above: Annotated[
         float | None,
@@ -101,11 +101,11 @@ def audit(
 
     Ctrl-C and the same command again goes on. Photos and models are never written to.
     """
-    from bgbias.audit import exported
-    from bgbias.audit.asked import SAMPLE, Asked
-    from bgbias.audit.audit import of_embeddings, question, run
-    from bgbias.audit.audit import export as write_views
-    from bgbias.audit.photos import collect
+    from bgbias.auditing import exported
+    from bgbias.auditing.asked import SAMPLE, Asked
+    from bgbias.auditing.audit import export as write_views
+    from bgbias.auditing.audit import of_embeddings, question, run
+    from bgbias.auditing.photos import collect
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
 
@@ -141,7 +141,7 @@ def audit(
 
 def _fail(found: Audit, above: float) -> None:
     """Exit with ``FAILED`` where the drop is above the limit beyond chance; a drop without an interval fails nobody."""
-    from bgbias.audit.written import drop
+    from bgbias.auditing.written import drop
 
     low = 100 * drop(found).low
     if low > above:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bgbias.audit.photos import collect
+from bgbias.auditing.photos import collect
 from bgbias.photos.examination import SHOWN
 
 

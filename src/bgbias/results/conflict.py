@@ -1,4 +1,4 @@
-"""Cue conflict: what a model follows when the object is of one class and the background of another (docs/methods.md, section 9)."""
+"""Cue conflict: what a model follows where the object is of one class and the background of another (docs/methods.md, 9)."""
 
 from __future__ import annotations
 

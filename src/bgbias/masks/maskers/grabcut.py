@@ -35,7 +35,7 @@ class Params(Strict):
     side: int = Field(256, ge=32, description="short side in pixels at which colours are looked at")
 
 
-class Masker:
+class GrabCutMasker:
     """Photos in, masks out, photo by photo."""
 
     device = "cpu"
@@ -61,9 +61,9 @@ class Masker:
         return Mask(np.where(np.asarray(mask), np.uint8(255), np.uint8(0)), 1.0)  # it knows no doubt
 
 
-def build(params: Params, device: str) -> Masker:
+def build(params: Params, device: str) -> GrabCutMasker:
     """The masker; it works on the processor, whatever the device."""
-    return Masker(params)
+    return GrabCutMasker(params)
 
 
 def _middle(height: int, width: int) -> np.ndarray:

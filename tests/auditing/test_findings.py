@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bgbias import seeds
-from bgbias.audit import findings
+from bgbias.auditing import findings
 from bgbias.evaluation import conditions, scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings

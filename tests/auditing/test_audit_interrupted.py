@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.support import toy_folder
 
 # A model that takes its time, so that there is something to kill.

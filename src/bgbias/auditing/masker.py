@@ -24,7 +24,7 @@ WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
-class Masker:
+class NamedMasker:
     """Photos to masks. ``make`` loads the network and gives the function, so that whoever finds all masks kept pays nothing."""
 
     name: str
@@ -37,7 +37,7 @@ class Masker:
         return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}")
 
 
-def find(name: str, weights: Path | None, device: str) -> Masker:
+def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     """The masker of this name, one of the files in ``masks/maskers`` that predict; an unknown one is refused with a list.
 
     Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
@@ -61,7 +61,7 @@ def find(name: str, weights: Path | None, device: str) -> Masker:
         "weights": checksums.sha256(Path(chosen["weights"])) if chosen else "",
     }
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-    return Masker(name, key, lambda: module.build(params, device))
+    return NamedMasker(name, key, lambda: module.build(params, device))
 
 
 def _weights(name: str, published: Sequence[Source]) -> Path:

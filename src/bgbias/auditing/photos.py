@@ -17,8 +17,8 @@ import pandas as pd
 from PIL import Image
 
 from bgbias import progress
-from bgbias.audit import folders, studied, tables
-from bgbias.audit.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
+from bgbias.auditing import folders, studied, tables
+from bgbias.auditing.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling

@@ -11,7 +11,7 @@ import pytest
 from miniatures import as_folder
 from snapshots import shop, snapshot
 
-from bgbias.audit.photos import collect
+from bgbias.auditing.photos import collect
 from bgbias.images import heif
 
 FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}

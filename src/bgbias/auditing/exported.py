@@ -55,8 +55,8 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
     for (name, draw), array in found.items():
         if array.ndim != 2 or array.shape != shape:
             raise UserError(
-                f"The embeddings of {name}-{draw} are {list(array.shape)}, where {list(shape)} is expected: a row for each line of"
-                " photos.csv."
+                f"The embeddings of {name}-{draw} are {list(array.shape)}, where {list(shape)} is expected: a row for each line"
+                " of photos.csv."
             )
         if not np.isfinite(array).all() or not np.linalg.norm(array, axis=1).all():
             raise UserError(

@@ -13,7 +13,7 @@ from miniatures import as_folder
 from PIL import Image
 from snapshots import shop, snapshot
 
-from bgbias.audit.photos import PhotoCollection, collect
+from bgbias.auditing.photos import PhotoCollection, collect
 from bgbias.errors import UserError
 from bgbias.images import pixels
 

@@ -18,16 +18,17 @@ import numpy as np
 import pandas as pd
 
 from bgbias import seeds
-from bgbias.audit import backgrounds as behind
-from bgbias.audit import embedded, findings, forecast, looks
-from bgbias.audit import masker as masking
-from bgbias.audit.asked import Asked
-from bgbias.audit.backgrounds import Backgrounds
-from bgbias.audit.findings import Findings
-from bgbias.audit.masker import Masker
-from bgbias.audit.photos import PhotoCollection
-from bgbias.audit.prepared import Prepared
-from bgbias.audit.steps import Steps
+from bgbias.auditing import backgrounds as behind
+from bgbias.auditing import embedded, findings, forecast, looks, written
+from bgbias.auditing import masker as masking
+from bgbias.auditing.asked import Asked
+from bgbias.auditing.backgrounds import BackgroundPhotos
+from bgbias.auditing.findings import Findings
+from bgbias.auditing.masker import NamedMasker
+from bgbias.auditing.measured import Measured
+from bgbias.auditing.photos import PhotoCollection
+from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions, crossing, variance
 from bgbias.evaluation.conditions import View
@@ -50,32 +51,12 @@ FEWEST = 20  # queries below which numbers say next to nothing
 WORK = ".unfinished"
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What was found. ``findings`` is None without labels; ``shift`` and ``shares`` need none. ``qualities``: masks, a row a photo."""
-
-    collection: PhotoCollection
-    model: Adapted
-    masker: str
-    backgrounds: Backgrounds
-    asked: Asked
-    findings: Findings | None
-    shift: pd.DataFrame
-    shares: Shares | None
-    attribution: pd.DataFrame
-    attribution_mean: Estimate
-    attribution_how: str
-    qualities: pd.DataFrame
-    usable: frozenset[str]
-    sheets: dict[str, list[tuple[str, np.ndarray]]]
-    remarks: tuple[str, ...]
-    took: dict[str, float]
+class Audit(Measured):
+    """What was found, for whoever reads it: ``print(audit)``, ``audit.drop``, ``audit.classes``, ``audit.write(folder)``."""
 
     @property
     def drop(self) -> Estimate:
         """By which share MAP@R is lower where only the query's background changes, with its interval over classes."""
-        from bgbias.audit import written
-
         return written.drop(self)
 
     @property
@@ -89,14 +70,10 @@ class Audit:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from bgbias.audit import written
-
         return "\n".join(written.told(self))
 
     def write(self, folder: Path | str) -> list[Path]:
         """``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives their paths."""
-        from bgbias.audit import written
-
         return written.write(self, Path(folder))
 
 
@@ -105,8 +82,8 @@ class Question:
     """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask."""
 
     collection: PhotoCollection
-    masker: Masker | None
-    backgrounds: Backgrounds
+    masker: NamedMasker | None
+    backgrounds: BackgroundPhotos
     asked: Asked
 
 
@@ -246,7 +223,7 @@ def _concluded(
     found: Findings | None = None
     sheets: dict[str, list[tuple[str, np.ndarray]]] = {}
     if collection.labelled:
-        of_label = table.frame.drop_duplicates("label").set_index("label")["class_name"].to_dict()
+        of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
         found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
         sheets = looks.sheets(found, photos, embeddings, of_label)
     return Audit(

@@ -31,7 +31,7 @@ PIXEL = 7  # bytes: three of the photo, one of the mask, three of what stands be
 
 
 @dataclass(frozen=True)
-class Rows:
+class MappedPictures:
     """Pictures by image id, views of a mapped file: what ``EvaluationPhotos`` asks of pictures."""
 
     pixels: np.ndarray
@@ -61,7 +61,7 @@ class Prepared:
 
     @property
     def missing(self) -> list[int]:
-        """Rows that are to be made."""
+        """MappedPictures that are to be made."""
         return np.flatnonzero(self._state == ABSENT).tolist()
 
     def make(
@@ -107,23 +107,23 @@ class Prepared:
         return usable(self.qualities, policy)
 
     @property
-    def photos(self) -> Rows:
+    def photos(self) -> MappedPictures:
         """What the model sees of each photo, uint8 [S, S, 3]."""
         return self._rows(self._photos)
 
     @property
-    def masks(self) -> Rows:
+    def masks(self) -> MappedPictures:
         """The mask of each, uint8 [S, S]."""
         return self._rows(self._masks, set(self.qualities["image_id"]))
 
     @property
-    def behind(self) -> Rows:
+    def behind(self) -> MappedPictures:
         """Each photo without its object, uint8 [S, S, 3]."""
         return self._rows(self._behind, set(self.qualities["image_id"]))
 
-    def _rows(self, pixels: np.ndarray, ids: set[str] | None = None) -> Rows:
+    def _rows(self, pixels: np.ndarray, ids: set[str] | None = None) -> MappedPictures:
         named = {name: row for row, name in enumerate(self._table.ids) if ids is None or name in ids}
-        return Rows(pixels, named, tuple(named))
+        return MappedPictures(pixels, named, tuple(named))
 
 
 def room(photos: int, size: int) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bgbias.audit import embedded, prepared
 from bgbias.attribution.occlusion import CELLS
 from bgbias.attribution.settings import Attribution
-from bgbias.audit.asked import Asked
+from bgbias.auditing import embedded, prepared
+from bgbias.auditing.asked import Asked
 from bgbias.compute.device import threads
 from bgbias.evaluation.conditions import View
 from bgbias.images.inpainting import without_object
@@ -63,12 +63,12 @@ def measure(
     if make_masks is not None and to_mask:
         make_masks(photos[:2])
         per_mask = _timed(lambda: make_masks(photos)) / len(photos)
-    alpha = np.zeros(photos[0].shape[:2], np.uint8)
-    alpha[alpha.shape[0] // 4 : -alpha.shape[0] // 4, alpha.shape[1] // 4 : -alpha.shape[1] // 4] = 255
 
     def prepare() -> None:
         for photo in photos:
-            mask = alpha if photo.shape[:2] == alpha.shape else np.zeros(photo.shape[:2], np.uint8)
+            height, width = photo.shape[:2]
+            mask = np.zeros((height, width), np.uint8)
+            mask[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None] = 255
             without_object(look.resized(photo), look.resized(mask))
 
     seconds = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bgbias.audit.listing import Listing, why_unlabelled
+from bgbias.auditing.listing import Listing, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.photos.table import read_table

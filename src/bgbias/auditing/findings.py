@@ -96,14 +96,14 @@ def _setting(setting: str, condition: str) -> str:
 
 
 def _seen(queries: pd.DataFrame, metric: str, views: Mapping[str, tuple[str, str, int]]) -> Values:
-    others = [OTHERS] if metric == MAP_AT_R else []
-    kept = ["image_id", "label", "seed", "draw", metric, *others]
+    others = OTHERS if metric == MAP_AT_R else ""
+    kept = ["image_id", "label", "seed", "draw", metric, *filter(None, [others])]
     parts = {
         name: queries.loc[(queries["setting"] == setting) & (queries["condition"] == condition), kept]
         for name, (setting, condition, _) in views.items()
     }
     draws = {name: count for name, (*_, count) in views.items()}
-    return Values.of(MODEL, parts, metric, *others, draws=draws)
+    return Values.of(MODEL, parts, metric, others, draws)
 
 
 def _interval(estimate: Estimate) -> dict[str, float]:
@@ -159,8 +159,8 @@ def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
 
 
 def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
-    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, and what is lost with an interval over its photos
-    (Student's t; they are alike, and it speaks of other photos of this class alone).
+    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, and what is lost, with an interval over its
+    photos (Student's t; they are alike, and it speaks of other photos of this class alone).
     """
     photos = _photos(verdict, names)
     lines = []

@@ -12,14 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias import __version__
-from bgbias.audit import findings
-from bgbias.audit.audit import Audit
+from bgbias.auditing import findings
+from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
+from bgbias.version import VERSION
 
 SCHEMA = 1
 WORST = 10
@@ -44,7 +44,7 @@ SETTING_TITLES = {
 }
 
 
-def drop(audit: Audit, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
+def drop(audit: Measured, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
     """The drop of MAP@R, 0..1: ``relative`` or in ``points``; unknown without labels."""
     if audit.findings is None:
         return Estimate(math.nan)
@@ -53,7 +53,7 @@ def drop(audit: Audit, setting: str = QUERY_ONLY, unit: str = "relative") -> Est
     return Estimate(row["value"], row["low"], row["high"], row["p"])
 
 
-def verdict(audit: Audit) -> str:
+def verdict(audit: Measured) -> str:
     """One sentence or two, with its interval; what cannot be said is said."""
     found = audit.findings
     if found is None:
@@ -77,12 +77,12 @@ def verdict(audit: Audit) -> str:
     classes = len(found.classes)
     suffer = findings.suffering(found.classes)
     return (
-        f"In front of other backgrounds the model finds {_share(lost, abs_value=True)} {more} of the right photos {levels}{chance}."
-        f" {suffer} of {classes} classes lose more than half."
+        f"In front of other backgrounds the model finds {_share(lost, abs_value=True)} {more} of the right photos"
+        f" {levels}{chance}. {suffer} of {classes} classes lose more than half."
     )
 
 
-def told(audit: Audit) -> Iterator[str]:
+def told(audit: Measured) -> Iterator[str]:
     """The lines of the terminal."""
     yield verdict(audit)
     yield ""
@@ -128,7 +128,7 @@ def told(audit: Audit) -> Iterator[str]:
     yield from caveats(audit)
 
 
-def caveats(audit: Audit) -> Iterator[str]:
+def caveats(audit: Measured) -> Iterator[str]:
     """What a reader of the numbers must know: of photos, masks, model, backgrounds."""
     yield ""
     yield from (f"photos: {line}" for line in audit.collection.told())
@@ -140,12 +140,12 @@ def caveats(audit: Audit) -> Iterator[str]:
         yield "intervals: 95 %, over classes; queries of a class are alike"
 
 
-def as_json(audit: Audit) -> dict[str, Any]:
+def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
     found = audit.findings
     return {
         "schema": SCHEMA,
-        "bgbias": __version__,
+        "bgbias": VERSION,
         "verdict": verdict(audit),
         "photos": audit.collection.as_json() | {"queries": len(audit.usable)},
         "model": {
@@ -177,7 +177,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def write(audit: Audit, folder: Path) -> list[Path]:
+def write(audit: Measured, folder: Path) -> list[Path]:
     """All files of an audit, each complete or absent; gives their paths."""
     made = [folder / "audit.json", folder / "verdict.txt"]
     write_json(made[0], as_json(audit))
@@ -197,7 +197,7 @@ def write(audit: Audit, folder: Path) -> list[Path]:
     return made
 
 
-def photos(audit: Audit) -> pd.DataFrame:
+def photos(audit: Measured) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
     frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
         audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
@@ -220,7 +220,7 @@ def photos(audit: Audit) -> pd.DataFrame:
     )
 
 
-def _level(audit: Audit, condition: str) -> float:
+def _level(audit: Measured, condition: str) -> float:
     assert audit.findings is not None
     rows = audit.findings.levels
     kept = (rows["setting"] == QUERY_ONLY) & (rows["condition"] == condition) & (rows["metric"] == MAP_AT_R)
@@ -245,7 +245,7 @@ def _interval(row: pd.Series) -> str:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{k: _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+    return [{str(k): _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def _estimate(found: Estimate) -> dict[str, float | None]:

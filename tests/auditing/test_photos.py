@@ -12,7 +12,7 @@ import pytest
 from miniatures import as_folder, as_tar, as_zip
 from snapshots import shop, snapshot
 
-from bgbias.audit.photos import collect
+from bgbias.auditing.photos import collect
 from bgbias.errors import UserError
 from bgbias.images import pixels
 

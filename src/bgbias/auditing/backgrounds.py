@@ -19,7 +19,7 @@ SIDE = 320
 
 
 @dataclass(frozen=True)
-class Backgrounds:
+class BackgroundPhotos:
     """Photos of walls, streets, tables, encoded, in pool order; ``told`` says what they are."""
 
     names: list[str]
@@ -41,7 +41,7 @@ class Backgrounds:
         return Pool([pixels.resize_short(picture, side) for picture in decoded], sizes)
 
 
-def find(place: str | None) -> Backgrounds:
+def find(place: str | None) -> BackgroundPhotos:
     """The photos of a folder, a zip or tar, or a text file that lists one path a line; the drawn pool if none is named.
 
     Too few, and one that cannot be read, are errors that name it.
@@ -49,7 +49,7 @@ def find(place: str | None) -> Backgrounds:
     if place is None:
         pairs = list(_drawn())
         told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
-        return Backgrounds([name for name, _ in pairs], [data for _, data in pairs], told)
+        return BackgroundPhotos([name for name, _ in pairs], [data for _, data in pairs], told)
     pairs = sorted(pools.files(place), key=lambda pair: pair[0])
     if len(pairs) < 2:
         raise UserError(
@@ -57,7 +57,7 @@ def find(place: str | None) -> Backgrounds:
         )
     for name, data in pairs:
         pixels.size(data, name)
-    return Backgrounds([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
+    return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
 
 
 def _drawn() -> Iterator[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ import pytest
 from miniatures import as_folder
 from small_study import described, load
 
-from bgbias.audit.photos import collect
+from bgbias.auditing.photos import collect
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.nodes import index

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bgbias.audit import masker
+from bgbias.auditing import masker
 from bgbias.errors import UserError
 from bgbias.masks.kept import KeptMasks, photo_key
 from bgbias.masks.policy import Mask
@@ -32,7 +32,7 @@ def test_a_damaged_mask_is_told_and_made_again(tmp_path: Path) -> None:
     kept.keep(key, Mask(ALPHA, 0.5))
     (file,) = tmp_path.rglob("*.png")
     file.write_bytes(file.read_bytes()[:40])
-    with pytest.raises(UserError, match="damaged.*run the same command again"):
+    with pytest.raises(UserError, match=r"damaged.*run the same command again"):
         kept.read(key)
     assert key not in kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from bgbias.audit.listing import TABLES, Listing, table_of, title, why_unlabelled
+from bgbias.auditing.listing import TABLES, Listing, table_of, title, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import PICTURES, has_suffix, why_not

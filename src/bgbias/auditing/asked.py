@@ -28,8 +28,8 @@ OF_CLASSES = frozenset({"mixed_same", "mixed_rand", "mixed_next"})
 
 @dataclass(frozen=True)
 class Asked:
-    """``draws``: backgrounds per photo. ``attribution``: photos whose maps are made. ``objects`` x ``backgrounds``: what is crossed
-    for shares of variance. 0 leaves either out. A condition that there is not is refused.
+    """``draws``: backgrounds per photo. ``attribution``: photos whose maps are made. ``objects`` x ``backgrounds``: what is
+    crossed for shares of variance. 0 leaves either out. A condition that there is not is refused.
     """
 
     draws: int = 5

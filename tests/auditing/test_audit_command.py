@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+
 from tests.support import toy_folder
 
 # Photos of 64 pixels as they are, gradients as walls.

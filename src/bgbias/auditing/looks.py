@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bgbias import seeds
-from bgbias.audit import embedded
-from bgbias.audit.findings import Findings
-from bgbias.audit.steps import Steps
+from bgbias.auditing import embedded
+from bgbias.auditing.findings import Findings
+from bgbias.auditing.steps import Steps
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -114,7 +114,7 @@ def _four(
 ) -> Iterator[tuple[str, np.ndarray]]:
     row = embeddings.ids.index(image_id)
     own = int(embeddings.labels[row])
-    corrupted = list(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))[0]
+    corrupted = next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))
     yield names[own], photos.clean(image_id)
     yield "another background", corrupted
     gallery = np.asarray(embeddings.views[CLEAN, 0])

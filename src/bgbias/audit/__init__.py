@@ -1,1 +1,0 @@
-"""The audit: how much any model loses on anybody's photos when only the background changes. No training, no params.yaml."""
