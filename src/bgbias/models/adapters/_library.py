@@ -61,7 +61,8 @@ def _why(name: str, source: str, error: Exception) -> str:
             f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). Fetch it where there is a"
             " network, or name a file with its weights: --weights."
         )
-    return f"{name} could not be loaded: {said}"
+    again = "" if source.startswith("http") else f" Make or copy {source} again."
+    return f"{name} could not be loaded: {said.rstrip('.')}.{again}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bgbias.compute.device import threads
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
 from bgbias.models.adapters._library import asked, needed
@@ -48,7 +49,11 @@ def adapt(which: str, options: Options) -> Adapted:
         raise UserError(
             f"ONNX Runtime was installed without GPUs: --device {options.device} cannot be; use --device cpu."
         )
-    session = asked(f"onnx:{which}", which, lambda: runtime.InferenceSession(which, providers=[provider]))
+    settings = runtime.SessionOptions()
+    settings.intra_op_num_threads = threads()
+    session = asked(
+        f"onnx:{which}", which, lambda: runtime.InferenceSession(which, settings, providers=[provider])
+    )
     entry = _input(session.get_inputs(), which, options)
     output, told = _output(session.get_outputs(), which)
     preparation = usual(options, entry.side)
