@@ -10,50 +10,17 @@ import pytest
 import torch
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, randomised, saved
 from PIL import Image
+from small_transformers import built
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, load
 
-TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-SEEN = {"image_size": 32, "patch_size": 8}
-TEXT = {
-    **TOWER,
-    "vocab_size": 50,
-    "max_position_embeddings": 8,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "pad_token_id": 1,
-}
 CPU = Options(device="cpu")
 
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
-def built(kind: str) -> tuple[Any, Any]:
-    """A small network and the image processor that goes with its kind."""
-    import transformers as t
-
-    crop = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
-    square = {"size": {"height": 32, "width": 32}}
-    config: Any
-    if kind == "clip":
-        config = t.CLIPConfig(vision_config={**TOWER, **SEEN}, text_config=TEXT, projection_dim=16)
-        return t.CLIPModel(config), t.CLIPImageProcessor(**crop)
-    if kind == "siglip":
-        config = t.SiglipConfig(vision_config={**TOWER, **SEEN}, text_config=TEXT)
-        return t.SiglipModel(config), t.SiglipImageProcessor(**square)
-    if kind == "clip_vision":
-        config = t.CLIPVisionConfig(**TOWER, **SEEN, projection_dim=16)
-        return t.CLIPVisionModelWithProjection(config), t.CLIPImageProcessor(**crop)
-    if kind == "dinov2":
-        return t.Dinov2Model(t.Dinov2Config(**TOWER, **SEEN)), t.BitImageProcessor(**crop)
-    if kind == "vit":
-        return t.ViTForImageClassification(t.ViTConfig(**TOWER, **SEEN)), t.ViTImageProcessor(**square)
-    config = t.ConvNextConfig(hidden_sizes=[8, 8, 16, 32], depths=[1, 1, 1, 1])
-    return t.ConvNextForImageClassification(config), t.ConvNextImageProcessor(size={"shortest_edge": 32})
 
 
 def features(kind: str, network: Any, x: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,28 @@ def preparation(processor: Any, name: str, options: Options) -> Preparation:
     )
     _agree(processor, own, name)
     return prepared(own, options)
+
+
+def of(model: Any) -> Any:
+    """The image processor behind a model's ``processor``; None where there is none of transformers."""
+    processor = getattr(model, "processor", None)
+    processor = getattr(processor, "image_processor", processor)
+    return processor if hasattr(processor, "rescale_factor") else None
+
+
+@contextmanager
+def normalising_alone(processor: Any) -> Iterator[None]:
+    """For pictures that were cut out by its look: the processor would resize them once more, and crop them again."""
+    steps = {
+        name: getattr(processor, name) for name in ("do_resize", "do_center_crop") if hasattr(processor, name)
+    }
+    try:
+        for name in steps:
+            setattr(processor, name, False)
+        yield
+    finally:
+        for name, before in steps.items():
+            setattr(processor, name, before)
 
 
 def _three(processor: Any, key: str, neutral: float) -> tuple[float, float, float]:

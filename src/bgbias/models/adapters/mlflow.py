@@ -20,6 +20,7 @@ from bgbias.models.adapters._library import asked, needed
 
 TAKES = "an address of MLflow's, as models:/<name>@<alias>"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
+STORE = "Let MLFLOW_TRACKING_URI name its store, and start that if it is a server."
 BGBIAS = "bgbias.evaluation.embedder"
 EXPORTED = "data/model.pt2"
 
@@ -31,7 +32,9 @@ def adapt(which: str, options: Options) -> Adapted:
         folder = Path(which)
         if not folder.is_dir():
             get = library.artifacts.download_artifacts
-            folder = Path(asked(f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched)))
+            folder = Path(
+                asked(f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched), STORE)
+            )
         return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
 
 

@@ -1,11 +1,10 @@
 """Models of sentence-transformers that embed images, by name or folder: ``sentence-transformers:clip-ViT-B-32``.
 
-They are given whole pictures and prepare them by their own image processor, which says what is seen of a photo.
+Their image processor says what is seen of a photo, and normalises it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import numpy as np
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, _image_processor, _pictures
-from bgbias.models.adapters._library import asked, needed
-from bgbias.models.adapters._preparation import Preparation, usual
+from bgbias.models.adapters._library import OFFLINE_FOLDER, asked, needed
 
 OF = "sentence_transformers"
 TAKES = "the name of a model on huggingface.co, or a folder"
@@ -31,7 +29,7 @@ def adapt(which: str, options: Options) -> Adapted:
     owned = which if "/" in which else f"sentence-transformers/{which}"
     source = which if folder.is_dir() else f"https://huggingface.co/{owned}"
     name, device = f"sentence-transformers:{which}", pick(options.device)
-    model = asked(name, source, lambda: library.SentenceTransformer(which, device=device))
+    model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)
     return of_object(model, options, name)
 
 
@@ -42,16 +40,16 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
             f"{name} embeds {' and '.join(map(str, model.modalities))}, no images; choose another one."
         )
 
+    processor = _image_processor.of(model[0])
+    if processor is None:
+        raise UserError(
+            f"{name} has no image processor of transformers, which would say what is seen of a photo. Write a function that"
+            " embeds pictures with it, and name it: --model file.py:function."
+        )
+
     def embed(views: list[np.ndarray]) -> Any:
-        return model.encode(_pictures.pillow(views), batch_size=len(views), show_progress_bar=False)
+        with _image_processor.normalising_alone(processor):
+            return model.encode(_pictures.pillow(views), batch_size=len(views), show_progress_bar=False)
 
-    told = "embedding: its encode(), which prepares pictures by the same processor"
-    return _pictures.adapted(name, embed, _preparation(model, name), (told,), str(model.device))
-
-
-def _preparation(model: Any, name: str) -> Preparation:
-    processor = getattr(model[0], "processor", None)
-    processor = getattr(processor, "image_processor", processor)
-    if not hasattr(processor, "size"):
-        return replace(usual(Options()), normalise=None)
-    return _image_processor.preparation(processor, name, Options())
+    preparation = _image_processor.preparation(processor, name, Options())
+    return _pictures.adapted(name, embed, preparation, ("embedding: its encode()",), str(model.device))
