@@ -70,7 +70,7 @@ def test_every_package_that_the_source_imports_is_declared() -> None:
             continue
         # What only an extra brings is asked for in few places, none of which the core needs.
         assert any(by & asked for asked in extras.values()), f"{name} is not declared: {files}"
-        assert {file.partition("/")[0] for file in files} <= {"tracking", "masks"}, (name, files)
+        assert {file.partition("/")[0] for file in files} <= {"tracking", "masks", "models"}, (name, files)
 
 
 def test_the_lock_is_one_of_the_environments_that_pip_may_make() -> None:

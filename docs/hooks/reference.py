@@ -48,7 +48,8 @@ def families() -> str:
         sections.append(f"## {family}\n\n`{package}`\n\n{markdown(importlib.import_module(package).__doc__)}")
         for name in plugins.names(family):
             module = importlib.import_module(f"{package}.{name}")
-            title = f"{name}:…" if getattr(module, "VARIANTS", "") else name
+            takes = getattr(module, "VARIANTS", "") or getattr(module, "TAKES", "")
+            title = f"{name}:…" if takes else name
             sections.append(f"### {title}\n\n{markdown(module.__doc__)}")
             options = getattr(module, "Params", None)
             if options is not None and options.model_fields:

@@ -161,6 +161,14 @@ def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> N
     assert mask.alpha.shape == (4, 5)
     assert mask.alpha.min() == 255
 
+    from bgbias.models import adapters
+
+    colours = adapters.load("colours:2", adapters.Options(size=8))
+    views = np.repeat(
+        np.repeat(seeds.generator("colours").integers(0, 256, (1, 2, 2, 3), np.uint8), 4, 1), 4, 2
+    )
+    assert np.array_equal(colours.embed(views)[0], views[0, ::4, ::4].reshape(-1))
+
     dataset = plugins.load("datasets", "flat")
     (someones_folder / "flat").mkdir()
     for name in ("mug_1.png", "cup_1.png", "pan_1.png"):

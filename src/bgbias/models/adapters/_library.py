@@ -17,6 +17,9 @@ UNREACHABLE = (
     "ReadTimeout", "Timeout", "MaxRetryError", "ProxyError", "gaierror",
 )  # fmt: skip
 
+OFFLINE = "Fetch it where there is a network, or name a file with its weights: --weights."
+OFFLINE_FOLDER = "Fetch it where there is a network, and name its folder here."
+
 
 def needed(library: str, extra: str) -> Any:
     """A library that comes with an extra of bgbias; without it, an error says how to install it."""
@@ -39,29 +42,32 @@ def named(name: str, there: Iterable[str], what: str, command: str) -> None:
     raise UserError(f"There is no {what} '{name}'.{hint} All of them: {command}")
 
 
-def asked(name: str, source: str, get: Callable[[], Any]) -> Any:
-    """What ``get`` loads or fetches for the model ``name`` of ``source`` (a page of the hub's); its errors say what to do."""
+def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE) -> Any:
+    """What ``get`` loads or fetches from ``source``, a page or a file, for the model ``name``; its errors say what to do.
+
+    ``offline``: what to do where the source cannot be reached.
+    """
     try:
         return get()
     except UserError:
         raise
     except Exception as error:  # of the hub's client, of the network or of the file
-        raise UserError(_why(name, source, error)) from error
+        raise UserError(_why(name, source, error, offline)) from error
 
 
-def _why(name: str, source: str, error: Exception) -> str:
+def _why(name: str, source: str, error: Exception, offline: str) -> str:
     kinds = {kind for one in _causes(error) for kind in _kinds(one)}
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
     if kinds & set(GATED):
         return f"{name} is gated: accept its terms at {source}, then `hf auth login`."
     if kinds & set(UNKNOWN):
         return f"{name} is not to be found at {source} ({said}). Correct its name; if it is private, `hf auth login` first."
     if kinds & set(UNREACHABLE):
         return (
-            f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). Fetch it where there is a"
-            " network, or name a file with its weights: --weights."
+            f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). {offline}"
         )
-    return f"{name} could not be loaded: {said}"
+    again = "" if source.startswith("http") else f" Make or copy {source} again."
+    return f"{name} could not be loaded: {said}.{again}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

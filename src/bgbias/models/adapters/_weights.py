@@ -39,12 +39,11 @@ def fill(
     state, told = read(path, whose)
     wanted = network.state_dict()
     prefix = _prefix(wanted, state)
+    own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    over = [name for name in state if not name.startswith(prefix)]
     if prefix:
         told.append(f"weights: '{prefix}' taken off the names")
-    state = converted(
-        {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}
-        | {name: t for name, t in state.items() if not name.startswith(prefix)}
-    )
+    state = converted(own)
     for name, tensor in wanted.items():
         # Counters of batches seen are no weights, and older files lack them.
         if name.endswith("num_batches_tracked"):
@@ -54,7 +53,7 @@ def fill(
         raise UserError(
             f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
         )
-    over = [name for name in state if name not in wanted]
+    over += [name for name in state if name not in wanted]
     if over:
         first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")
         told.append(f"weights: {len(over)} tensors of the file are not used ({first})")

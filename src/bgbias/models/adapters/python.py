@@ -1,8 +1,8 @@
 """Code of one's own: ``file.py:function`` or ``module:function``, and any Python object that embeds pictures.
 
-What is named is a network (``torch.nn.Module``), an object with ``encode`` (a list of Pillow's pictures to vectors), a function
-from a list of pictures uint8 [S, S, 3] to vectors, or a function without arguments that returns one of these. Networks are given
-RGB, normalised as the options say; the others prepare pictures themselves.
+What is named is a network (``torch.nn.Module``), an object with ``encode`` (a list of Pillow's pictures to vectors, or as MTEB's
+encoders have it), a function from a list of pictures uint8 [S, S, 3] to vectors, or a function without arguments that returns one
+of these. Networks are given RGB, normalised as the options say; the others prepare pictures themselves.
 """
 
 from __future__ import annotations
@@ -82,6 +82,9 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
         told = () if options.weights is None else fill(network, options.weights, name)
         return _network.adapted(name, network, usual(options), options, told)
     encode = getattr(model, "encode", None)
+    if callable(encode) and "task_metadata" in inspect.signature(encode).parameters:
+        options.only(LOOKS, name)
+        return plugins.load("adapters", "mteb").of_object(model, options, name)
     if not callable(encode) and not callable(model):
         raise UserError(
             f"{name} is a {type(model).__name__}; a model is a network (torch.nn.Module), an object with encode(), or a function"

@@ -1,0 +1,48 @@
+"""A whole network as ``torch.export.save`` writes it: ``exported:model.pt2``, or the file's name alone.
+
+It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import asked
+from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._preparation import usual
+
+TAKES = "a file of torch.export.save"
+OPTIONS = LOOKS | NORMALISES | {"pooling"}
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The program as it was exported: its modes were settled then."""
+    import torch
+
+    path = Path(which)
+    if not path.is_file():
+        raise UserError(f"The exported program {which} is missing; correct --model.")
+    program = asked(f"exported:{which}", which, lambda: torch.export.load(path))
+    side, batch = _shape(program, which)
+    if side is not None and options.size not in (None, side):
+        raise UserError(
+            f"{which} takes pictures of {side} pixels and no others; leave --size {options.size} out."
+        )
+    return adapted(which, program.module(), usual(options, side), options, batch=batch)
+
+
+def _shape(program: Any, which: str) -> tuple[int | None, int | None]:
+    """Side and number of the pictures that the program takes, each None where it may be any."""
+    wanted = set(program.graph_signature.user_inputs)
+    shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
+    if len(shapes) != 1 or len(shapes[0]) != 4:
+        raise UserError(
+            f"{which} takes {[list(map(str, s)) for s in shapes]}, not one tensor of pictures [B, 3, S, S]."
+        )
+    batch, _, height, width = (side if isinstance(side, int) else None for side in shapes[0])
+    if height != width:
+        raise UserError(f"{which} looks at pictures of {width} x {height} pixels, not at squares.")
+    return height, batch

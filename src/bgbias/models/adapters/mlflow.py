@@ -1,0 +1,75 @@
+"""A model that MLflow keeps: ``mlflow:models:/<name>@<alias>``, ``mlflow:runs:/<run>/model``, or a folder.
+
+What is in it decides: a run of bgbias, an ONNX graph, a model of sentence-transformers, a network of torch (whose pickles
+run code). It is read from the store that ``MLFLOW_TRACKING_URI`` names.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import asked, needed
+
+TAKES = "an address of MLflow's, as models:/<name>@<alias>"
+OPTIONS = LOOKS | NORMALISES | {"pooling"}
+STORE = "Let MLFLOW_TRACKING_URI name its store, and start that if it is a server."
+BGBIAS = "bgbias.evaluation.embedder"
+EXPORTED = "data/model.pt2"
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The model by the kind that MLflow saved it as; where it is fetched to a folder, that is gone afterwards."""
+    library = needed("mlflow", "workflow")
+    with tempfile.TemporaryDirectory() as fetched:
+        folder = Path(which)
+        if not folder.is_dir():
+            get = library.artifacts.download_artifacts
+            folder = Path(
+                asked(f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched), STORE)
+            )
+        return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
+
+
+def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapted:
+    described = folder / "MLmodel"
+    if not described.is_file():
+        raise UserError(
+            f"mlflow:{which} holds no model (no file MLmodel); name the folder or address of one."
+        )
+    flavors: dict[str, Any] = yaml.safe_load(described.read_text(encoding="utf-8"))["flavors"]
+    generic = flavors.get("python_function", {})
+    if generic.get("loader_module") == BGBIAS:
+        return _other("run", folder / generic["data"], options)
+    if "onnx" in flavors:
+        return _other("onnx", folder / flavors["onnx"]["data"], options)
+    if "sentence_transformers" in flavors:
+        return _other(
+            "sentence_transformers", folder / generic.get("data", "model.sentence_transformer"), options
+        )
+    if (folder / EXPORTED).is_file():
+        return _other("exported", folder / EXPORTED, options)
+    if "pytorch" in flavors:
+        network = asked(
+            f"mlflow:{which}", which, lambda: library.pytorch.load_model(str(folder), map_location="cpu")
+        )
+        adapted: Adapted = plugins.load("adapters", "python").of_object(network, options, f"mlflow:{which}")
+        return adapted
+    raise UserError(
+        f"mlflow:{which} was saved as {', '.join(flavors)}, which is not taken here. Write a function that loads it and returns"
+        " the network, and name it: --model file.py:function."
+    )
+
+
+def _other(kind: str, place: Path, options: Options) -> Adapted:
+    adapter = plugins.load("adapters", kind)
+    options.only(adapter.OPTIONS, f"{kind}:{place.name}")
+    adapted: Adapted = adapter.adapt(str(place), options)
+    return adapted

@@ -1,0 +1,83 @@
+"""Image encoders of the embedding benchmark MTEB, by the names of its registry: ``mteb:openai/clip-vit-base-patch32``.
+
+They are given pictures in batches, as MTEB's image tasks make them. Where they have an image processor of transformers, it says
+what is seen of a photo; else they prepare the pictures themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bgbias.compute.device import pick
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, Adapted, Options, _image_processor, _pictures
+from bgbias.models.adapters._library import asked, named, needed
+from bgbias.models.adapters._preparation import usual
+
+OF = "mteb"
+TAKES = "the name of an image model in MTEB's registry"
+OPTIONS = LOOKS
+TASK = "CIFAR10Clustering"  # encoders are told which task they are asked for: one of images alone
+OFFLINE = "Fetch it where there is a network, and copy that machine's cache of the hub here (HF_HOME)."
+LISTING = "python -c \"import mteb; print(*(m.name for m in mteb.get_model_metas(modalities=['image'])))\""
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The encoder that MTEB builds, with the revision that MTEB pins."""
+    library = needed("mteb", "mteb")
+    name, device = f"mteb:{which}", pick(options.device)
+    known = {meta.name: meta for meta in library.get_model_metas()}
+    named(which, known, "model of MTEB", LISTING)
+    if "image" not in known[which].modalities:
+        raise UserError(
+            f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
+        )
+    source = f"https://huggingface.co/{which}"
+    return of_object(
+        asked(name, source, lambda: library.get_model(which, device=device), OFFLINE), options, name
+    )
+
+
+def of_object(model: Any, options: Options, name: str) -> Adapted:
+    """An encoder at hand: one with ``get_image_embeddings``, as most have, or by its ``encode`` alone."""
+    ask = getattr(model, "get_image_embeddings", None) or partial(model.encode, **_as_a_task_would())
+    processor = _image_processor.of(model)
+    if processor is None:
+        preparation = replace(usual(options), normalise=None)
+        told = "embedding: its image embeddings, for which it prepares these pictures itself"
+    else:
+        options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
+        preparation = _image_processor.preparation(processor, name, options)
+        told = "embedding: its image embeddings"
+
+    def embed(views: list[np.ndarray]) -> Any:
+        with _image_processor.normalising_alone(processor):
+            return ask(_Batches(views), show_progress_bar=False)
+
+    return _pictures.adapted(name, embed, preparation, (told,))
+
+
+def _as_a_task_would() -> dict[str, Any]:
+    """What an image task says of itself."""
+    task = needed("mteb", "mteb").get_task(TASK)
+    return {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
+
+
+class _Batches:
+    """One batch of pictures in the form of MTEB's data loaders."""
+
+    def __init__(self, views: list[np.ndarray]) -> None:
+        self._batch = {"image": _pictures.pillow(views)}
+        self.dataset = SimpleNamespace(features={"image": None})
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield self._batch
+
+    def __len__(self) -> int:
+        return 1

@@ -1,0 +1,115 @@
+"""An image encoder as an ONNX graph: ``onnx:model.onnx``, or the file's name alone, run by ONNX Runtime. It has no gradients.
+
+The input is one tensor, [B, 3, S, S] or [B, S, S, 3]. Whole numbers of 8 bits are given grey levels; floating-point numbers are
+normalised as the options say, or as usual for ImageNet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bgbias.compute.device import threads
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
+from bgbias.models.adapters._library import asked, needed
+from bgbias.models.adapters._preparation import usual
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TAKES = "a file with an ONNX graph"
+OPTIONS = LOOKS | NORMALISES | {"pooling"}
+KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+# What exporters call the vectors among several outputs, the best first.
+VECTORS = ("image_embeds", "image_features", "sentence_embedding", "embedding", "embeddings", "pooler_output")
+
+
+class _Input(NamedTuple):
+    """The graph's input: side S and number of pictures where they are fixed, and whether channels lie last."""
+
+    name: str
+    kind: type
+    side: int | None
+    batch: int | None
+    last: bool
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The graph on the processor, or on a GPU where ONNX Runtime was built for one and it is asked for."""
+    runtime = needed("onnxruntime", "onnx")
+    if not Path(which).is_file():
+        raise UserError(f"The ONNX graph {which} is missing; correct --model.")
+    gpu = options.device.startswith("cuda")
+    provider = "CUDAExecutionProvider" if gpu else "CPUExecutionProvider"
+    if provider not in runtime.get_available_providers():
+        raise UserError(
+            f"ONNX Runtime was installed without GPUs: --device {options.device} cannot be; use --device cpu."
+        )
+    settings = runtime.SessionOptions()
+    settings.intra_op_num_threads = threads()
+    session = asked(
+        f"onnx:{which}", which, lambda: runtime.InferenceSession(which, settings, providers=[provider])
+    )
+    entry = _input(session.get_inputs(), which, options)
+    output, told = _output(session.get_outputs(), which)
+    preparation = usual(options, entry.side)
+    if entry.kind is np.uint8:
+        options.only(OPTIONS - NORMALISES, f"{which}, which takes grey levels")
+        preparation = replace(preparation, normalise=None)
+
+    def network(x: Tensor) -> Tensor:
+        import torch
+
+        given = x.permute(0, 2, 3, 1) if entry.last else x
+        array = np.ascontiguousarray(given.numpy(), entry.kind)
+        (found,) = session.run([output], {entry.name: array})
+        return torch.from_numpy(found)
+
+    on_processor = replace(options, device="cpu")
+    adapted = _network.adapted(which, network, preparation, on_processor, told, batch=entry.batch)
+    return replace(adapted, network=None)
+
+
+def _input(inputs: list[Any], which: str, options: Options) -> _Input:
+    if len(inputs) != 1:
+        names = ", ".join(one.name for one in inputs)
+        raise UserError(
+            f"{which} has {len(inputs)} inputs ({names}); export the part that embeds images alone."
+        )
+    (entry,) = inputs
+    shape = [side if isinstance(side, int) and side > 0 else None for side in entry.shape]
+    if len(shape) != 4 or entry.type not in KINDS:
+        raise UserError(
+            f"{which} takes {entry.type} {entry.shape}, not pictures [B, 3, S, S] of float32, float16 or uint8."
+        )
+    last = shape[3] == 3 and shape[1] != 3
+    height, width = shape[1:3] if last else shape[2:]
+    if height != width:
+        raise UserError(f"{which} looks at pictures of {width} x {height} pixels, not at squares.")
+    if height is None and options.size is None:
+        raise UserError(
+            f"{which} takes pictures of any size; say which one it was trained with: --size 224, for example."
+        )
+    if height is not None and options.size not in (None, height):
+        raise UserError(
+            f"{which} takes pictures of {height} pixels and no others; leave --size {options.size} out."
+        )
+    return _Input(entry.name, KINDS[entry.type], height, shape[0], last)
+
+
+def _output(outputs: list[Any], which: str) -> tuple[str, tuple[str, ...]]:
+    """The output with the vectors, told where there are several."""
+    names = [one.name for one in outputs]
+    if len(names) == 1:
+        return names[0], ()
+    for known in VECTORS:
+        if known in names:
+            return known, (f"output: '{known}' of {', '.join(names)}",)
+    raise UserError(
+        f"{which} has the outputs {', '.join(names)}, none of which is called as vectors usually are ({', '.join(VECTORS)})."
+        " Export it with the embedding alone."
+    )

@@ -1,0 +1,165 @@
+"""Image towers of OpenCLIP: ``open_clip:ViT-B-32/laion2b_s34b_b79k``, ``open_clip:hf-hub:<owner>/<name>`` or a folder of
+that form, ``open_clip:local-dir:<folder>``.
+
+The embedding is ``encode_image``; photos are prepared as the weights' own configuration says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import asked, named, needed
+from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._weights import fill
+from bgbias.models.look import Look
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TAKES = "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>"
+OPTIONS = LOOKS | NORMALISES | {"weights"}
+HUB, FOLDER = "hf-hub:", "local-dir:"
+LISTING = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
+    from torch import nn
+
+    needed("open_clip", "open_clip")
+    name = f"open_clip:{which}"
+    told: tuple[str, ...]
+    if which.startswith((HUB, FOLDER)):
+        source = which.removeprefix(FOLDER) if which.startswith(FOLDER) else _page(which)
+        with _quietly():
+            model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
+    else:
+        model, source, told = _built_in(which, name, options)
+    if options.weights is not None:
+        told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
+    else:
+        told = (f"weights: as published ({source})", *told)
+
+    class ImageTower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.visual = model.visual
+
+        def forward(self, x: Tensor) -> Tensor:
+            found = self.visual(x)
+            return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
+
+    config = model.visual.preprocess_cfg
+    own = Preparation(
+        _look(name, config, options), normalised(config["mean"], config["std"]), "OpenCLIP's configuration"
+    )
+    return adapted(name, ImageTower(), prepared(own, options), options, told, "embedding: encode_image()")
+
+
+def _page(which: str) -> str:
+    return f"https://huggingface.co/{which.removeprefix(HUB)}"
+
+
+def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[str, ...]]:
+    """The model, where its weights come from, and what was settled on the way."""
+    import open_clip
+
+    architecture, _, tag = which.partition("/")
+    named(architecture, open_clip.list_models(), "model of OpenCLIP", LISTING)
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag:
+        named(tag, tags, f"pretrained tag of {architecture}", " ".join(tags))
+    elif options.weights is None:
+        raise UserError(
+            f"{name} does not say which weights: open_clip:{architecture}/<tag> of {' '.join(tags) or 'none'}."
+        )
+    published = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
+    quick = bool(published.get("quick_gelu"))
+    own = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    told = (f"activation: QuickGELU, as '{tag}' was trained",) if quick and not own else ()
+    if tag and own and not quick:
+        raise UserError(
+            f"'{tag}' was trained without QuickGELU; name open_clip:{architecture.removesuffix('-quickgelu')}/{tag}."
+        )
+    kept = {
+        key: published[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in published
+    }
+    source = (
+        f"https://huggingface.co/{published['hf_hub'].strip('/')}"
+        if published.get("hf_hub")
+        else published.get("url", "")
+    )
+
+    def create() -> Any:
+        return open_clip.create_model(
+            architecture,
+            tag if options.weights is None else None,
+            force_quick_gelu=quick,
+            force_image_size=options.size,
+            force_preprocess_cfg=kept,
+            pretrained_text=False,
+            require_pretrained=options.weights is None,
+        )
+
+    with _quietly():
+        return asked(name, source, create), source, told
+
+
+def _elsewhere(which: str, options: Options) -> Any:
+    """A model of the hub's or of a folder; its configuration alone is fetched if the weights are given."""
+    import open_clip
+
+    if options.weights is not None and which.startswith(HUB):
+        from huggingface_hub import hf_hub_download
+
+        config = hf_hub_download(which.removeprefix(HUB), "open_clip_config.json")
+        which = f"{FOLDER}{Path(config).parent}"
+    return open_clip.create_model(
+        which,
+        load_weights=options.weights is None,
+        force_image_size=options.size,
+        pretrained_text=False,
+        require_pretrained=options.weights is None,
+    )
+
+
+def _converted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Names without ``visual.`` and positions of another size as this model's, as far as OpenCLIP knows how."""
+    from open_clip.model import resize_pos_embed
+
+    whole = {f"visual.{name}": tensor for name, tensor in state.items()}
+    resize_pos_embed(whole, model)
+    return {name.removeprefix("visual."): tensor for name, tensor in whole.items()}
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without OpenCLIP's warning that a network is random, which it is until its weights are read here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _look(name: str, config: dict[str, Any], options: Options) -> Look:
+    size = config["size"]
+    height, width = (size, size) if isinstance(size, int) else size
+    if height != width:
+        raise UserError(
+            f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
+        )
+    if config["resize_mode"] == "longest" and options.resize is None and options.squash is None:
+        raise UserError(
+            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
+        )
+    interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    return Look(height, height, config["resize_mode"] == "squash", interpolation, "even")
