@@ -36,8 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rendered toys with their masks, scenes, and a model with random weights; more toys in folders for an audit."""
     folder = tmp_path_factory.mktemp("library")
     toy_folder.made(folder)
-    (folder / "photos").rename(folder / "toys")
-    (folder / "masks").rename(folder / "toy_masks")
     for number in range(2):
         scene = scenes.photograph(scenes.scene("api", number), scenes.glance("api", number), 64)
         Image.fromarray((255 * scene).astype(np.uint8)).save(folder / f"scene_{number}.png")

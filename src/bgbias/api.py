@@ -294,7 +294,7 @@ def audit(
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]
-    >>> found = bgbias.audit("toys", colours, masks="toy_masks", size=64, resize=64, attribution=4)
+    >>> found = bgbias.audit("photos", colours, masks="masks", size=64, resize=64, attribution=4)
     >>> found.drop.low < found.drop.value < found.drop.high
     True
     >>> found.classes[["class_name", "clean", "corrupted"]].shape
