@@ -61,12 +61,12 @@ def _created(which: str, name: str, options: Options) -> tuple[Any, tuple[str, .
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(which)
-    kind = transformers.AutoModel
+    kind: Any = transformers.AutoModel
     projecting = [a for a in config.architectures or () if a.endswith("VisionModelWithProjection")]
     if projecting:
         kind = getattr(transformers, projecting[0])
     if options.weights is not None:
-        network = kind._from_config(config) if projecting else kind.from_config(config)
+        network = (kind(config) if projecting else kind.from_config(config)).float()
         _drop_untrained_pooler(network)
         return network, fill(network, options.weights, name)
     network, info = kind.from_pretrained(which, dtype=torch.float32, output_loading_info=True)
