@@ -77,7 +77,7 @@ class Options:
 
     def at_home(self, device: str, whose: str) -> None:
         """Refuse another device than that of a model at hand, which is not moved."""
-        if self.device not in ("auto", device):
+        if self.device != "auto" and not device.startswith(self.device):
             raise UserError(
                 f"{whose} lies on {device}, and --device says {self.device}: move it, or leave --device out."
             )
