@@ -94,7 +94,7 @@ class Adapted:
     name: str
     look: Look
     dim: int
-    told: tuple[str, ...]
+    told: tuple[str, ...] = field(repr=False)
     vectors: Callable[[np.ndarray], Any] = field(repr=False)
     network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     device: str = "cpu"
