@@ -58,9 +58,9 @@ def assert_gradients_reach_the_picture(model: Adapted) -> None:
     assert gradient.abs().amax((1, 2, 3)).min() > 0
 
 
-def randomised(network: nn.Module) -> Any:
-    """The network in evaluation mode, with weights that are its own at every call, and statistics as if it had been trained."""
-    generator = seeds.torch_generator("brought")
+def randomised(network: nn.Module, which: int = 0) -> Any:
+    """The network in evaluation mode, with weights and statistics as if it had been trained; ``which``: one of many."""
+    generator = seeds.torch_generator("brought", which)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
             if not tensor.is_floating_point() or not tensor.numel():

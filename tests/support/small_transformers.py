@@ -40,6 +40,16 @@ def built(kind: str) -> tuple[Any, Any]:
         return t.Dinov2Model(t.Dinov2Config(**TOWER, **SEEN)), t.BitImageProcessor(**crop)
     if kind == "vit":
         return t.ViTForImageClassification(t.ViTConfig(**TOWER, **SEEN)), t.ViTImageProcessor(**square)
+    if kind == "mobilevit":  # it looks at colours in the order B, G, R
+        config = t.MobileViTConfig(
+            image_size=32,
+            hidden_sizes=[8, 8, 8],
+            neck_hidden_sizes=[8, 8, 8, 8, 8, 8, 16],
+            num_attention_heads=2,
+        )
+        return t.MobileViTForImageClassification(config), t.MobileViTImageProcessor(**crop)
+    if kind == "ijepa":  # tokens, none of which stands for the class
+        return t.IJepaForImageClassification(t.IJepaConfig(**TOWER, **SEEN)), t.ViTImageProcessor(**square)
     config = t.ConvNextConfig(hidden_sizes=[8, 8, 16, 32], depths=[1, 1, 1, 1])
     return t.ConvNextForImageClassification(config), t.ConvNextImageProcessor(size={"shortest_edge": 32})
 

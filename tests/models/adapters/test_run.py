@@ -37,6 +37,10 @@ def test_what_load_gives_is_taken_as_it_is(weights: Path) -> None:
     embedder = Embedder(weights, "cpu")
     for given in (embedder, embedder.model):
         assert np.array_equal(ours(load(given, Options(device="cpu"))), embedder.embed(photos()))
+        with pytest.raises(
+            UserError, match="lies on cpu, and --device says cuda: move it, or leave --device out"
+        ):
+            load(given, Options(device="cuda"))
 
 
 def test_gradients_reach_the_picture(weights: Path) -> None:

@@ -38,7 +38,7 @@ def features(kind: str, network: Any, x: torch.Tensor) -> torch.Tensor:
     return caught[0]
 
 
-KINDS = ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext")
+KINDS = ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext", "mobilevit", "ijepa")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -86,7 +86,7 @@ def test_weights_of_a_file_take_the_place_of_the_folders(
     brought: tuple[str, Path, Any], tmp_path: Path
 ) -> None:
     kind, folder, network = brought
-    other = type(network)(network.config).eval()
+    other = randomised(type(network)(network.config), 1)
     weights = saved(other, tmp_path / "w.pth", "module.", ("state_dict",))
     (folder / "model.safetensors").rename(folder / "hidden")
     try:

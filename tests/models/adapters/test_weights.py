@@ -59,7 +59,12 @@ def test_of_several_networks_in_a_checkpoint_the_one_taken_is_told(tmp_path: Pat
     torch.save({"student": student.state_dict(), "teacher": teacher.state_dict()}, tmp_path / "w.pth")
     said = fill(fresh, tmp_path / "w.pth", "mine")
     assert same(teacher, fresh)
-    assert "weights: 'teacher' of the checkpoint (not its student)" in said
+    assert "weights: 'teacher' of the checkpoint (not student)" in said
+    flat = {f"online.{k}": v for k, v in student.state_dict().items()}
+    torch.save(flat | {f"momentum.{k}": v for k, v in teacher.state_dict().items()}, tmp_path / "w.pth")
+    said = fill(fresh, tmp_path / "w.pth", "mine")
+    assert same(student, fresh)
+    assert "weights: 'online.' taken off the names (not momentum.)" in said
 
 
 class Settings:

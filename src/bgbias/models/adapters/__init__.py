@@ -60,8 +60,10 @@ class Options:
             raise UserError("--std takes numbers above 0.")
         if self.pooling not in (None, "cls", "mean"):
             raise UserError(f"--pooling '{self.pooling}' is unknown; there are cls and mean.")
-        if self.weights is not None and not Path(self.weights).is_file():
-            raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", Path(self.weights))
+            if not self.weights.is_file():
+                raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
 
     def given(self) -> tuple[str, ...]:
         """The names of what is said; ``device`` suits any model."""
@@ -72,6 +74,13 @@ class Options:
         if wrong := [name for name in self.given() if name not in allowed]:
             takes = ", ".join(f"--{name}" for name in sorted(allowed)) or "no options"
             raise UserError(f"--{wrong[0]} means nothing to {whose}, which takes {takes}. Leave it out.")
+
+    def at_home(self, device: str, whose: str) -> None:
+        """Refuse another device than that of a model at hand, which is not moved."""
+        if self.device != "auto" and not device.startswith(self.device):
+            raise UserError(
+                f"{whose} lies on {device}, and --device says {self.device}: move it, or leave --device out."
+            )
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class Adapted:
     name: str
     look: Look
     dim: int
-    told: tuple[str, ...]
+    told: tuple[str, ...] = field(repr=False)
     vectors: Callable[[np.ndarray], Any] = field(repr=False)
     network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     device: str = "cpu"

@@ -30,13 +30,9 @@ def preparation(processor: Any, name: str, options: Options) -> Preparation:
     mean, std = (_three(processor, "image_mean", 0.0), _three(processor, "image_std", 1.0))
     scale = float(processor.rescale_factor) if getattr(processor, "do_rescale", True) else 1.0
     order = "bgr" if getattr(processor, "do_flip_channel_order", False) else "rgb"
-    own = Preparation(
-        _look(processor, name),
-        Preprocess(scale, mean, std, order),
-        f"{type(processor).__name__} of transformers",
-    )
-    _agree(processor, own, name)
-    return prepared(own, options)
+    look, normalise = _look(processor, name), Preprocess(scale, mean, std, order)
+    _agree(processor, look, normalise, name)
+    return prepared(Preparation(look, normalise, f"{type(processor).__name__} of transformers"), options)
 
 
 def of(model: Any) -> Any:
@@ -77,7 +73,8 @@ def _look(processor: Any, name: str) -> Look:
     resized, cropped = processor.size, getattr(processor, "crop_size", None)
     short, height, width = (side(resized, key) for key in ("shortest_edge", "height", "width"))
     crop = side(cropped, "height") if getattr(processor, "do_center_crop", False) else None
-    interpolation = INTERPOLATIONS.get(int(getattr(processor, "resample", 2) or 0), "bilinear")
+    resample = getattr(processor, "resample", None)
+    interpolation = "bilinear" if resample is None else INTERPOLATIONS.get(int(resample), "bilinear")
     share = getattr(processor, "crop_pct", None)
     if share and short and crop is None:  # ConvNeXt's: a crop up to 384 pixels, both sides from there on
         squash = short >= 384
@@ -92,11 +89,9 @@ def _look(processor: Any, name: str) -> Look:
     )
 
 
-def _agree(processor: Any, own: Preparation, name: str) -> None:
+def _agree(processor: Any, look: Look, normalise: Preprocess, name: str) -> None:
     import torch
 
-    look, normalise = own.look, own.normalise
-    assert normalise is not None
     shape = (look.resize + 37, look.resize + 101, 3)
     photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
     theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()

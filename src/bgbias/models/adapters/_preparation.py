@@ -38,10 +38,10 @@ def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1
     return Preprocess(scale, (r, g, b), (of_r, of_g, of_b))
 
 
-def usual(options: Options, size: int | None = None, resize: int | None = None) -> Preparation:
+def usual(options: Options, size: int | None = None) -> Preparation:
     """What most networks that were trained on ImageNet see, for models that tell nothing but perhaps their input's side."""
     side = size or 224
-    look = Look(side, resize or side * 256 // 224, rounding="even")
+    look = Look(side, side * 256 // 224, rounding="even")
     return prepared(
         Preparation(look, normalised(MEAN, STD), "nothing in the model tells it: as usual for ImageNet"),
         options,
@@ -64,7 +64,8 @@ def prepared(own: Preparation, options: Options) -> Preparation:
     if normalise is not None and (options.mean or options.std):
         scaled = 255 * normalise.scale
         mean, std = (tuple(v / scaled for v in values) for values in (normalise.mean, normalise.std))
-        normalise = normalised(options.mean or mean, options.std or std)
+        chosen = normalised(options.mean or mean, options.std or std)
+        normalise = replace(chosen, order=normalise.order)
     changed = [
         f"--{n}" for n in options.given() if n in ("size", "resize", "squash", "interpolation", "mean", "std")
     ]

@@ -38,11 +38,11 @@ def fill(
     """
     state, told = read(path, whose)
     wanted = network.state_dict()
-    prefix = _prefix(wanted, state)
+    prefix, *others = _prefixes(wanted, state)
     own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     over = [name for name in state if not name.startswith(prefix)]
     if prefix:
-        told.append(f"weights: '{prefix}' taken off the names")
+        told.append(f"weights: '{prefix}' taken off the names{_not_taken(others)}")
     state = converted(own)
     for name, tensor in wanted.items():
         # Counters of batches seen are no weights, and older files lack them.
@@ -77,8 +77,7 @@ def read(path: Path, whose: str) -> tuple[State, list[str]]:
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
         held = held[inside[0]]
-        others = f" (not its {', '.join(inside[1:])})" if inside[1:] else ""
-        told.append(f"weights: '{inside[0]}' of the checkpoint{others}")
+        told.append(f"weights: '{inside[0]}' of the checkpoint{_not_taken(inside[1:])}")
     return {str(name): tensor for name, tensor in held.items()}, told
 
 
@@ -88,14 +87,21 @@ def _is_state(held: Any) -> bool:
     return isinstance(held, dict) and bool(held) and all(isinstance(t, torch.Tensor) for t in held.values())
 
 
-def _prefix(wanted: State, state: State) -> str:
-    """What stands before the network's own names in the file: the beginning that leaves most of them."""
-    parts = [name.split(".") for name in state]
-    tried = {".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))}
+def _not_taken(others: list[str]) -> str:
+    return f" (not {', '.join(others)})" if others else ""
 
-    def fitting(prefix: str) -> int:
-        return sum(
+
+def _prefixes(wanted: State, state: State) -> list[str]:
+    """What stands before the network's own names in the file: the beginnings that leave most of them, in the file's order."""
+    parts = [name.split(".") for name in state]
+    tried = dict.fromkeys(
+        ".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))
+    )
+    fitting = {
+        prefix: sum(
             prefix + name in state and state[prefix + name].shape == t.shape for name, t in wanted.items()
         )
-
-    return max(["", *sorted(tried)], key=fitting)
+        for prefix in ("", *tried)
+    }
+    most = max(fitting.values())
+    return [prefix for prefix, count in fitting.items() if count == most] if most else [""]

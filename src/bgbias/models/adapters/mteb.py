@@ -39,13 +39,19 @@ def adapt(which: str, options: Options) -> Adapted:
             f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
         )
     source = f"https://huggingface.co/{which}"
-    return of_object(
+    return _adapted(
         asked(name, source, lambda: library.get_model(which, device=device), OFFLINE), options, name
     )
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
-    """An encoder at hand: one with ``get_image_embeddings``, as most have, or by its ``encode`` alone."""
+    """An encoder at hand, where it lies."""
+    options.at_home(str(getattr(model, "device", "a device of its own")), name)
+    return _adapted(model, options, name)
+
+
+def _adapted(model: Any, options: Options, name: str) -> Adapted:
+    """By ``get_image_embeddings``, which most encoders have, or by ``encode`` alone."""
     ask = getattr(model, "get_image_embeddings", None) or partial(model.encode, **_as_a_task_would())
     processor = _image_processor.of(model)
     if processor is None:

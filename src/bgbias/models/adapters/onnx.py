@@ -65,7 +65,7 @@ def adapt(which: str, options: Options) -> Adapted:
         import torch
 
         given = x.permute(0, 2, 3, 1) if entry.last else x
-        array = np.ascontiguousarray(given.numpy(), entry.kind)
+        array: np.ndarray = np.ascontiguousarray(given.numpy(), entry.kind)
         (found,) = session.run([output], {entry.name: array})
         return torch.from_numpy(found)
 

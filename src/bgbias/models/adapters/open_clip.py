@@ -18,7 +18,7 @@ from bgbias.models.adapters._library import asked, named, needed
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared
 from bgbias.models.adapters._weights import fill
-from bgbias.models.look import Look
+from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,5 +161,5 @@ def _look(name: str, config: dict[str, Any], options: Options) -> Look:
         raise UserError(
             f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
         )
-    interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     return Look(height, height, config["resize_mode"] == "squash", interpolation, "even")

@@ -35,8 +35,9 @@ def adapt(which: str, options: Options) -> Adapted:
 def of_object(model: Any, options: Options, name: str) -> Adapted:
     """What ``bgbias.load`` gives, where it lies; or its network."""
     network = getattr(model, "model", model)
-    device = getattr(model, "device", None) or pick(options.device)
-    return _adapted(network.to(device), str(getattr(model, "weights", name)), device)
+    device = str(network.embedder.weight.device)
+    options.at_home(device, name)
+    return _adapted(network, str(getattr(model, "weights", name)), device)
 
 
 def _adapted(model: EmbeddingModel, name: str, device: str) -> Adapted:

@@ -30,11 +30,16 @@ def adapt(which: str, options: Options) -> Adapted:
     source = which if folder.is_dir() else f"https://huggingface.co/{owned}"
     name, device = f"sentence-transformers:{which}", pick(options.device)
     model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)
-    return of_object(model, options, name)
+    return _adapted(model, name)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
     """A model at hand, where it lies."""
+    options.at_home(str(model.device), name)
+    return _adapted(model, name)
+
+
+def _adapted(model: Any, name: str) -> Adapted:
     if not model.supports("image"):
         raise UserError(
             f"{name} embeds {' and '.join(map(str, model.modalities))}, no images; choose another one."

@@ -56,8 +56,9 @@ def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -
     own = Preparation(
         _look(name, config, options), normalised(config["mean"], config["std"]), "timm's configuration"
     )
-    pooling = network.global_pool if isinstance(getattr(network, "global_pool", None), str) else "own"
-    embedding = f"embedding: timm's features before the classifier ({pooling} pooling)"
+    pooling = getattr(network, "global_pool", None)
+    how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
+    embedding = f"embedding: timm's features before the classifier{how}"
     return adapted(name, network, prepared(own, options), options, told, embedding)
 
 

@@ -1,7 +1,8 @@
 """Vision models of transformers, by name or folder: ``transformers:openai/clip-vit-base-patch32``, ``transformers:my_folder``.
 
-The embedding is the model's own where it has one (image features of CLIP and SigLIP, DINOv2's pooler); of classifiers with a
-class token it is that token, since their pooler is often untrained. Photos are prepared as the model's image processor says.
+The embedding is the model's own where it has one (image features of CLIP and SigLIP, DINOv2's pooled output). Of others it is the
+class token, or the mean where there is none: a pooler with a dense layer is often untrained, and is left out. Photos are prepared
+as the model's image processor says.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor, _pooling
 from bgbias.models.adapters._library import asked, needed
-from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._network import adapted, attempted
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OF = "transformers"
+OFFLINE = "Fetch it where there is a network, or say what it would: --size, --mean and --std."
 TAKES = "the name of a model on huggingface.co, or a folder"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
+CLASS_TOKENS = {"cls_token", "class_token", "class_embedding"}  # as parameters are called
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
@@ -61,12 +65,12 @@ def _created(which: str, name: str, options: Options) -> tuple[Any, tuple[str, .
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(which)
-    kind = transformers.AutoModel
+    kind: Any = transformers.AutoModel
     projecting = [a for a in config.architectures or () if a.endswith("VisionModelWithProjection")]
     if projecting:
         kind = getattr(transformers, projecting[0])
     if options.weights is not None:
-        network = kind._from_config(config) if projecting else kind.from_config(config)
+        network = (kind(config) if projecting else kind.from_config(config)).float()
         _drop_untrained_pooler(network)
         return network, fill(network, options.weights, name)
     network, info = kind.from_pretrained(which, dtype=torch.float32, output_loading_info=True)
@@ -94,11 +98,14 @@ def _preparation(which: str, network: Any, name: str, options: Options) -> Prepa
     folder = Path(which)
     if folder.is_dir() and not any((folder / file).is_file() for file in PROCESSORS):
         return usual(options, _side(network))
-    processor = asked(
-        name,
-        which if folder.is_dir() else f"https://huggingface.co/{which}",
-        lambda: transformers.AutoImageProcessor.from_pretrained(which, backend="pil"),
-    )
+    source = which if folder.is_dir() else f"https://huggingface.co/{which}"
+    get = partial(transformers.AutoImageProcessor.from_pretrained, which, backend="pil")
+    try:
+        processor = asked(f"The image processor of {name}", source, get, OFFLINE)
+    except UserError:
+        if {"size", "mean", "std"} <= set(options.given()):
+            return usual(options)
+        raise
     return _image_processor.preparation(processor, name, options)
 
 
@@ -114,11 +121,13 @@ def _adapted(
 ) -> Adapted:
     from torch import nn
 
-    run, words = _embedding(network, options.pooling)
+    side = preparation.look.size
     more = {}
     asks = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
-    if preparation.look.size != _side(network) and "interpolate_pos_encoding" in asks:
+    if side != _side(network) and "interpolate_pos_encoding" in asks:
         more["interpolate_pos_encoding"] = True
+    network.eval()
+    run, embedding = attempted(name, side, lambda: _embedding(network, options.pooling, side, more))
 
     class Embedding(nn.Module):
         def __init__(self) -> None:
@@ -126,39 +135,34 @@ def _adapted(
             self.network = network
 
         def forward(self, x: Tensor) -> Tensor:
-            return run(x, **more)
+            return run(pixel_values=x, **more)
 
-    return adapted(name, Embedding(), preparation, options, told, f"embedding: {words}")
-
-
-def _embedding(network: Any, pooling: str | None) -> tuple[Callable[..., Tensor], str]:
-    """From pixel values to vectors [B, D], and that in words."""
-    if pooling is not None:
-        tower = getattr(network, "vision_model", network)
-        how = "the first token" if pooling == "cls" else "the mean of all tokens"
-        return lambda x, **more: _pooling.pooled(
-            tower(pixel_values=x, **more).last_hidden_state, pooling
-        ), how
-    if hasattr(network, "get_image_features"):
-        return lambda x, **more: _features(
-            network.get_image_features(pixel_values=x, **more)
-        ), "its image features"
-
-    def own(x: Tensor, **more: Any) -> Tensor:
-        output = network(pixel_values=x, **more)
-        found = _features(output)
-        return found if found is not None else _pooling.pooled(output.last_hidden_state, _cls(output))
-
-    has_pooler = getattr(network, "pooler", None) is not None
-    words = "its pooled output" if has_pooler else "its pooled output, or else the first token"
-    return own, words
+    return adapted(name, Embedding(), preparation, options, told, embedding)
 
 
-def _cls(output: Any) -> str | None:
-    return "cls" if output.last_hidden_state.ndim == 3 else None
+def _embedding(
+    network: Any, pooling: str | None, side: int, more: dict[str, bool]
+) -> tuple[Callable[..., Tensor], str]:
+    """From pixel values to vectors [B, D], and that in words; what kind of output there is, is seen from a black picture."""
+    import torch
+
+    if pooling is None and hasattr(network, "get_image_features"):
+        return lambda **given: _vectors(network.get_image_features(**given)), "embedding: its image features"
+    tower = network if pooling is None else getattr(network, "vision_model", network)
+    weight = next(network.parameters())
+    with torch.inference_mode():
+        output = tower(pixel_values=weight.new_zeros(1, 3, side, side), **more)
+    if pooling is None and _vectors(output) is not None:
+        return lambda **given: _vectors(tower(**given)), "embedding: its pooled output"
+    how = pooling
+    if how is None and output.last_hidden_state.ndim == 3:
+        own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
+        how = "cls" if own & CLASS_TOKENS else "mean"
+    words = _pooling.told(output.last_hidden_state, how)
+    return lambda **given: _pooling.pooled(tower(**given).last_hidden_state, how), words
 
 
-def _features(output: Any) -> Any:
+def _vectors(output: Any) -> Any:
     """Vectors [B, D] of an output that has them."""
     for key in ("image_embeds", "pooler_output"):
         if (found := getattr(output, key, None)) is not None:
