@@ -120,3 +120,10 @@ def test_shift_is_the_mean_cosine_to_the_photo_itself(embeddings: Embeddings) ->
     )
     assert moved.loc["007", RANDOM_BACKGROUND] == pytest.approx(expected, abs=1e-12)
     assert "003" not in moved.index
+
+
+def test_folders_around_all_classes_are_not_shown() -> None:
+    short = findings.without_common_folder(["shop/fruit/apple", "shop/fruit/pear", "shop/milk"])
+    assert short == {"shop/fruit/apple": "fruit/apple", "shop/fruit/pear": "fruit/pear", "shop/milk": "milk"}
+    assert findings.without_common_folder(["a/b"]) == {"a/b": "b"}
+    assert findings.without_common_folder(["mug", "pot"]) == {"mug": "mug", "pot": "pot"}

@@ -7,9 +7,9 @@ speaks of changed queries in the catalogue as it is, which is a shop's case; bot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 import pandas as pd
@@ -177,8 +177,8 @@ def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
                 "clean": clean,
                 "corrupted": corrupted,
                 "lost": float(lost.mean()),
-                "low": float(lost.mean()) - reach,
-                "high": float(lost.mean()) + reach,
+                "low": max(-1.0, float(lost.mean()) - reach),
+                "high": min(1.0, float(lost.mean()) + reach),
                 "relative": 1 - corrupted / clean if clean else math.nan,
             }
         )
@@ -192,6 +192,16 @@ def _reach(values: np.ndarray) -> float:
 
     quantile = float(stdtrit(len(values) - 1, (1 + uncertainty.CONFIDENCE) / 2))
     return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def without_common_folder(names: Iterable[str]) -> dict[str, str]:
+    """Names of classes as people are shown them: without the folders that are around all of them."""
+    known = sorted(set(names))
+    parts = [name.split("/") for name in known]
+    around = sum(
+        1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*(p[:-1] for p in parts), strict=False))
+    )
+    return {name: "/".join(p[around:]) for name, p in zip(known, parts, strict=True)}
 
 
 def suffering(classes: pd.DataFrame) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bgbias import seeds
 from bgbias.auditing import embedded
-from bgbias.auditing.findings import Findings
+from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.steps import Steps
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
@@ -99,6 +99,8 @@ def sheets(
     """Two lists of captioned pictures, four a query: the photo, its object in front of another background, and what each finds
     first. ``worst``: the queries that lose most; ``random``: a keyed choice of all, against cherry-picking.
     """
+    short = without_common_folder(names.values())
+    names = {label: short[name] for label, name in names.items()}
     asked = found.photos[found.photos["lost"].notna()]
     worst = asked.sort_values(["lost", "image_id"], ascending=[False, True])["image_id"][:SHOWN].tolist()
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(asked["image_id"])]

@@ -23,6 +23,7 @@ from bgbias.version import VERSION
 
 SCHEMA = 1
 WORST = 10
+CAPTION = 28  # letters that fit below a picture
 STEP_TITLES = {
     "pasting": "cutting and pasting alone",
     "own_background": "this very background",
@@ -108,8 +109,9 @@ def told(audit: Measured) -> Iterator[str]:
         yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
         yield ""
         yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost [over its photos]':>26}"
+        short = findings.without_common_folder(found.classes["class_name"])
         for _, row in found.classes.head(WORST).iterrows():
-            name = str(row["class_name"])
+            name = short[row["class_name"]]
             name = name if len(name) < 39 else f"...{name[-35:]}"
             ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
             lost = f"{100 * row['lost']:.1f}{ends}"
@@ -131,7 +133,7 @@ def told(audit: Measured) -> Iterator[str]:
 def caveats(audit: Measured) -> Iterator[str]:
     """What a reader of the numbers must know: of photos, masks, model, backgrounds."""
     yield ""
-    yield from (f"photos: {line}" for line in audit.collection.told())
+    yield from audit.collection.told()
     yield f"masks: {audit.masker}, of mean confidence {audit.qualities['confidence'].mean():.2f}"
     yield from (f"masks: {line}" for line in audit.remarks)
     yield f"backgrounds: {audit.backgrounds.told}"
@@ -192,7 +194,7 @@ def write(audit: Measured, folder: Path) -> list[Path]:
         made.append(folder / f"{title}.jpg")
         labels, pictures = zip(*entries, strict=True) if entries else ((), ())
         with replacing(made[-1]) as temporary:
-            shown = [label if len(label) < 25 else f"{label[:22]}..." for label in labels]
+            shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
             contact_sheet(list(pictures), 4, shown).save(temporary, "JPEG", quality=88)
     return made
 

@@ -120,7 +120,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         mine = of_shares[model]
         row |= {name: 100 * mine[name].mean() for name in SHARES}
         row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
-        row["negative"] = int(mine["negative"].fillna("").astype(bool).sum())
+        row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
     made = pd.DataFrame(lines).assign(worst_1_leads=rows.leading(compared, "worst_1"))
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
