@@ -209,6 +209,7 @@ def test_without_its_library_the_error_says_what_to_install(
         masker("isnet", graph(tmp_path / "net.onnx"))
 
 
+@pytest.mark.filterwarnings("ignore:Specified provider")
 def test_an_absent_gpu_is_an_error_not_a_silent_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import onnxruntime
 
@@ -245,3 +246,16 @@ def test_published_files_are_known_by_bytes_and_checksum(kind: str) -> None:
     assert len(first.sha256) == 64
     assert first.called.endswith(".onnx")
     assert all(first.is_same_file(other) for other in mirrors)
+
+
+@pytest.mark.shared
+def test_a_published_graph_masks_as_the_same_network_does_in_torch(shared_data: Path) -> None:
+    """U²-Net-p, which rembg runs by the same recipe."""
+    files = [next((shared_data / "hand_masks" / d).glob("*_image.jpeg")) for d in ("cub200", "sop")]
+    photos = [np.array(Image.open(file).convert("RGB")) for file in files]
+    found = masker("onnx", shared_data / "weights/u2netp-fp16.onnx")(photos)
+    module = plugins.load("maskers", "u2netp")
+    weights = str(shared_data / "weights/u2netp.safetensors")
+    for ours, theirs in zip(found, module.build(module.Params(weights=weights), "cpu")(photos), strict=True):
+        assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-3)
+        assert np.abs(ours.alpha.astype(int) - theirs.alpha).mean() < 1

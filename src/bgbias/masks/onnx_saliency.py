@@ -32,7 +32,7 @@ PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
 ROUNDING = 1e-3  # of half precision, by which a map may leave 0..1
 
 
-class Recipe(NamedTuple):
+class SaliencyRecipe(NamedTuple):
     """What a network wants of a photo, and what its map is.
 
     ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
@@ -66,7 +66,7 @@ class GraphMasker:
     """Photos in, masks out, photo by photo: published graphs take one at a time. ``device`` is where the graph runs."""
 
     def __init__(
-        self, session: Any, entry: _Input, output: str, recipe: Recipe, path: Path, device: str
+        self, session: Any, entry: _Input, output: str, recipe: SaliencyRecipe, path: Path, device: str
     ) -> None:
         self.device = device
         self._session = session
@@ -113,7 +113,7 @@ class GraphMasker:
         return saliency.clip(0, 1)
 
 
-def build_masker(name: str, params: GraphParams, recipe: Recipe, device: str) -> GraphMasker:
+def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
     if params.weights is None:
         raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
@@ -177,7 +177,7 @@ def _input(inputs: list[Any], path: Path, asked: int | None, usual: int | None) 
     return _Input(entry.name, KINDS[entry.type], side)
 
 
-def _output(outputs: list[Any], path: Path, recipe: Recipe) -> str:
+def _output(outputs: list[Any], path: Path, recipe: SaliencyRecipe) -> str:
     names = [one.name for one in outputs]
     if recipe.output not in (*names, None):
         raise UserError(f"{path} has no output '{recipe.output}'; name one of: {', '.join(names)}.")

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 def build(name: str, params: GraphParams, device: str) -> GraphMasker:
     """The masker ``name`` by rembg's recipe, whose mean and standard deviation are the authors' own; the graphs give logits."""
-    from bgbias.masks.onnx_saliency import Recipe, build_masker
+    from bgbias.masks.onnx_saliency import SaliencyRecipe, build_masker
 
-    return build_masker(name, params, Recipe(MEAN, STD, sigmoid=True, side=1024), device)
+    return build_masker(name, params, SaliencyRecipe(MEAN, STD, sigmoid=True, side=1024), device)

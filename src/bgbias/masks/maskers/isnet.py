@@ -34,8 +34,8 @@ class Params(GraphParams):
 
 def build(params: Params, device: str) -> GraphMasker:
     """The masker on ``device`` ("cpu", "cuda"); UserError where weights, library or device are missing."""
-    from bgbias.masks.onnx_saliency import Recipe, build_masker
+    from bgbias.masks.onnx_saliency import SaliencyRecipe, build_masker
 
     # rembg's; the authors' own script takes 0.5 away from each colour. The graph ends in a sigmoid.
-    recipe = Recipe(MEAN, std=(1.0, 1.0, 1.0), sigmoid=False, side=1024)
+    recipe = SaliencyRecipe(MEAN, std=(1.0, 1.0, 1.0), sigmoid=False, side=1024)
     return build_masker("isnet", params, recipe, device)

@@ -29,7 +29,9 @@ class Params(GraphParams):
 
 def build(params: Params, device: str) -> GraphMasker:
     """The masker on ``device`` ("cpu", "cuda"); UserError where weights, library or device are missing."""
-    from bgbias.masks.onnx_saliency import Recipe, build_masker
+    from bgbias.masks.onnx_saliency import SaliencyRecipe, build_masker
 
-    recipe = Recipe(params.mean, params.std, params.sigmoid, stretch=params.stretch, output=params.output)
+    recipe = SaliencyRecipe(
+        params.mean, params.std, params.sigmoid, stretch=params.stretch, output=params.output
+    )
     return build_masker("onnx", params, recipe, device)
