@@ -51,15 +51,15 @@ class _Input(NamedTuple):
     """The graph's input: its name, what it is made of, and the side S of [1, 3, S, S]."""
 
     name: str
-    kind: type
+    kind: type[np.floating[Any]]
     side: int
 
 
 def network_input(photo: NDArray[np.uint8], side: int, mean: Colours, std: Colours) -> NDArray[np.float32]:
     """The normalised square [3, side, side] that the network sees of an RGB photo [H, W, 3]."""
     square = np.asarray(Image.fromarray(photo).resize((side, side), Image.Resampling.LANCZOS), np.float32)
-    normalised = (square / max(square.max(), 1.0) - np.float32(mean)) / np.float32(std)
-    return normalised.transpose(2, 0, 1)
+    away, by = np.array(mean, np.float32), np.array(std, np.float32)
+    return ((square / max(square.max(), 1.0) - away) / by).transpose(2, 0, 1)
 
 
 class GraphMasker:

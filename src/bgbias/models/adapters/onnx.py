@@ -31,7 +31,7 @@ class _Input(NamedTuple):
     """The graph's input: side S and number of pictures where they are fixed, and whether channels lie last."""
 
     name: str
-    kind: type
+    kind: type[np.number[Any]]
     side: int | None
     batch: int | None
     last: bool
