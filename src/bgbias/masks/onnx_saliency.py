@@ -27,7 +27,7 @@ from bgbias.models.adapters import _runtime
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+KINDS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
 ROUNDING = 1e-3  # of half precision, by which a map may leave 0..1
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 TAKES = "a file with an ONNX graph"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
-KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+KINDS: dict[str, type[np.number[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(uint8)": np.uint8,
+}
 # What exporters call the vectors among several outputs, the best first.
 VECTORS = ("image_embeds", "image_features", "sentence_embedding", "embedding", "embeddings", "pooler_output")
 
