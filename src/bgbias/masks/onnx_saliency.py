@@ -63,7 +63,7 @@ def network_input(photo: NDArray[np.uint8], side: int, mean: Colours, std: Colou
 
 
 class GraphMasker:
-    """Photos in, masks out, photo by photo: published graphs take one at a time. ``device`` is where the graph runs."""
+    """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs."""
 
     def __init__(
         self, session: Any, entry: _Input, output: str, recipe: SaliencyRecipe, path: Path, device: str
