@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from saliency_graphs import graph
 
 from tests.support import toy_folder
 
@@ -131,6 +132,14 @@ def test_a_function_without_gradients_is_looked_into_by_occlusion(place: Path) -
     done = run(place, "photos", "--model", "my_model.py:pictures", *HOW, "--out", "function")
     assert done.returncode == 0, done.stderr
     assert json.loads((place / "function/audit.json").read_text())["attribution"]["how"] == "occlusion"
+
+
+def test_a_masker_that_is_a_graph_masks_the_photos(place: Path) -> None:
+    weights = ["--masker", "isnet", "--mask-weights", str(graph(place / "net.onnx"))]
+    how = [*weights, "--size", "64", "--resize", "64", "--attribution", "0", "--draws", "1"]
+    done = run(place, "photos", "--model", "my_model.py:build", *how, "--out", "graph")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((place / "graph/audit.json").read_text())["drop"] is not None
 
 
 def test_without_classes_there_is_what_needs_none(place: Path) -> None:

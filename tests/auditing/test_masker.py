@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from saliency_graphs import graph
 
 from bgbias.auditing import masker
 from bgbias.errors import UserError
@@ -55,6 +56,7 @@ def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.Mo
         ("u2nett", None, "Did you mean 'u2net"),
         ("ground_truth", None, "--masks FOLDER"),
         ("grabcut", "some.pth", "leave out --mask-weights"),
+        ("onnx", None, "no published weights; name its file by --mask-weights"),
     ],
 )
 def test_a_masker_that_cannot_be_is_refused(name: str, weights: str | None, words: str) -> None:
@@ -72,3 +74,28 @@ def test_weights_that_nobody_has_are_told_with_what_to_do(
         masker.find("u2netp", None, "cpu")
     assert "--masker grabcut" in str(told.value)
     assert str(tmp_path / "cache/weights/u2netp.onnx") in str(told.value)
+    with pytest.raises(UserError, match=r"Get isnet-general-use\.onnx \(178,648,008 bytes, md5 fc16"):
+        masker.find("isnet", None, "cpu")
+
+
+def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "shared"))
+    name = "isnet-general-use.onnx"
+    places = [tmp_path / folder / name for folder in ("mine", "cache/weights", "shared/weights")]
+    for place in places:
+        place.parent.mkdir(parents=True)
+    graph(places[0])
+    mine = masker.find("isnet", places[0], "cpu")
+    for place in places[1:]:
+        place.write_bytes(places[0].read_bytes())
+        found = masker.find("isnet", None, "cpu")
+        assert found.key == mine.key
+        (mask,) = found.make()([np.dstack([ALPHA] * 3)])
+        assert mask.alpha.shape == ALPHA.shape
+        place.unlink()
+    assert masker.find("onnx", places[0], "cpu").key != mine.key
+    graph(places[0], bias=0.1)
+    assert masker.find("isnet", places[0], "cpu").key != mine.key

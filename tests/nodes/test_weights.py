@@ -15,14 +15,17 @@ import pytest
 import torch
 from backbone_models import make, unsettle
 from safetensors.torch import load_file, save_file
+from saliency_graphs import graph as saliency_graph
 from small_study import described, load, record, with_weights
 from torch import Tensor
 
 from bgbias import plugins
-from bgbias.engine import graph
+from bgbias.engine import digests, graph
 from bgbias.errors import UserError
 from bgbias.files import state_dicts as weight_files
 from bgbias.files.fetch import Source
+from bgbias.files.fingerprint import fingerprint
+from bgbias.files.store import ImageStore
 from bgbias.masks import u2net
 from bgbias.nodes import index, masks
 from bgbias.nodes import weights as nodes
@@ -270,3 +273,48 @@ def test_maskers_weights_are_taken_from_whichever_published_format_can_be_had(
         net.state_dict()["stage1.rebnconvin.conv_s1.weight"],
         atol=1e-4,
     )
+
+
+def test_a_graph_that_was_fetched_is_kept_byte_for_byte_and_masks(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = plugins.load("maskers", "isnet")
+    file = saliency_graph(tmp_path / "served" / "isnet-general-use.onnx")
+    source = Source(place=server.url(file.name), sha256=sha256(file))
+    monkeypatch.setattr(module, "PUBLISHED", (source,))
+    raw = described(tmp_path)
+    raw["maskers"]["ground_truth"] = {"kind": "isnet", "options": {"weights": "published"}}
+    chosen = load(tmp_path, raw)
+    owner, masked = "maskers/ground_truth", {"dataset": "squares", "masker": "ground_truth"}
+    assert owner in {n.of for n in graph.in_order(chosen) if n.name == "weights"}
+    nodes.weights(chosen, owner)
+    kept = load_file(chosen.files.at("weights", owner=owner))
+    assert {name: tensor.numpy().tobytes() for name, tensor in kept.items()} == {"onnx": file.read_bytes()}
+    index.index(chosen, "squares")
+    masks.masks(chosen, "squares", device="cpu")
+    photos = ImageStore(chosen.files.at("photos", dataset="squares"))
+    store = ImageStore(chosen.files.at("masks", **masked))
+    make = module.build(module.Params(weights=str(file)), "cpu")
+    for image_id, mask in zip(store.ids, make([photos.array(i) for i in store.ids]), strict=True):
+        assert (store.array(image_id, "L") == mask.alpha).all()
+    # Other bytes are other masks, and the version of what runs them is known.
+    before = digests.digest(chosen, "masks", **masked)
+    assert "onnxruntime" in digests.spec(chosen, "masks", **masked)["libraries"]
+    monkeypatch.setattr(module, "PUBLISHED", (source.model_copy(update={"sha256": "0" * 64}),))
+    assert digests.digest(chosen, "masks", **masked) != before
+
+
+def test_a_graph_of_ones_own_is_known_by_its_bytes(tmp_path: Path) -> None:
+    file = saliency_graph(tmp_path / "mine.onnx")
+    raw = described(tmp_path)
+    raw["maskers"]["ground_truth"] = {"kind": "onnx", "options": {"weights": str(file), "stretch": False}}
+    chosen = load(tmp_path, raw)
+    assert not any(n.name == "weights" for n in graph.in_order(chosen))
+    before = digests.digest(chosen, "masks", dataset="squares", masker="ground_truth")
+    saliency_graph(file, bias=0.1)
+    fingerprint.cache_clear()
+    assert digests.digest(chosen, "masks", dataset="squares", masker="ground_truth") != before
+    raw["maskers"]["ground_truth"]["options"]["weights"] = "published"
+    nowhere = load(tmp_path, raw)
+    with pytest.raises(UserError, match=r"no `published` weights of it are known; name a file or a URL"):
+        digests.digest(nowhere, "weights", owner="maskers/ground_truth")

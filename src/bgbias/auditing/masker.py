@@ -51,7 +51,7 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
         )
     chosen: dict[str, str] = {}
     if "weights" in module.Params.model_fields:
-        chosen["weights"] = str(weights or _weights(name, module.PUBLISHED))
+        chosen["weights"] = str(weights or _weights(name, getattr(module, "PUBLISHED", ())))
     elif weights:
         raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
     params: Strict = module.Params.model_validate(chosen)
@@ -66,9 +66,15 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
 
 def _weights(name: str, published: Sequence[Source]) -> Path:
     """The file of the masker's weights, fetched if need be."""
-    folder = places.cache() / WEIGHTS
-    here = [folder / source.called for source in published]
-    for path in (*here, places.source(f"shared:{WEIGHTS}/{name}.safetensors")):
+    if not published:
+        raise UserError(f"Masker '{name}' has no published weights; name its file by --mask-weights.")
+    folder, shared = places.cache() / WEIGHTS, places.source(f"shared:{WEIGHTS}")
+    called = [source.called for source in published]
+    for path in (
+        *(folder / file for file in called),
+        shared / f"{name}.safetensors",
+        *(shared / file for file in called),
+    ):
         if path.is_file():
             return path
     source = published[0]
@@ -77,5 +83,6 @@ def _weights(name: str, published: Sequence[Source]) -> Path:
         f"Get {source.called}{source.facts} by other means and put it at {target}, name a file by --mask-weights, or do without a"
         " network: --masker grabcut"
     )
-    fetch.fetch((source,), target, f"the weights of {name}", cure)
+    same = tuple(other for other in published if other.called == source.called)
+    fetch.fetch(same, target, f"the weights of {name}", cure)
     return target

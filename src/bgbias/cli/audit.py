@@ -50,7 +50,9 @@ def audit(
         str | None,
         typer.Option(help="Folder or zip of drawn masks, called like the photos.", show_default=False),
     ] = None,
-    masker: Annotated[str, typer.Option(help="Who masks photos: u2netp, u2net, grabcut, ...")] = "u2netp",
+    masker: Annotated[
+        str, typer.Option(help="Who masks photos: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
+    ] = "u2netp",
     mask_weights: Annotated[
         Path | None, typer.Option(help="The masker's weights.", show_default=False)
     ] = None,

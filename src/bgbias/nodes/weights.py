@@ -1,4 +1,4 @@
-"""Node: a network's published weights, verified, as one .safetensors."""
+"""Node: a network's published weights, verified, as one .safetensors; that of an ONNX graph holds the graph's bytes."""
 
 from __future__ import annotations
 
@@ -100,6 +100,10 @@ def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
         from bgbias.masks.saliency import published_state
 
         return published_state(file, module.network(), owner)
+    if owner.startswith("maskers/") and file.suffix == ".onnx":
+        from bgbias.masks.onnx_saliency import packed
+
+        return packed(file)
     return files.read_state_dict(file, owner)
 
 

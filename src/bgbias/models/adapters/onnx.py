@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bgbias.compute.device import threads
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
-from bgbias.models.adapters._library import asked, needed
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _runtime
+from bgbias.models.adapters._library import needed
 from bgbias.models.adapters._preparation import usual
 
 if TYPE_CHECKING:
@@ -23,7 +22,11 @@ if TYPE_CHECKING:
 
 TAKES = "a file with an ONNX graph"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
-KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+KINDS: dict[str, type[np.number[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(uint8)": np.uint8,
+}
 # What exporters call the vectors among several outputs, the best first.
 VECTORS = ("image_embeds", "image_features", "sentence_embedding", "embedding", "embeddings", "pooler_output")
 
@@ -32,7 +35,7 @@ class _Input(NamedTuple):
     """The graph's input: side S and number of pictures where they are fixed, and whether channels lie last."""
 
     name: str
-    kind: type
+    kind: type[np.number[Any]]
     side: int | None
     batch: int | None
     last: bool
@@ -40,20 +43,10 @@ class _Input(NamedTuple):
 
 def adapt(which: str, options: Options) -> Adapted:
     """The graph on the processor, or on a GPU where ONNX Runtime was built for one and it is asked for."""
-    runtime = needed("onnxruntime", "onnx")
+    needed("onnxruntime", "onnx")
     if not Path(which).is_file():
         raise UserError(f"The ONNX graph {which} is missing; correct --model.")
-    gpu = options.device.startswith("cuda")
-    provider = "CUDAExecutionProvider" if gpu else "CPUExecutionProvider"
-    if provider not in runtime.get_available_providers():
-        raise UserError(
-            f"ONNX Runtime was installed without GPUs: --device {options.device} cannot be; use --device cpu."
-        )
-    settings = runtime.SessionOptions()
-    settings.intra_op_num_threads = threads()
-    session = asked(
-        f"onnx:{which}", which, lambda: runtime.InferenceSession(which, settings, providers=[provider])
-    )
+    session = _runtime.session(which, f"onnx:{which}", which, options.device)
     entry = _input(session.get_inputs(), which, options)
     output, told = _output(session.get_outputs(), which)
     preparation = usual(options, entry.side)

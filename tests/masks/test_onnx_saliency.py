@@ -1,0 +1,261 @@
+"""Saliency networks that are ONNX graphs mask as a plain twin of the documented recipe does; errors name the step to take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from PIL import Image
+from saliency_graphs import BIAS, SIDE, WEIGHTS, graph
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.files import state_dicts
+from bgbias.masks.onnx_saliency import GraphMasker, packed
+from bgbias.masks.policy import Mask
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# Whether the published graph ends in a sigmoid, and what is done to its photos.
+KINDS = {
+    "isnet": (True, MEAN, (1.0, 1.0, 1.0)),
+    "birefnet": (False, MEAN, STD),
+    "birefnet_lite": (False, MEAN, STD),
+}
+SIZES = ((SIDE, SIDE), (40, 90), (120, 50), (1, 7))
+
+
+def photo(height: int, width: int) -> np.ndarray:
+    return seeds.generator("saliency", height, width).integers(0, 200, (height, width, 3), np.uint8)
+
+
+def masker(kind: str, weights: Path | str | None, device: str = "cpu", **options: object) -> GraphMasker:
+    module = plugins.load("maskers", kind)
+    return module.build(module.Params(weights=weights and str(weights), **options), device)
+
+
+def expected(
+    picture: np.ndarray,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    stretched: bool = True,
+) -> tuple[np.ndarray, float]:
+    """A photo's mask and confidence, pixel by pixel, in double precision."""
+    square = np.asarray(Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.LANCZOS), float)
+    saliency = np.empty((SIDE, SIDE))
+    for row in range(SIDE):
+        for column in range(SIDE):
+            logit = float(BIAS)
+            for colour in range(3):
+                value = square[row, column, colour] / square.max()
+                logit += float(WEIGHTS[colour]) * (value - mean[colour]) / std[colour]
+            saliency[row, column] = 1 / (1 + np.exp(-logit))
+    confidence = saliency.max()
+    if stretched:
+        saliency = (saliency - saliency.min()) / (saliency.max() - saliency.min())
+    small = Image.fromarray((saliency * 255).astype(np.uint8))
+    return np.asarray(small.resize(picture.shape[1::-1], Image.Resampling.LANCZOS)), confidence
+
+
+def assert_is(mask: Mask, wanted: tuple[np.ndarray, float]) -> None:
+    """To a grey level, by which single precision may be truncated to another one, and what LANCZOS makes of that."""
+    alpha, confidence = wanted
+    assert mask.alpha.dtype == np.uint8
+    assert mask.alpha.shape == alpha.shape
+    assert np.abs(mask.alpha.astype(int) - alpha).max() <= 2
+    assert mask.confidence == pytest.approx(confidence, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_are_those_of_the_documented_recipe_whatever_the_photos_sizes(
+    kind: str, tmp_path: Path
+) -> None:
+    sigmoid, mean, std = KINDS[kind]
+    photos = [photo(*size) for size in SIZES]
+    masks = masker(kind, graph(tmp_path / "net.onnx", sigmoid=sigmoid))(photos)
+    for picture, mask in zip(photos, masks, strict=True):
+        assert_is(mask, expected(picture, mean, std))
+
+
+def test_a_graph_of_ones_own_is_run_as_its_options_say(tmp_path: Path) -> None:
+    picture = photo(40, 90)
+    half = (0.5, 0.5, 0.5)
+    logits = graph(tmp_path / "logits.onnx", sigmoid=False)
+    (mask,) = masker("onnx", logits, mean=half, std=half, sigmoid=True)([picture])
+    assert_is(mask, expected(picture, half, half))
+    finished = graph(tmp_path / "finished.onnx", outputs=("side", "map"))
+    (mask,) = masker("onnx", finished, stretch=False)([picture])
+    assert_is(mask, expected(picture, MEAN, STD, stretched=False))
+    (halved,) = masker("onnx", finished, stretch=False, output="map")([picture])
+    assert halved.confidence == pytest.approx(mask.confidence / 2, abs=1e-5)
+
+
+def test_one_photo_after_the_other_is_all_in_order(tmp_path: Path) -> None:
+    make = masker("isnet", graph(tmp_path / "net.onnx"))
+    photos = [photo(20 + n, 30) for n in range(5)]
+    together, backwards = make(photos), make(photos[::-1])[::-1]
+    for mask, other, picture in zip(together, backwards, photos, strict=True):
+        (alone,) = make.one_by_one([picture])
+        assert mask.confidence == other.confidence == alone.confidence
+        np.testing.assert_array_equal(mask.alpha, other.alpha)
+        np.testing.assert_array_equal(mask.alpha, alone.alpha)
+    assert make([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_confidence_tells_that_nothing_was_found(kind: str, tmp_path: Path) -> None:
+    """The stretched mask reaches white all the same, as rembg's does."""
+    make = masker(kind, graph(tmp_path / "none.onnx", sigmoid=KINDS[kind][0], bias=-14))
+    (mask,) = make([photo(40, 90)])
+    assert mask.alpha.max() > 200
+    assert mask.confidence < 1e-3
+    (black,) = make([np.zeros((20, 30, 3), np.uint8)])  # one colour gives one value, and an empty mask
+    assert not black.alpha.any()
+
+
+def test_half_precision_gives_nearly_the_same(tmp_path: Path) -> None:
+    pictures = [photo(40, 90)]
+    (whole,) = masker("isnet", graph(tmp_path / "net.onnx"))(pictures)
+    (half,) = masker("isnet", graph(tmp_path / "half.onnx", kind=TensorProto.FLOAT16))(pictures)
+    assert np.abs(whole.alpha.astype(int) - half.alpha).max() <= 3
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "onnx"])
+def test_a_graph_of_any_size_looks_at_the_usual_one_or_at_what_is_asked_for(
+    kind: str, tmp_path: Path
+) -> None:
+    sigmoid, mean, std = KINDS.get(kind, (True, MEAN, STD))
+    file = graph(tmp_path / "any.onnx", sigmoid=sigmoid, shape=("batch", 3, "height", "width"))
+    (mask,) = masker(kind, file, input_size=SIDE)([photo(40, 90)])
+    assert_is(mask, expected(photo(40, 90), mean, std))
+    if kind == "onnx":
+        with pytest.raises(UserError, match=r"photos of any size; .*`input_size: 320`, for example"):
+            masker(kind, file)
+    else:
+        (larger,) = masker(kind, file)([photo(40, 90)])
+        assert larger.alpha.shape == (40, 90)
+
+
+def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
+    """As the node ``weights`` keeps it."""
+    file, kept = graph(tmp_path / "net.onnx"), tmp_path / "isnet.safetensors"
+    state_dicts.write_state_dict(packed(file), kept)
+    (mask,), (again,) = (masker("isnet", path)([photo(40, 90)]) for path in (file, kept))
+    np.testing.assert_array_equal(mask.alpha, again.alpha)
+    state_dicts.write_state_dict({}, kept)
+    with pytest.raises(
+        UserError, match=r"holds no ONNX graph, which masker 'isnet' is .*name an \.onnx file"
+    ):
+        masker("isnet", kept)
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "words"),
+    [
+        ({"inputs": ("photo", "points")}, {}, r"has 2 inputs \(photo, points\)"),
+        (
+            {"shape": (1, 3, 32, 64)},
+            {},
+            r"takes tensor\(float\) \[1, 3, 32, 64\], not a photo \[1, 3, S, S\]",
+        ),
+        ({"shape": (4, 3, 32, 32)}, {}, r"not a photo \[1, 3, S, S\]"),
+        ({"kind": TensorProto.DOUBLE}, {}, r"takes tensor\(double\)|could not be loaded"),
+        ({}, {"input_size": 64}, "photos of 32 pixels and no others; leave `input_size: 64` out"),
+        ({}, {"output": "mask"}, "has no output 'mask'; name one of: output_image"),
+    ],
+)
+def test_graphs_that_are_no_saliency_networks_are_refused(
+    made: dict[str, object], options: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        masker("onnx", graph(tmp_path / "net.onnx", **made), **options)  # type: ignore[arg-type]
+
+
+def test_what_a_graph_gives_must_be_one_map_of_shares(tmp_path: Path) -> None:
+    several = masker("isnet", graph(tmp_path / "several.onnx", maps=2))
+    with pytest.raises(UserError, match=r"gives \[1, 2, 32, 32\] as 'output_image', not one map"):
+        several([photo(40, 90)])
+    logits = masker("onnx", graph(tmp_path / "logits.onnx", sigmoid=False))
+    with pytest.raises(UserError, match=r"gives values from -.*not from 0 to 1.*`sigmoid: true`"):
+        logits([photo(40, 90)])
+    nothing = masker("birefnet", graph(tmp_path / "nan.onnx", sigmoid=False, bias=float("nan")))
+    with pytest.raises(UserError, match="gives values from nan to nan"):
+        nothing([photo(40, 90)])
+
+
+def test_files_that_are_missing_or_no_graphs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'isnet' has no weights.*params\.yaml"):
+        masker("isnet", None)
+    with pytest.raises(UserError, match=r"no file .*none\.onnx; put it there \(published: https.*isnet-gen"):
+        masker("isnet", tmp_path / "none.onnx")
+    with pytest.raises(UserError, match=r"no file .*none\.onnx; correct 'weights' in params\.yaml"):
+        masker("onnx", tmp_path / "none.onnx")
+    page = tmp_path / "page.onnx"
+    page.write_text("<html>not found</html>")
+    with pytest.raises(
+        UserError, match=r"Masker 'isnet' could not be loaded: .*Make or copy .*page\.onnx again"
+    ):
+        masker("isnet", page)
+
+
+def test_without_its_library_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UserError, match=r"onnxruntime is not installed: pip install 'bgbias\[onnx\]'"):
+        masker("isnet", graph(tmp_path / "net.onnx"))
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_an_absent_gpu_is_an_error_not_a_silent_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    file = graph(tmp_path / "net.onnx")
+    assert masker("isnet", file).device == "cpu"
+    with pytest.raises(UserError, match="Unknown device 'gpu'"):
+        masker("isnet", file, "gpu")
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(
+        UserError, match=r"--device cuda cannot be; use --device cpu, or pip install onnxruntime-gpu"
+    ):
+        masker("isnet", file, "cuda")
+    # Built for a GPU, but on a machine without its libraries, where ONNX Runtime only warns.
+    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
+    with pytest.raises(UserError, match=r"ONNX Runtime cannot use a GPU here: --device cuda:1 cannot be"):
+        masker("isnet", file, "cuda:1")
+
+
+def test_listing_maskers_and_their_options_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from bgbias import plugins;"
+        "[plugins.load('maskers', n).Params() for n in ('isnet', 'birefnet', 'birefnet_lite', 'onnx')];"
+        "print({'torch', 'onnx', 'onnxruntime', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "set()\n", done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_published_files_are_known_by_bytes_and_checksum(kind: str) -> None:
+    first, *mirrors = plugins.load("maskers", kind).PUBLISHED
+    assert first.size > 1e8
+    assert len(first.sha256) == 64
+    assert first.called.endswith(".onnx")
+    assert all(first.is_same_file(other) for other in mirrors)
+
+
+@pytest.mark.shared
+def test_a_published_graph_masks_as_the_same_network_does_in_torch(shared_data: Path) -> None:
+    """U²-Net-p, which rembg runs by the same recipe."""
+    files = [next((shared_data / "hand_masks" / d).glob("*_image.jpeg")) for d in ("cub200", "sop")]
+    photos = [np.array(Image.open(file).convert("RGB")) for file in files]
+    found = masker("onnx", shared_data / "weights/u2netp-fp16.onnx")(photos)
+    module = plugins.load("maskers", "u2netp")
+    weights = str(shared_data / "weights/u2netp.safetensors")
+    for ours, theirs in zip(found, module.build(module.Params(weights=weights), "cpu")(photos), strict=True):
+        assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-3)
+        assert np.abs(ours.alpha.astype(int) - theirs.alpha).mean() < 1
