@@ -131,3 +131,17 @@ def test_what_nobody_asked_for_stays_stale_and_an_unknown_name_is_told(study: St
     assert states(study)["train squares/pixels/wide/plain/seed0"] == "stale"
     with pytest.raises(UserError, match=r"no node .trian. to accept\. Did you mean .train."):
         accept(study, ["trian"])
+
+
+def test_what_another_command_accepted_is_followed_later(study: Study, tmp_path: Path) -> None:
+    """Two grids share a node: its readers in the second one were not there to follow when the first accepted it."""
+    reader = by_name(study, "embed", "wide")
+    before = reader.record(study).read_bytes()
+    edit(tmp_path, "WIDE = 1", "WIDE = 4 - 3")
+    accept(study, ["train"])
+    reader.record(study).write_bytes(before)
+    assert states(study)[reader.label] == "stale"
+    accept(study, ["train"])
+    assert states(study)[reader.label] == "current"
+    edit(tmp_path, "WIDE = 4 - 3", "WIDE = 5")
+    assert states(study)["train squares/pixels/wide/plain/seed0"] == "stale"

@@ -31,13 +31,16 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
     """
     nodes = graph.in_order(study)
     _check(named, nodes)
-    old: dict[Node, str] = {}
+    # What was accepted before, for another grid or by an earlier command, is what it was as well.
+    old: dict[Node, set[str]] = {}
     lines: list[str] = []
     with graph.remembered():
         for node in nodes:
             record = records.of_any_time(node.record(study))
             now = digests.digest(study, node.name, **node.keywords)
+            before = {entry["instead_of"] for entry in record.get("accepted", [])} if record else set()
             if not record or record["digest"] == now:
+                old[node] = before
                 continue
             planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
             makers = {m.name for m in graph.reads_from(study, node)}
@@ -45,7 +48,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
             own = changed - makers
             chosen = node.name in named or node.label in named
             followed = all(
-                _digest_of(maker, record["spec"]) in (old.get(maker), _digest_of(maker, planned))
+                _digest_of(maker, record["spec"]) in {*old.get(maker, ()), _digest_of(maker, planned)}
                 for maker in graph.reads_from(study, node)
             )
             # A table is made again: it says what was accepted of what it is made of.
@@ -56,7 +59,7 @@ def accept(study: Study, named: Collection[str]) -> list[str]:
             edited = code.differences(record.get("code", {}), modules) if "code" in own else []
             edited += ["libraries changed"] if "libraries" in own else []
             told = {"instead_of": record["digest"], "changed": edited or sorted(changed), "on": _now()}
-            old[node] = record["digest"]
+            old[node] = {*before, record["digest"]}
             accepted = [*record.get("accepted", []), told]
             new = {"spec": planned, "digest": now, "code": modules, "accepted": accepted}
             sealed.write(node.record(study), record | new)
