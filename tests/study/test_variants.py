@@ -146,6 +146,21 @@ def test_a_wrong_value_is_told_with_its_key_before_anything_runs(
         load(tmp_path, wrong)
 
 
+def test_a_sweep_of_training_without_training_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["small"]["cells"] = [
+        {
+            "datasets": ["squares"],
+            "backbones": ["pixels"],
+            "pretrained": True,
+            "sweep": {"train": {"lr": [1, 2]}},
+        }
+    ]
+    with pytest.raises(
+        UserError, match=r"sweep\.train changes the training of the block's losses, and there are none"
+    ):
+        load(tmp_path, raw)
+
+
 @pytest.mark.parametrize(
     ("loss", "told"),
     [

@@ -100,6 +100,8 @@ class Block(Strict):
             )
         if given := [name for name in (PRETRAINED, UNTRAINED) if name in self.methods]:
             raise ValueError(f"{given[0]} is no method to train; write `pretrained: true` instead")
+        if self.sweep and self.sweep.train and not self.losses:
+            raise ValueError("sweep.train changes the training of the block's losses, and there are none")
         for section, swept, known in self._swept():
             if strange := next((name for name in swept if name not in known), None):
                 raise ValueError(f"sweep.{section} names '{strange}', which is none of the block's {section}")

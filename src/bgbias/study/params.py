@@ -176,8 +176,8 @@ def _check_sweep(study: Study, block: Block, path: Path, where: str) -> None:
             found = named_methods.find(study.methods, method)
             kind = getattr(found.module, "Params", Strict)
             checked.append((kind, dict(found.options), f"methods.{method}", swept))
-    for kind, below, key, swept in checked:
-        for setting, values in swept.items():
+    for kind, below, key, settings in checked:
+        for setting, values in settings.items():
             for value in values:
                 validated(kind, below | {setting: value}, path, f"{where}.{key}")
 
