@@ -2,6 +2,7 @@
 
 There is no registry to edit. A new loss, method, backbone, metric, masker or dataset is one new file in its family's folder.
 A file that stands for many (``backbones/timm.py``) is told by what goes on behind a colon, its variant: ``timm:convnext_tiny``.
+What goes on behind a + is none of the file's name, but how it is used: ``contrastive+neg_margin=0.3`` (``study/variants.py``).
 
 Somebody else's file may lie outside of the package, and is found by its name as well:
 
@@ -107,7 +108,7 @@ def names(family: str) -> tuple[str, ...]:
 
 def known(family: str, name: str) -> bool:
     """Whether a file of the family stands behind an option."""
-    return name.partition(":")[0] in _places(family)
+    return name.partition("+")[0].partition(":")[0] in _places(family)
 
 
 def variant(name: str) -> str:
@@ -120,7 +121,7 @@ def load(family: str, name: str) -> ModuleType:
 
     A file that cannot be imported, or lacks what its family requires, is an error with file and line.
     """
-    file, colon, rest = name.partition(":")
+    file, colon, rest = name.partition("+")[0].partition(":")
     if not known(family, name):
         there = names(family)
         near = difflib.get_close_matches(name, there, 1)

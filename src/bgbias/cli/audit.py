@@ -97,12 +97,19 @@ def audit(
         tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.", show_default=False)
     ] = None,
     pooling: Annotated[str | None, typer.Option(help="cls or mean.", show_default=False)] = None,
+    own: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plugins", help="Folder with adapters, maskers, ... of one's own.", show_default=False
+        ),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """How much does a model lose when only the background changes, where, and is it more than chance?
 
     Ctrl-C and the same command again goes on. Photos and models are never written to.
     """
+    from bgbias import plugins
     from bgbias.auditing import exported
     from bgbias.auditing.asked import SAMPLE, Asked
     from bgbias.auditing.audit import export as write_views
@@ -119,6 +126,8 @@ def audit(
             f"{' and '.join(ways) or 'Nothing'} is named, and an audit takes one of --model SPEC, --export FOLDER and"
             " --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
+    if own:
+        plugins.use(*own)
     asked = Asked(draws=draws, attribution=attribution)
     options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
     audited = load(model, options) if model else exported.looking(options)

@@ -70,7 +70,7 @@ def work(study: Study, nodes: list[Node], **device: str) -> None:
     wrong = []
     for node in nodes:
         try:
-            getattr(node.declared, node.name)(study, **node.keywords, **device)
+            getattr(node.declared, node.name)(node.study(study), **node.keywords, **device)
         except UserError as error:
             wrong.append(str(error))
     if wrong:

@@ -43,7 +43,7 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     for maker in graph.reads_from(study, reader):
         upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
     read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
-    settings = reader.declared.settings(study, **subject)
+    settings = reader.settings(study)
     modules = reader.code(study)
     by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
     known = {"node": name, "subject": reader.of, **by}

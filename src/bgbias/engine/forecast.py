@@ -69,7 +69,7 @@ def forecast(study: Study) -> dict[str, Cost]:
         if node.name == "train" and "prepared" not in costs:
             costs["prepared"] = _prepared(study)
         tell = getattr(node.declared, "cost", None)
-        cost = tell(study, **node.keywords) if tell else Cost()
+        cost = tell(node.study(study), **node.keywords) if tell else Cost()
         costs[node.name] = costs.get(node.name, NONE) + cost
     return costs
 

@@ -34,6 +34,7 @@ from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
+from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
@@ -75,15 +76,25 @@ class Node:
         """The node's file under ``nodes/``."""
         return plugins.load("nodes", self.name)
 
+    def study(self, study: Study) -> Study:
+        """The study as it is for this node, which may work on a model that is trained in its own way."""
+        return plan.trained_as(study, self.cell) if self.cell else study
+
     def reads(self, study: Study) -> dict[str, Made]:
         """Role to file: what the node reads; nothing if its file does not say."""
         declared = getattr(self.declared, "reads", None)
-        return declared(study, **self.keywords) if declared else {}
+        return declared(self.study(study), **self.keywords) if declared else {}
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """What else its numbers depend on."""
+        settings: dict[str, Any] = self.declared.settings(self.study(study), **self.keywords)
+        return settings
 
     def code(self, study: Study) -> tuple[str, ...]:
         """The modules that it works by, by name: its own file first."""
         uses = getattr(self.declared, "uses", None)
-        return (self.declared.__name__, *(m.__name__ for m in (uses(study, **self.keywords) if uses else ())))
+        used = uses(self.study(study), **self.keywords) if uses else ()
+        return (self.declared.__name__, *(m.__name__ for m in used))
 
     def outputs(self, study: Study) -> dict[str, Path]:
         """The node's files by name, without its record."""

@@ -96,6 +96,10 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     A missing input and a node that another process is already working on are errors that say what to do.
     """
     name, subject, label = worker.name, worker.keywords, worker.of or study.grid
+    if worker.study(study) is not study:
+        raise ValueError(
+            f"{worker.label} is certified with other settings than it works with; hand it `Node.study`"
+        )
     outputs, record = worker.outputs(study), worker.record(study)
     inputs = graph.inputs(study, name, **subject)
     for role, path in inputs.items():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from bgbias import plugins
 from bgbias.attribution.settings import Attribution, Sanity
@@ -15,12 +15,11 @@ from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
 from bgbias.evaluation.settings import Crossing, Cures, Evaluation
 from bgbias.masks.settings import MaskPolicy
-from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
-from bgbias.study import names
-from bgbias.study.cell import PRETRAINED, UNTRAINED
+from bgbias.study import names, variants
+from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -60,75 +59,6 @@ class Masker(Strict):
 
     kind: str = Field(description="a file in src/bgbias/masks/maskers/")
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
-
-
-Names = tuple[str, ...]
-
-
-class Block(Strict):
-    """A product of choices; a grid is a list of blocks."""
-
-    datasets: Names = Field(min_length=1, description="names under `datasets`")
-    backbones: Names = Field(min_length=1, description="names under `backbones`")
-    losses: Names = Field((), description="names under `losses`")
-    methods: Names = Field(
-        (),
-        description="files in src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
-        " the backgrounds of its photos as well",
-    )
-    seeds: tuple[Annotated[int, Field(ge=0, le=2**32 - 1)], ...] = Field(
-        (), description="one training for each"
-    )
-    folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
-        (0,),
-        min_length=1,
-        description="which of four folds to train on; all four add a row for their embeddings side by side",
-    )
-    pretrained: bool = Field(
-        False,
-        description="add the backbone without any training: its own features as a row, and a row of them under the random"
-        " embedding layer that each seed's training starts from; alone, without losses, methods and seeds, the first",
-    )
-
-    @field_validator("datasets", "backbones", "losses", "methods", "seeds", "folds")
-    @classmethod
-    def _each_once(cls, named: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = next((n for n in named if named.count(n) > 1), None)
-        if twice is not None:
-            raise ValueError(f"{twice} is named twice")
-        return named
-
-    @model_validator(mode="after")
-    def _has_models(self) -> Block:
-        trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
-        absent = [name for name, given in trained.items() if not given]
-        # With seeds alone: the backbone, and what each seed's training would start from.
-        if absent and not (self.pretrained and absent[:2] == ["losses", "methods"]):
-            raise ValueError(
-                f"no {' and no '.join(absent)}: nothing would be trained. Name some; or leave losses, methods and seeds out"
-                " and set `pretrained: true`, for the backbone's own features alone"
-            )
-        if given := [name for name in (PRETRAINED, UNTRAINED) if name in self.methods]:
-            raise ValueError(f"{given[0]} is no method to train; write `pretrained: true` instead")
-        return self
-
-
-def _changed(section: str) -> Any:
-    return Field(default_factory=dict, description=f"keys of `{section}` that the grid changes")
-
-
-class Grid(Strict):
-    """What a named grid changes: its cells, and any of the protocol's sections."""
-
-    cells: tuple[Block, ...] = Field(min_length=1, description="the models of the grid")
-    train: dict[str, Any] = _changed("train")
-    mask_policy: dict[str, Any] = _changed("mask_policy")
-    evaluation: dict[str, Any] = _changed("evaluation")
-    attribution: dict[str, Any] = _changed("attribution")
-    segmentation: dict[str, Any] = _changed("segmentation")
-    crossing: dict[str, Any] = _changed("crossing")
-    cures: dict[str, Any] = _changed("cures")
-    sanity: dict[str, Any] = _changed("sanity")
 
 
 class Shared(Strict):
@@ -219,12 +149,37 @@ def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
 def _overlaid(file: File, name: str, path: Path) -> Study:
     grid = file.grids[name]
     merged = {field: getattr(file, field) for field in Shared.model_fields}
-    merged |= {"grid": name, "cells": grid.cells}
+    merged |= {"grid": name, "cells": tuple(block.spelled_out() for block in grid.cells)}
     for section in SECTIONS:
         default: Strict = getattr(file, section)
         both = default.model_dump(exclude_unset=True) | getattr(grid, section)
         merged[section] = validated(type(default), both, path, f"grids.{name}.{section}")
-    return Study(**merged)
+    study = Study(**merged)
+    for number, block in enumerate(grid.cells):
+        _check_sweep(study, block, path, f"grids.{name}.cells.{number}.sweep")
+    return study
+
+
+def _check_sweep(study: Study, block: Block, path: Path, where: str) -> None:
+    """Refuse a value that the loss, the method or the training does not take; names that are not there are told later."""
+    sweep = block.sweep or Sweep()
+    checked: list[tuple[type[Strict], dict[str, Any], str, Mapping[str, Values]]] = [
+        (Train, study.train.model_dump(), "train", sweep.train)
+    ]
+    for loss, swept in sweep.losses.items():
+        for dataset in block.datasets if plugins.known("losses", loss) and loss in study.losses else ():
+            if dataset in study.datasets:
+                below = loss_options(study, dataset, loss)
+                checked.append((plugins.load("losses", loss).Params, below, f"losses.{loss}", swept))
+    for method, swept in sweep.methods.items():
+        if plugins.known("methods", str(study.methods.get(method, {}).get("kind", method))):
+            found = named_methods.find(study.methods, method)
+            kind = getattr(found.module, "Params", Strict)
+            checked.append((kind, dict(found.options), f"methods.{method}", swept))
+    for kind, below, key, settings in checked:
+        for setting, values in settings.items():
+            for value in values:
+                validated(kind, below | {setting: value}, path, f"{where}.{key}")
 
 
 def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Strict:
@@ -234,12 +189,15 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
-    """A loss's settings for a dataset: those of its ``losses`` column, else of its kind, else ``default``."""
+    """A loss's settings for a dataset: those of its ``losses`` column, else of its kind, else ``default``; and what its name
+    says beside them.
+    """
+    loss, changed = variants.own(loss)
     known = study.losses.get(loss, {})
     described = study.datasets[dataset]
     for column in (described.losses, dataset, described.kind, "default"):
         if column in known:
-            return known[column]
+            return known[column] | changed
     raise UserError(
         f"params.yaml: losses.{loss} has no settings for {dataset}; add losses.{loss}.{described.kind} or losses.{loss}.default."
     )
@@ -291,12 +249,13 @@ def _check_names(study: Study, path: Path) -> None:
 
     for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
-            check(field, name, getattr(study, field))
+            check(field, variants.parsed(name)[0] if field == "losses" else name, getattr(study, field))
     known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
-        check("methods", entry := name.removesuffix(named_methods.ON_REPLACED), known)
+        alone, _ = variants.parsed(name)
+        check("methods", entry := alone.removesuffix(named_methods.ON_REPLACED), known)
         if entry in known:
-            named_methods.find(study.methods, name)
+            named_methods.find(study.methods, alone)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
         pools = study.datasets[name].backgrounds

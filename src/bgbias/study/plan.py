@@ -9,16 +9,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.study import methods
+from bgbias.settings import validated
+from bgbias.study import methods, variants
 from bgbias.study.cell import PRETRAINED, UNTRAINED, Cell
+from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.params import Block, Study, loss_options, options
+from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
+from bgbias.training.settings import Train
 
 
 def cells(study: Study) -> tuple[Cell, ...]:
@@ -141,6 +145,7 @@ def check_cell(study: Study, cell: Cell) -> None:
             f" grids.{study.grid}.segmentation.episodes to null."
         )
     if trains(study, cell):
+        trained_as(study, cell)
         plugins.load("losses", cell.loss)
         options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
         chosen = method(study, cell)
@@ -149,8 +154,23 @@ def check_cell(study: Study, cell: Cell) -> None:
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:
-    """The cell's method: its file, its options, and whether it sees replaced backgrounds."""
-    return methods.find(study.methods, cell.method)
+    """The cell's method: its file, its options with what its name says, and whether it sees replaced backgrounds."""
+    alone, changed = variants.parsed(cell.method)
+    found = methods.find(study.methods, alone)
+    return replace(found, options={**found.options, **changed}) if changed else found
+
+
+def trained_as(study: Study, cell: Cell) -> Study:
+    """The study as it is for a cell: its training as the loss's name says. The same study where that says nothing of it, or is
+    so already.
+    """
+    said = variants.of_training(cell.loss)
+    changed = (
+        validated(Train, study.train.model_dump() | said, Path("params.yaml"), cell.loss)
+        if said
+        else study.train
+    )
+    return study if changed == study.train else study.model_copy(update={"train": changed})
 
 
 def trains(study: Study, cell: Cell) -> bool:

@@ -1,0 +1,222 @@
+"""Several values of a setting: names that say them, cells that have them, and mistakes that name key and value."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from project import ROOT
+from small_study import data_nodes, described, load, record, run
+
+from bgbias.engine import digests, forecast
+from bgbias.engine.node import step
+from bgbias.errors import UserError
+from bgbias.nodes import train
+from bgbias.report import names
+from bgbias.results import publication
+from bgbias.study import params, plan, variants
+from bgbias.study.cell import Cell
+from bgbias.study.training import resolve
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+SWEEP = {
+    "losses": {"contrastive": {"neg_margin": [0.3, 0.5]}},
+    "methods": {"gained": {"noise": [1, 2.5]}},
+    "train": {"lr": ["1e-4", 1.0e-3, 20.0]},
+}
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    return described(tmp_path)
+
+
+def swept(raw: dict[str, Any], sweep: Any, **block: Any) -> dict[str, Any]:
+    """The study with a sweep in its only block."""
+    below = raw["grids"]["small"]["cells"][0] | {"losses": ["contrastive"], "methods": ["plain"]}
+    return raw | {"grids": {"small": {"cells": [below | block | {"sweep": sweep}]}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "changed"),
+    [
+        ("contrastive", "contrastive", {}),
+        ("attr_frac+bgaugment", "attr_frac+bgaugment", {}),
+        ("contrastive+neg_margin=0.3", "contrastive", {"neg_margin": 0.3}),
+        ("attr_frac+photos=8+weight=1e-05+bgaugment", "attr_frac+bgaugment", {"photos": 8, "weight": 1e-5}),
+        ("x+train.embedder_lr=null+y=true+z=cosine", "x", {"train.embedder_lr": None, "y": True, "z": "cosine"}),
+        ("dcml_code+alpha=-1.5+512d", "dcml_code+512d", {"alpha": -1.5}),
+    ],
+)  # fmt: skip
+def test_a_name_says_its_settings_and_no_two_names_say_the_same(
+    name: str, alone: str, changed: dict[str, Any]
+) -> None:
+    assert variants.parsed(name) == (alone, changed)
+    assert variants.named(alone, changed) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x+a=0.30", "x+a=1.0", "x+b=1+a=1", "x+a=1+a=2", "x+bgaugment+a=1", "a=1+x", "x+a=1e+20"),
+        *("x+a=", "x+a=[1]", "x+a=$(touch y)", "x+a=b/c", "x+a b=1", "x+train.=1", "x+a=1e999"),
+        f"x+a={'b' * variants.LONGEST}",
+    ],
+)
+def test_a_name_that_could_be_spelled_in_another_way_or_be_anything_else_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"is no variant|is too long"):
+        variants.parsed(name)
+
+
+def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, swept(raw, SWEEP, methods=["plain", "gained", "gained+bgaugment"]))
+    losses = [
+        f"contrastive+neg_margin={margin}+train.lr={lr}"
+        for margin, lr in product(("0.3", "0.5"), ("0.0001", "0.001", "20"))
+    ]
+    methods = ["plain", *(f"gained+noise={g}{on}" for on in ("", "+bgaugment") for g in ("1", "2.5"))]
+    cells = plan.checked_cells(study)
+    assert [(c.loss, c.method) for c in cells] == list(product(losses, methods))
+    assert len({digests.digest(study, "train", cell=cell) for cell in cells}) == len(cells)
+    trained = resolve(plan.trained_as(study, cells[-1]), cells[-1])
+    assert (trained.settings.lr, trained.loss_params.neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
+    assert (trained.method.params().noise, trained.method.replaces) == (2.5, True)  # type: ignore[attr-defined]
+    assert forecast.forecast(study)["train"].nodes == len(cells)
+
+
+def test_a_variant_has_the_digest_of_no_other_model_and_changes_none(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    before = load(tmp_path, raw)
+    known = {c.name: digests.digest(before, "train", cell=c) for c in plan.cells(before)}
+    raw["grids"]["small"]["cells"].append(swept(raw, SWEEP, methods=["gained"])["grids"]["small"]["cells"][0])
+    after = load(tmp_path, raw)
+    found = {c.name: digests.digest(after, "train", cell=c) for c in plan.cells(after)}
+    assert {name: found[name] for name in known} == known
+    assert len(set(found.values())) == len(known) + 2 * 2 * 3
+    # Its training is another one in what its name says, and in nothing else.
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    variant = Cell("squares", "pixels", "contrastive+neg_margin=0.3+train.lr=0.5", "plain", 0)
+    own, other = (digests.spec(before, "train", cell=c) for c in (cell, variant))
+    assert other["train"] == own["train"] | {"lr": 0.5}
+    assert other["loss"] == own["loss"] | {"neg_margin": 0.3}
+    assert {key for key in own if own[key] != other[key]} == {"subject", "train", "loss"}
+
+
+def test_settings_of_an_entry_are_kept_beside_the_swept_one(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["methods"] = {"few": {"kind": "attr_frac", "photos": 4}}
+    study = load(tmp_path, swept(raw, {"methods": {"few": {"weight": [2, 3]}}}, methods=["few"]))
+    chosen = [plan.method(study, cell).params().model_dump() for cell in plan.cells(study)]
+    assert [(c["photos"], c["weight"]) for c in chosen] == [(4, 2.0), (4, 3.0)]
+    # Published settings are the entry's, and the cells' names say the rest.
+    told = publication.settings_of(study)
+    assert told["methods"] == {"few": {"kind": "attr_frac", "photos": 4}}
+    assert told["cells"][0]["methods"] == ["few+weight=2", "few+weight=3"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "told"),
+    [
+        ({"losses": {"contrastive": {"neg_margin": [0.3, 5]}}}, r"\.sweep\.losses\.contrastive\.neg_margin' .*found: 5"),
+        ({"losses": {"contrastive": {"neg_margn": [1]}}}, r"\.neg_margn'\. Did you mean 'neg_margin'"),
+        ({"losses": {"arcface": {"margin": [1]}}}, r"': sweep\.losses names 'arcface', which is none of the block's"),
+        ({"methods": {"gained": {"noise": [1, "x"]}}}, r"\.sweep\.methods\.gained\.noise' .*found: \"x\""),
+        ({"train": {"lr": [1, -1]}}, r"\.sweep\.train\.lr' must be a number above 0 \(found: -1\)"),
+        ({"train": {"lr": [1, 1.0]}}, r"\.sweep\.train': 1 is named twice"),
+        ({"train": {"lr": []}}, r"\.sweep\.train\.lr' must be a list of one or more values"),
+        ({"train": {"frozen": [["layer1"]]}}, r"frozen\.0': one number or word at a time"),
+        ({"train": {"optimizer": ["x$(touch y)"]}}, r"optimizer\.0': a name cannot hold"),
+        ({"train": {"selection": ["clean"]}}, r"train\.selection is one for all models of a grid"),
+        ({"trian": {"lr": [1]}}, r"\.sweep\.trian'\. Did you mean 'train'"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("grid", ["small", "idle"])
+def test_a_wrong_value_is_told_with_its_key_before_anything_runs(
+    tmp_path: Path, raw: dict[str, Any], sweep: Any, told: str, grid: str
+) -> None:
+    """Also in a grid that was not chosen."""
+    wrong = swept(raw, sweep, methods=["plain", "gained"])
+    wrong["grids"] = raw["grids"] | {grid: wrong["grids"]["small"]}
+    with pytest.raises(UserError, match=rf"'grids\.{grid}\.cells\.0.*{told}"):
+        load(tmp_path, wrong)
+
+
+def test_a_sweep_of_training_without_training_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["grids"]["small"]["cells"] = [
+        {
+            "datasets": ["squares"],
+            "backbones": ["pixels"],
+            "pretrained": True,
+            "sweep": {"train": {"lr": [1, 2]}},
+        }
+    ]
+    with pytest.raises(
+        UserError, match=r"sweep\.train changes the training of the block's losses, and there are none"
+    ):
+        load(tmp_path, raw)
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("contrastive+neg_margin=5", "neg_margin' must be a number from 0 to 2"),
+        ("contrastive+margin=1", "unknown key .*margin'"),
+        ("contrastive+train.lr=-1", "lr' must be a number above 0"),
+        ("contrastive+train.rl=1", "unknown key .*rl'. Did you mean 'lr'"),
+        ("contrastive+train.batch_size=4", "is one for all models of a grid"),
+        ("contrastiv+neg_margin=1", "Did you mean 'contrastive'"),
+    ],
+)
+def test_a_command_refuses_a_variant_that_cannot_be(
+    tmp_path: Path, raw: dict[str, Any], loss: str, told: str
+) -> None:
+    study = load(tmp_path, raw)
+    with pytest.raises(UserError, match=told):
+        plan.check_cell(study, Cell("squares", "pixels", loss, "plain", 0))
+
+
+def test_a_variant_trains_with_its_values_and_its_record_shows_them(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    study = load(tmp_path, swept(raw, {"train": {"lr": [0.001, 0.1]}}))
+    data_nodes(study)
+    slow, fast = plan.cells(study)
+    for cell in (slow, fast):
+        run(step("train", cell=cell).study(study), cell, "train")
+    rates = [record(study, "train_record", **c.wildcards)["spec"]["train"]["lr"] for c in (slow, fast)]
+    assert rates == [0.001, 0.1]
+    curves = [pd.read_csv(study.files.at("history", **c.wildcards))["loss"] for c in (slow, fast)]
+    assert curves[0][1] != curves[1][1]
+    # A study that is not its own would train in another way than the record says.
+    with pytest.raises(ValueError, match="certified with other settings"):
+        train.train(study, fast, "cpu")
+
+
+def test_names_are_readable_and_keep_the_order_of_losses(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, swept(raw, SWEEP, losses=["arcface", "contrastive"], methods=["plain", "gained"]))
+    rows = pd.DataFrame([vars(c) for c in plan.cells(study)]).drop_duplicates(["loss", "method"])
+    ordered = names.in_order(rows)["loss"].drop_duplicates().tolist()
+    assert ordered[0] == "contrastive+neg_margin=0.3+train.lr=0.0001"
+    assert ordered[-1] == "arcface+train.lr=20"
+    assert names.loss(ordered[0]) == "Contrastive+neg margin=0.3+train.lr=0.0001"
+    assert names.method("attr_frac+weight=2+bgaugment").endswith(" + Weight=2 + BGAugment")
+
+
+def test_the_schema_describes_sweeps(tmp_path: Path, raw: dict[str, Any]) -> None:
+    schema = yaml.safe_load((ROOT / "workflow/schemas/params.schema.yaml").read_text(encoding="utf-8"))
+    valid = Draft202012Validator(schema)
+    fine = swept(raw, SWEEP, methods=["plain", "gained"])
+    assert list(valid.iter_errors(fine)) == []
+    for sweep in ({"trian": {}}, {"train": {"lr": 1}}, {"train": {"lr": []}}, {"train": {"lr": [[1]]}}):
+        assert list(valid.iter_errors(swept(raw, sweep)))
+
+
+def test_the_projects_own_grids_sweep_nothing() -> None:
+    written = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    for grid in written["grids"]:
+        assert not [c for c in plan.cells(params.load(ROOT / "params.yaml", grid)) if "=" in c.name]
