@@ -1,0 +1,137 @@
+"""Photos as people have them: few, broken, of two classes, of classes of every size. Each ends in a verdict or a clear reason."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import bgbias
+from bgbias.errors import UserError
+from tests.support import toy_folder
+
+HOW = {"size": 64, "resize": 64, "attribution": 0, "draws": 2}
+
+
+def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [photo.reshape(4, 16, 4, 16, 3).mean((1, 3)).ravel() for photo in batch]
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("odd")
+    toy_folder.made(folder)
+    return folder
+
+
+@pytest.fixture
+def photos(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(toys / "photos", tmp_path / "photos")
+    shutil.copytree(toys / "masks", tmp_path / "masks")
+    return tmp_path / "photos"
+
+
+def kept(photos: Path, classes: int, per_class: int) -> None:
+    """So many classes, with so many photos each, and their masks."""
+    for number, folder in enumerate(sorted(photos.iterdir())):
+        for place, photo in enumerate(sorted(folder.iterdir())):
+            if number >= classes or place >= per_class:
+                photo.unlink()
+                (photos.parent / "masks" / folder.name / photo.name).unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def test_twenty_photos_have_a_verdict_with_an_interval(photos: Path) -> None:
+    kept(photos, classes=5, per_class=4)
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+    assert found.drop.low < found.drop.value < found.drop.high
+    assert "say next to nothing" not in str(found)
+
+
+def test_few_photos_of_two_classes_say_that_they_say_little(photos: Path) -> None:
+    kept(photos, classes=2, per_class=4)
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+    assert math.isfinite(found.drop.value)
+    assert math.isnan(found.drop.low)
+    assert "with fewer than 5 classes there is no interval" in str(found)
+    assert "8 queries say next to nothing" in str(found)
+
+
+def test_broken_files_are_counted_and_left_out(photos: Path, tmp_path: Path) -> None:
+    names = [path for folder in sorted(photos.iterdir())[:3] for path in sorted(folder.iterdir())[:1]]
+    for path in names:
+        path.write_bytes(path.read_bytes()[:60])
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
+    told = json.loads((tmp_path / "out/audit.json").read_text())
+    assert told["photos"]["photos"] == toy_folder.CLASSES * toy_folder.PER_CLASS - 3
+    assert told["photos"]["left_out"] == 3
+    assert f"whose mask cannot: 3 ({names[0].relative_to(photos)}, " in str(found)
+
+
+def test_a_large_class_beside_pairs_counts_as_one_class(photos: Path) -> None:
+    first, *others = sorted(photos.iterdir())
+    masks = photos.parent / "masks"
+    for folder in others:
+        for photo in sorted(folder.iterdir())[2:]:
+            photo.unlink()
+            (masks / folder.name / photo.name).unlink()
+    for number in range(60):
+        for root in (photos, masks):
+            source = root / first.name / "000.png"
+            picture = np.asarray(Image.open(source))
+            Image.fromarray(np.roll(picture, number - 30, axis=1)).save(
+                root / first.name / f"9{number:02d}.png"
+            )
+    found = bgbias.audit(photos, colours, masks=masks, sample=None, **HOW)  # type: ignore[arg-type]
+    sizes = found.classes.set_index("class_name")["queries"]
+    assert sizes[first.name] == 65
+    assert sizes.drop(first.name).eq(2).all()
+    # Nearly all queries are of one class, which is one piece of evidence.
+    assert found.drop.high - found.drop.low > 0.3 or math.isnan(found.drop.low)
+
+
+def test_masks_that_show_nothing_are_a_reason(photos: Path) -> None:
+    for mask in (photos.parent / "masks").rglob("*.png"):
+        Image.fromarray(np.zeros_like(np.asarray(Image.open(mask)))).save(mask)
+    with pytest.raises(UserError, match=r"30 show nothing.*--masker"):
+        bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda batch: [np.zeros(3) for _ in batch], "same vector|zeros"),
+        (lambda batch: [np.full(3, np.nan) for _ in batch], "not finite"),
+        (lambda batch: np.ones((len(batch) + 1, 3)), "a vector of each"),
+    ],
+)
+def test_a_model_that_is_none_is_told_before_masks_are_made(photos: Path, answer: object, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        bgbias.audit(photos, answer, masker="grabcut", **HOW)  # type: ignore[arg-type]
+    assert not (photos.parent / "cache").exists()
+
+
+def test_a_table_a_zip_and_a_folder_of_the_same_photos_have_the_same_numbers(
+    photos: Path, tmp_path: Path
+) -> None:
+    import pandas as pd
+
+    masks = photos.parent / "masks"
+    rows = [
+        {"path": str(path), "class": path.parent.name, "key": path.relative_to(photos).as_posix()}
+        | {"mask": str(masks / path.relative_to(photos))}
+        for path in sorted(photos.rglob("*.png"))
+    ]
+    shutil.make_archive(str(tmp_path / "zipped"), "zip", photos)
+    drops = [
+        bgbias.audit(source, colours, masks=drawn, name="shop", **HOW).drop  # type: ignore[arg-type]
+        for source, drawn in ((photos, masks), (tmp_path / "zipped.zip", masks), (pd.DataFrame(rows), None))
+    ]
+    assert drops[0] == drops[1] == drops[2]
