@@ -21,14 +21,15 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, and segmentation.
+    pools, segmentation and controls.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
     study["datasets"]["indoors"] = study["datasets"]["cub200"] | {"backgrounds": "walls"}
     cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
     cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18"]}
-    study["grids"]["every_rule"] = {"cells": [cells], "segmentation": {"episodes": 1}}
+    asked = {"segmentation": {"episodes": 1}, "crossing": {"objects": 2}, "sanity": {"images": 1}}
+    study["grids"]["every_rule"] = {"cells": [cells], "cures": {"names": ["grey"]}, **asked}
     path = folder / "params.yaml"
     path.write_text(yaml.safe_dump(study), encoding="utf-8")
     return "--config", f"params={path}", "grid=every_rule", "--rulegraph", "mermaid-js"
