@@ -69,6 +69,7 @@ def test_what_is_no_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     # What another test of this process named goes before the environment.
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     monkeypatch.setattr("mlflow.tracking._model_registry.utils._registry_uri", None)
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match="holds no model"):
