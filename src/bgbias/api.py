@@ -302,24 +302,25 @@ def audit(
     """
     import tempfile
 
+    from bgbias.auditing import workplace
     from bgbias.auditing.asked import Asked
     from bgbias.auditing.audit import question, run
+    from bgbias.auditing.backgrounds import find
     from bgbias.auditing.photos import collect
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted
 
-    audited = adapted(model, Options(**looks, device=device))
     asked = Asked(draws=draws, attribution=attribution)
-    collection = collect(photos, masks, name, class_level, sample)
-    given = str(backgrounds) if backgrounds is not None else None
-    asking = question(
-        collection, asked, masker, Path(mask_weights) if mask_weights else None, given, pick(device)
-    )
     if out is not None:
-        found = run(asking, audited, Path(out))
-        found.write(out)
-        return found
+        workplace.check(Path(out), photos)
+    behind = find(None if backgrounds is None else str(backgrounds))
+    audited = adapted(model, Options(**looks, device=device))
+    collection = collect(photos, masks, name, class_level, sample or None)
+    weights = Path(mask_weights) if mask_weights else None
+    asking = question(collection, asked, behind, masker, weights, pick(device))
+    if out is not None:
+        return run(asking, audited, Path(out))
     with tempfile.TemporaryDirectory() as folder:
         return run(asking, audited, Path(folder))
 

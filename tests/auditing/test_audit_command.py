@@ -51,7 +51,7 @@ def test_the_terminal_the_json_and_the_tables_say_the_same(audited: tuple[Path, 
     assert text.splitlines()[0] == told["verdict"]
     assert text == (out / "verdict.txt").read_text()
     drop = {(row["setting"], row["unit"]): row for row in told["drop"]}
-    assert f"finds {100 * drop['query', 'relative']['value']:.0f} %" in told["verdict"]
+    assert f"finds the right photos {100 * drop['query', 'relative']['value']:.0f} %" in told["verdict"]
     classes, photos = pd.read_csv(out / "classes.csv"), pd.read_parquet(out / "photos.parquet")
     assert len(classes) == toy_folder.CLASSES
     assert f"{told['classes_losing_half']} of {len(classes)} classes" in told["verdict"]
@@ -176,3 +176,56 @@ def test_what_cannot_be_is_told_before_anything_is_made(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (place / "refused").exists()
+
+
+def test_pictures_of_another_question_are_not_mixed_with_these(place: Path) -> None:
+    how = [part for part in HOW if part not in ("--attribution", "4")]
+    assert run(place, "photos", "--export", "once", *how).returncode == 0
+    other = [part if part != "64" else "48" for part in how]
+    done = run(place, "photos", "--export", "once", *other)
+    assert done.returncode == 2
+    assert "holds the pictures of another question" in done.stderr
+    np.save(place / "of_other.npy", np.eye(30, 5))
+    np.savez(place / "of_others.npz", **{"random_background-0": np.eye(30, 5)})
+    done = run(place, "photos", "--embeddings", "of_other.npy", "of_others.npz", *how[:-2], "--draws", "1")
+    assert done.returncode == 2
+    assert "of_others.npz lacks" in done.stderr or "No pictures were exported" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["photos.parquet", "classes.csv"])
+def test_files_of_somebody_else_are_not_replaced(place: Path, name: str) -> None:
+    folder = place / f"with_{name}"
+    folder.mkdir()
+    (folder / name).write_text("hers")
+    done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", folder.name)
+    assert done.returncode == 2
+    assert f"{name} is of no audit and would be replaced" in done.stderr
+    assert (folder / name).read_text() == "hers"
+    done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", "photos/audit")
+    assert done.returncode == 2
+    assert "lies inside the photos" in done.stderr
+
+
+def test_a_network_whose_gradients_are_off_is_looked_into_by_occlusion(place: Path) -> None:
+    (place / "blind.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Blind(nn.Module):\n    @torch.no_grad()\n"
+        "    def forward(self, x):\n        return nn.functional.adaptive_avg_pool2d(x, 4).flatten(1)\n\n\n"
+        "def build():\n    return Blind()\n"
+    )
+    done = run(place, "photos", "--model", "blind.py:build", *HOW, "--out", "blind")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((place / "blind/audit.json").read_text())
+    assert told["attribution"]["how"] == "occlusion"
+    assert any("gradients: none" in line for line in told["model"]["told"])
+
+
+def test_a_limit_without_an_interval_is_an_error(place: Path) -> None:
+    few = place / "few"
+    for folder in sorted((place / "photos").iterdir())[:3]:
+        (few / folder.name).mkdir(parents=True)
+        for photo in folder.iterdir():
+            (few / folder.name / photo.name).write_bytes(photo.read_bytes())
+    how = ["--masker", "grabcut", "--size", "64", "--resize", "64", "--attribution", "0", "--draws", "1"]
+    done = run(place, "few", "--model", "my_model.py:build", *how, "--fail-above", "50", "--out", "few_audit")
+    assert done.returncode == 2
+    assert "--fail-above cannot tell" in done.stderr

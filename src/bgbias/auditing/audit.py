@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bgbias import seeds
-from bgbias.auditing import backgrounds as behind
-from bgbias.auditing import embedded, findings, forecast, looks, written
+from bgbias import plugins, seeds
+from bgbias.auditing import embedded, findings, forecast, looks, workplace, written
 from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
@@ -30,15 +28,15 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
-from bgbias.evaluation import conditions, crossing, variance
-from bgbias.evaluation.conditions import View
+from bgbias.evaluation import crossing, variance
+from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
 from bgbias.files import code
 from bgbias.files.atomic import replacing, write_text
-from bgbias.files.locks import Taken, locked
 from bgbias.images import drawn_masks, pixels
+from bgbias.masks import quality
 from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import Mask
 from bgbias.models.adapters import Adapted
@@ -48,7 +46,6 @@ from bgbias.results.uncertainty import Estimate
 
 MASKED_AT_ONCE = 16  # photos in memory, decoded
 FEWEST = 20  # queries below which numbers say next to nothing
-WORK = ".unfinished"
 
 
 class Audit(Measured):
@@ -90,25 +87,22 @@ class Question:
 def question(
     collection: PhotoCollection,
     asked: Asked,
+    backgrounds: BackgroundPhotos,
     masker: str = masking.DEFAULT,
     mask_weights: Path | None = None,
-    backgrounds: str | None = None,
     device: str = "cpu",
 ) -> Question:
-    """What stands out among the photos is told; masker and backgrounds are found by their names, or refused."""
+    """What stands out among the photos is told; the masker is found by its name, or refused."""
     for line in collection.told():
         say(line)
-    drawn = all(collection.truth(image_id) is not None for image_id in collection.table.ids)
+    drawn = all(_has_truth(collection, image_id) for image_id in collection.table.ids)
     who = None if drawn else masking.find(masker, mask_weights, device)
-    return Question(collection, who, behind.find(backgrounds), asked)
+    return Question(collection, who, backgrounds, asked)
 
 
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
-    """Everything from masks to numbers.
-
-    What is unfinished lies in ``folder``, for one process at a time; a second one is a UserError that names the first.
-    """
-    with _work(question, model, folder) as work:
+    """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
+    with workplace.working(folder, _identity(question, model), _noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, embeds=True)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / "embeddings", views, len(photos.table), model.dim)
@@ -116,7 +110,9 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
             found.embed(model, photos, done)
         shares = _shares(model, photos, question.asked, steps)
         looked = looks.scored(model, photos, question.asked.attribution, steps)
-        return _concluded(question, model, photos, prepared, found, shares, looked, steps)
+        audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
+        audit.write(folder)
+        return audit
 
 
 def of_embeddings(
@@ -125,44 +121,37 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    with _work(question, model, folder) as work:
+    digest = _identity(question, model)
+    workplace.check_exported(digest)
+    with workplace.working(folder, digest, _noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, embeds=False)
         nothing = pd.DataFrame(columns=looks.COLUMNS), "none", uncertainty.UNKNOWN
-        return _concluded(question, model, photos, prepared, vectors, None, nothing, steps)
+        named = replace(model, dim=vectors[CLEAN, 0].shape[1])
+        audit = _concluded(question, named, photos, prepared, vectors, None, nothing, steps)
+        audit.write(folder)
+        return audit
 
 
 def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
-    which says whose each row is. Files that are there stay.
+    which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    with _work(question, model, folder) as work:
+    digest = _identity(question, model)
+    workplace.begin_export(folder, digest)
+    with workplace.working(folder, digest, _noise(model)) as work:
         steps, photos, _ = _seen(question, model, work, embeds=False)
         views = question.asked.views(question.collection.labelled)
-        width = len(str(len(photos.table) - 1))
         with steps.step("pictures", len(photos.table)) as done:
             for row in range(len(photos.table)):
-                files = [folder / f"{name}-{draw}" / f"{row:0{width}}.png" for name, draw in views]
+                files = [folder / f"{name}-{draw}" / f"{row:06}.png" for name, draw in views]
                 if not all(file.exists() for file in files):
                     for file, shown in zip(files, photos.views(views, rows=range(row, row + 1)), strict=True):
                         with replacing(file) as temporary:
                             temporary.write_bytes(pixels.encode_png(shown))
                 done(1)
-        write_text(
-            folder / "photos.csv", photos.table.frame[["image_id", "class_name"]].to_csv(index_label="row")
-        )
-
-
-@contextmanager
-def _work(question: Question, model: Adapted, folder: Path) -> Iterator[Path]:
-    """The folder of what is unfinished, which goes when the block ends well; that of another question goes at once."""
-    with _alone(folder):
-        work = folder / WORK / _identity(question, model)
-        for other in (folder / WORK).glob("*"):
-            if other != work:
-                say(f"{other} is of another question, and goes")
-                shutil.rmtree(other)
-        yield work
-        shutil.rmtree(folder / WORK)
+        listed = photos.table.frame[["image_id", "class_name"]]
+        write_text(folder / "photos.csv", listed.to_csv(index_label="row"))
+        workplace.end_export(digest)
 
 
 def _seen(
@@ -172,9 +161,9 @@ def _seen(
     collection, masker, asked = question.collection, question.masker, question.asked
     table = collection.table
     views = asked.views(collection.labelled)
-    kept = masker.kept if masker else None
+    kept = masker.kept(collection.upright) if masker else None
     unmasked = [
-        i for i in table.ids if kept and collection.truth(i) is None and collection.sums[i][0] not in kept
+        i for i in table.ids if kept and not _has_truth(collection, i) and collection.sums[i][0] not in kept
     ]
     make = masker.make() if masker and unmasked else None
     tried = [_decoded(collection, i) for i in table.ids[: forecast.TRIED]]
@@ -192,12 +181,14 @@ def _seen(
     prepared = Prepared(work / "photos", table, model.look)
     with steps.step("photos", len(prepared.missing)) as done:
         prepared.make_all(prepared.missing, lambda row: _prepare(collection, prepared, kept, row), done)
+    usable = prepared.usable(asked.policy)
+    _check_queries(collection, usable)
     photos = EvaluationPhotos(
         table,
         prepared.photos,  # type: ignore[arg-type]
         model.look.size,
         prepared.masks,  # type: ignore[arg-type]
-        prepared.usable(asked.policy),
+        usable,
         question.backgrounds.pool(model.look.resize),
         prepared.behind,  # type: ignore[arg-type]
     )
@@ -216,7 +207,7 @@ def _concluded(
 ) -> Audit:
     """From embeddings to numbers and pictures."""
     collection, asked, table = question.collection, question.asked, photos.table
-    remarks = _trusted(prepared, photos.usable, len(table))
+    remarks = _trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
     scores, how, mean = looked
@@ -229,7 +220,7 @@ def _concluded(
     return Audit(
         collection,
         model,
-        question.masker.name if question.masker else "drawn ones",
+        _maskers(question),
         question.backgrounds,
         asked,
         found,
@@ -247,30 +238,53 @@ def _concluded(
 
 
 def _identity(question: Question, model: Adapted) -> str:
-    """16 hex digits of all that pixels and embeddings depend on; of a model, what it makes of two pictures of noise."""
-    side, masker = model.look.size, question.masker
-    noise = seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8)
+    """16 hex digits of all that pixels depend on, and of the model's name."""
+    asked, masker = question.asked, question.masker
+    shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
     told = {
         "photos": question.collection.digest,
-        "model": [model.name, repr(model.look), hashlib.sha256(model.embed(noise).tobytes()).hexdigest()],
+        "model": [model.name, repr(model.look)],
         "masker": masker and [masker.name, masker.key],
         "backgrounds": question.backgrounds.digest,
-        "asked": question.asked.told,
-        "code": code.fingerprint(__name__, conditions.__name__, "bgbias.evaluation.photos"),
+        "asked": asked.told,
+        "code": code.fingerprint("bgbias.evaluation.photos", "bgbias.auditing.prepared", *shown),
     }
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with locked(folder / ".lock", seconds=0):
-            yield
-    except Taken as taken:
+def _noise(model: Adapted) -> np.ndarray:
+    """What a model makes of two pictures of noise, float32 [2, D]: by this it is known again."""
+    side = model.look.size
+    return model.embed(seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8))
+
+
+def _has_truth(collection: PhotoCollection, image_id: str) -> bool:
+    """Whether somebody drew the photo's mask; reads nothing."""
+    return len(collection.sums[image_id]) > 1
+
+
+def _maskers(question: Question) -> str:
+    """Who made the masks."""
+    ids = question.collection.table.ids
+    drawn = sum(_has_truth(question.collection, i) for i in ids)
+    if question.masker is None:
+        return f"{drawn} drawn by hand"
+    return (
+        f"{drawn} drawn by hand, {len(ids) - drawn} by {question.masker.name}"
+        if drawn
+        else question.masker.name
+    )
+
+
+def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
+    """Refuse photos of which none with a trusted mask has another one of its class to find."""
+    frame = collection.table.frame
+    alone = ~frame["label"].duplicated(keep=False)
+    if collection.labelled and usable and not (frame["image_id"].isin(usable) & ~alone).any():
         raise UserError(
-            f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
-        ) from None
+            f"None of the {len(usable)} photos with a trusted mask has another photo of its class: nobody is to be found. Take"
+            " more photos, or look at the masks."
+        )
 
 
 def _room(work: Path, needed: int) -> None:
@@ -317,23 +331,29 @@ def _prepare(collection: PhotoCollection, prepared: Prepared, kept: KeptMasks | 
     prepared.make(row, photo, mask)
 
 
-def _trusted(prepared: Prepared, usable: frozenset[str], count: int) -> tuple[str, ...]:
+def _trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> tuple[str, ...]:
     """What is to be said of masks; none that can be trusted is an error."""
-    masks = prepared.qualities
+    masks, count = prepared.qualities, len(ids)
     empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
-    without = count - len(masks)
-    lost = f"{empty} show nothing, {full} show everything, {without} photos have none"
+    lost = f"{empty} show nothing, {full} show everything, {count - len(masks)} photos have none"
     if len(usable) < 2:
         raise UserError(
             f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
             " masks and name their folder by --masks."
         )
-    told = [
-        f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
-    ]
+    told = []
+    if len(usable) < count:
+        told.append(
+            f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
+        )
+    unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
+    if unseen:
+        told.append(
+            f"of {unseen} photos the model sees next to nothing of the object: it lies outside of the crop (--squash)"
+        )
     if len(usable) < FEWEST:
         told.append(f"{len(usable)} queries say next to nothing; take more photos")
-    return tuple(told if len(usable) < count else told[1:])
+    return tuple(told)
 
 
 def _shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, steps: Steps) -> Shares | None:

@@ -36,9 +36,12 @@ class BackgroundPhotos:
 
     def pool(self, side: int) -> Pool:
         """Decoded at a short side of so many pixels."""
-        decoded = [pixels.decode(data, name) for name, data in zip(self.names, self.data, strict=True)]
-        sizes = [picture.shape[:2] for picture in decoded]
-        return Pool([pixels.resize_short(picture, side) for picture in decoded], sizes)
+        pictures, sizes = [], []
+        for name, data in zip(self.names, self.data, strict=True):  # one at a time: phones' photos are large
+            picture = pixels.decode(data, name)
+            sizes.append(picture.shape[:2])
+            pictures.append(pixels.resize_short(picture, side))
+        return Pool(pictures, sizes)
 
 
 def find(place: str | None) -> BackgroundPhotos:
@@ -56,7 +59,7 @@ def find(place: str | None) -> BackgroundPhotos:
             f"{place} holds {len(pairs)} pictures, and two backgrounds are the least; twenty or more say something."
         )
     for name, data in pairs:
-        pixels.size(data, name)
+        pixels.decode(data, name)
     return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
 
 

@@ -41,14 +41,14 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
         arrays = {f"{CLEAN}-0": np.load(clean, allow_pickle=False)}
         with np.load(others, allow_pickle=False) as file:
             arrays |= {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"Embeddings cannot be read ({error}); save them by numpy.save and numpy.savez."
         ) from error
     missing = [f"{name}-{draw}" for name, draw in views if f"{name}-{draw}" not in arrays]
     if missing:
         raise UserError(
-            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(arrays)[1:]) or 'nothing'}."
+            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(arrays.keys() - {f'{CLEAN}-0'})) or 'nothing'}."
         )
     found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
     shape = (photos, *found[CLEAN, 0].shape[1:])

@@ -159,39 +159,25 @@ def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
 
 
 def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
-    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, and what is lost, with an interval over its
-    photos (Student's t; they are alike, and it speaks of other photos of this class alone).
+    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, what is lost, and the standard deviation of
+    that over its photos: these search for one another, so that it makes no interval.
     """
     photos = _photos(verdict, names)
     lines = []
-    for name, own in photos.groupby("class_name", sort=True):
-        lost = own["lost"].dropna().to_numpy()
-        if not len(lost):
-            continue
-        reach = _reach(lost)
+    for name, own in photos[photos["lost"].notna()].groupby("class_name", sort=True):
         clean, corrupted = float(own[CLEAN].mean()), float(own[RANDOM_BACKGROUND].mean())
         lines.append(
             {
                 "class_name": name,
-                "queries": len(lost),
+                "queries": len(own),
                 "clean": clean,
                 "corrupted": corrupted,
-                "lost": float(lost.mean()),
-                "low": max(-1.0, float(lost.mean()) - reach),
-                "high": min(1.0, float(lost.mean()) + reach),
+                "lost": clean - corrupted,
+                "sd": float(own["lost"].std(ddof=1)),
                 "relative": 1 - corrupted / clean if clean else math.nan,
             }
         )
     return pd.DataFrame(lines).sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
-
-
-def _reach(values: np.ndarray) -> float:
-    if len(values) < 3:
-        return math.nan
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(len(values) - 1, (1 + uncertainty.CONFIDENCE) / 2))
-    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def without_common_folder(names: Iterable[str]) -> dict[str, str]:

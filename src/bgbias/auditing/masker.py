@@ -31,10 +31,19 @@ class NamedMasker:
     key: str
     make: Callable[[], Callable[[Sequence[np.ndarray]], list[Mask]]]
 
-    @property
-    def kept(self) -> KeptMasks:
-        """The masks that it has made, whatever for."""
-        return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}")
+    def kept(self, upright: bool) -> KeptMasks:
+        """The masks that it has made, whatever for, of photos that were turned as their EXIF says or not."""
+        stored = "" if upright else "-as-stored"
+        return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}{stored}")
+
+
+def check(name: str) -> None:
+    """Refuse a masker that there is not, or that does not look at photos; imports nothing large."""
+    if not plugins.load("maskers", name).PREDICTS:
+        able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
+        raise UserError(
+            f"Masker '{name}' does not look at photos. Drawn masks come by --masks FOLDER; maskers are {', '.join(able)}."
+        )
 
 
 def find(name: str, weights: Path | None, device: str) -> NamedMasker:
@@ -43,12 +52,8 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
     says where to put them.
     """
+    check(name)
     module = plugins.load("maskers", name)
-    if not module.PREDICTS:
-        able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
-        raise UserError(
-            f"Masker '{name}' does not look at photos. Drawn masks come by --masks FOLDER; maskers are {', '.join(able)}."
-        )
     chosen: dict[str, str] = {}
     if "weights" in module.Params.model_fields:
         chosen["weights"] = str(weights or _weights(name, getattr(module, "PUBLISHED", ())))

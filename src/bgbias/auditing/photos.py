@@ -56,6 +56,11 @@ class PhotoCollection:
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def upright(self) -> bool:
+        """Whether photos are turned as their EXIF says."""
+        return self._upright
+
     def read(self, image_id: str) -> bytes:
         """The encoded photo as it lies there; one that carries an EXIF rotation as a person sees it, as PNG."""
         data = self._read(image_id)

@@ -7,6 +7,7 @@ audit that was killed goes on after the last one. Disks of a machine that lost i
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from bgbias.masks.settings import MaskPolicy
 from bgbias.models.look import Look
 from bgbias.photos.table import ImageTable
 
-MEASURED = ("area", "confidence", "half", "overlap", "iou", "off_object")
+MEASURED = ("area", "confidence", "half")
 ABSENT, DONE, WITHOUT_MASK = 0, 1, 2
 PER_CHUNK = 64  # photos of all threads between two lines of progress
 PIXEL = 7  # bytes: three of the photo, one of the mask, three of what stands behind
@@ -61,7 +62,7 @@ class Prepared:
 
     @property
     def missing(self) -> list[int]:
-        """MappedPictures that are to be made."""
+        """Rows that are to be made."""
         return np.flatnonzero(self._state == ABSENT).tolist()
 
     def make(
@@ -69,16 +70,13 @@ class Prepared:
         row: int,
         photo: np.ndarray,
         mask: Mask | None,
-        truth: np.ndarray | None = None,
     ) -> None:
-        """Fill a row from a decoded photo uint8 [H, W, 3], its mask and its true mask uint8 [H, W]; the row counts when all of it
-        is there.
-        """
+        """Fill a row from a decoded photo uint8 [H, W, 3], and its mask; the row counts when all of it is there."""
         look, image_id = self._look, self._table.ids[row]
         shown = look.resized(photo)
         self._photos[row] = look.cropped(shown)
         if mask is not None:
-            measured = quality.measure(mask.alpha, mask.confidence, truth, image_id)
+            measured = quality.measure(mask.alpha, mask.confidence, None, image_id)
             values = [measured[name] for name in MEASURED]  # type: ignore[literal-required]
             self._measures[row] = [math.nan if value is None else value for value in values]
             alpha = look.resized(mask.alpha)
@@ -136,5 +134,9 @@ def _mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     if not path.exists():
         partial = path.with_suffix(".partial")
         np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
+        with partial.open(
+            "r+b"
+        ) as file:  # a full disk is told now, and not by a signal when a page finds no room
+            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
         partial.replace(path)
     return np.lib.format.open_memmap(path, mode="r+")

@@ -39,10 +39,6 @@ LEVEL_TITLES = {
     "no_fg": "object greyed out",
     "only_bg": "background alone, filled",
 }
-SETTING_TITLES = {
-    QUERY_ONLY: "changed queries, catalogue as it is",
-    SYMMETRIC: "queries and catalogue changed",
-}
 
 
 def drop(audit: Measured, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
@@ -69,16 +65,21 @@ def verdict(audit: Measured) -> str:
     before, after = (100 * _level(audit, c) for c in (CLEAN, RANDOM_BACKGROUND))
     levels = f"(MAP@R {before:.1f} -> {after:.1f}; only queries changed)"
     if math.isnan(lost.low):
-        chance = f"; with fewer than {FEWEST_CLASSES} classes there is no interval"
+        few = len(found.classes) < FEWEST_CLASSES
+        chance = (
+            f"; with fewer than {FEWEST_CLASSES} classes there is no interval"
+            if few
+            else "; no interval can be had"
+        )
     elif lost.low <= 0 <= lost.high:
         chance = ", which may be chance"
     else:
         chance = ""
-    more = "fewer" if lost.value >= 0 else "more"
+    how = "worse" if lost.value >= 0 else "better"
     classes = len(found.classes)
     suffer = findings.suffering(found.classes)
     return (
-        f"In front of other backgrounds the model finds {_share(lost, abs_value=True)} {more} of the right photos"
+        f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
         f" {levels}{chance}. {suffer} of {classes} classes lose more than half."
     )
 
@@ -108,13 +109,13 @@ def told(audit: Measured) -> Iterator[str]:
         both = drop(audit, SYMMETRIC)
         yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
         yield ""
-        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost [over its photos]':>26}"
+        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost (sd)':>26}"
         short = findings.without_common_folder(found.classes["class_name"])
         for _, row in found.classes.head(WORST).iterrows():
             name = short[row["class_name"]]
             name = name if len(name) < 39 else f"...{name[-35:]}"
-            ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
-            lost = f"{100 * row['lost']:.1f}{ends}"
+            spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
+            lost = f"{100 * row['lost']:.1f}{spread}"
             clean, then = 100 * row["clean"], 100 * row["corrupted"]
             yield f"{name:<40}{row['queries']:>8}{clean:>8.1f}{then:>8.1f}{lost:>26}"
         yield ""
@@ -134,12 +135,12 @@ def caveats(audit: Measured) -> Iterator[str]:
     """What a reader of the numbers must know: of photos, masks, model, backgrounds."""
     yield ""
     yield from audit.collection.told()
-    yield f"masks: {audit.masker}, of mean confidence {audit.qualities['confidence'].mean():.2f}"
+    yield f"masks: {audit.masker}"
     yield from (f"masks: {line}" for line in audit.remarks)
     yield f"backgrounds: {audit.backgrounds.told}"
     yield from (f"model: {line}" for line in (f"{audit.model.name}, {audit.model.look}", *audit.model.told))
     if audit.findings is not None:
-        yield "intervals: 95 %, over classes; queries of a class are alike"
+        yield "intervals [ ]: 95 %, over classes, since queries of a class are alike; sd: of a class's photos"
 
 
 def as_json(audit: Measured) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": verdict(audit),
-        "photos": audit.collection.as_json() | {"queries": len(audit.usable)},
+        "photos": audit.collection.as_json() | {"queries": _queries(audit)},
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
@@ -170,7 +171,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "classes_losing_half": None if found is None else findings.suffering(found.classes),
         "cue_conflict": None if found is None else _estimate(found.conflict),
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
-        "shares_of_variance": None if audit.shares is None else findings.told_shares(audit.shares),
+        "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
         "attribution": {
             "how": audit.attribution_how,
             "photos": int(audit.attribution["score"].notna().sum()),
@@ -233,6 +234,8 @@ def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
     value, low, high = (100 * v for v in (found.value, found.low, found.high))
     if abs_value and value < 0:
         value, low, high = -value, -high, -low
+    elif abs_value:
+        high = min(high, 100.0)  # nothing more can be lost; Student's t does not know
     ends = "" if math.isnan(low) else f" [{low:.0f}, {high:.0f}]"
     return f"{value:.0f}{sign}{ends}"
 
@@ -252,6 +255,15 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _estimate(found: Estimate) -> dict[str, float | None]:
     return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
+
+
+def _queries(audit: Measured) -> int:
+    """Photos with a trusted mask and, where there are classes, somebody to find."""
+    return len(audit.usable) if audit.findings is None else int(audit.findings.photos["lost"].notna().sum())
+
+
+def _known_of(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: _known(value) for name, value in values.items()}
 
 
 def _known(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +57,7 @@ def audit(
     mask_weights: Annotated[
         Path | None, typer.Option(help="The masker's weights.", show_default=False)
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="BackgroundPhotos behind each photo.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
     attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
     fail_above: Annotated[
         float | None,
@@ -110,10 +111,12 @@ def audit(
     Ctrl-C and the same command again goes on. Photos and models are never written to.
     """
     from bgbias import plugins
-    from bgbias.auditing import exported
+    from bgbias.auditing import exported, workplace
+    from bgbias.auditing import masker as masking
     from bgbias.auditing.asked import SAMPLE, Asked
     from bgbias.auditing.audit import export as write_views
     from bgbias.auditing.audit import of_embeddings, question, run
+    from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import collect
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
@@ -128,11 +131,18 @@ def audit(
         )
     if own:
         plugins.use(*own)
+    if not model:
+        useless = {"--weights": weights, "--pooling": pooling, "--mean": mean, "--std": std}
+        for option in (name for name, value in useless.items() if value):
+            raise UserError(f"{option} is for a model that runs here; leave it out.")
     asked = Asked(draws=draws, attribution=attribution)
+    workplace.check(export or out, photos)
+    behind = backgrounds_of(backgrounds)
+    masking.check(masker)
     options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
     audited = load(model, options) if model else exported.looking(options)
     collection = collect(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
-    asking = question(collection, asked, masker, mask_weights, backgrounds, pick(device))
+    asking = question(collection, asked, behind, masker, mask_weights, pick(device))
     if export:
         write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
@@ -143,18 +153,21 @@ def audit(
         found = of_embeddings(asking, audited, given, out)
     else:
         found = run(asking, audited, out)
-    files = found.write(out)
     print(found)
-    say(f"{', '.join(file.name for file in files)} in {out}")
+    say(
+        f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (out / name).is_file())} in {out}"
+    )
     if fail_above is not None:
         _fail(found, fail_above)
 
 
 def _fail(found: Audit, above: float) -> None:
-    """Exit with ``FAILED`` where the drop is above the limit beyond chance; a drop without an interval fails nobody."""
-    from bgbias.auditing.written import drop
-
-    low = 100 * drop(found).low
+    """Exit with ``FAILED`` where the drop is above the limit beyond chance; an error where there is no interval to tell."""
+    low = 100 * found.drop.low
+    if math.isnan(low):
+        raise UserError(
+            "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
+        )
     if low > above:
         say(f"the drop is above {above:g} % beyond chance: its interval begins at {low:.1f} %")
         sys.exit(FAILED)

@@ -25,7 +25,7 @@ class Embeddings:
 
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
     needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
-    classes of these, int64 [N].
+    rows of these, int64 [N].
     """
 
     ids: list[str]
@@ -61,9 +61,9 @@ def read(path: Path) -> Embeddings:
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
     donors = {
-        (name.removeprefix(DONORS), draw): classes
+        (name.removeprefix(DONORS), draw): lenders
         for name in [name for name in arrays if name.startswith(DONORS)]
-        for draw, classes in enumerate(arrays.pop(name))
+        for draw, lenders in enumerate(arrays.pop(name))
     }
     views = {
         (IN_MEMORY.get(name, name), draw): vectors

@@ -86,15 +86,15 @@ class EvaluationPhotos:
                     yield from views
 
     def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
-        """Of the views with another photo's background: that photo's class, int64 [N]; a photo's own where it lends itself."""
+        """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
         modules = {view: plugins.load("conditions", view[0]) for view in asked}
 
-        def label(donor: Callable[[Photo, int], Photo], row: int, draw: int) -> int:
+        def lender(donor: Callable[[Photo, int], Photo], row: int, draw: int) -> int:
             photo = self.photo(row)
-            return donor(photo, draw).label if photo.trusted else photo.label
+            return donor(photo, draw).row if photo.trusted else row
 
         return {
-            view: np.array([label(module.donor, row, view[1]) for row in range(len(self.table))], np.int64)
+            view: np.array([lender(module.donor, row, view[1]) for row in range(len(self.table))], np.int64)
             for view, module in modules.items()
             if hasattr(module, "donor")
         }

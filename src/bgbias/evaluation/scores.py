@@ -13,6 +13,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
 from bgbias.evaluation.without_class import change_for_others, deep_enough
+from bgbias.evaluation.without_shared import how_many, without_shared
 
 VIEW = ("setting", "condition", "draw")
 
@@ -24,8 +25,9 @@ def of_queries(
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
     the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries
-    stand in front of other photos' backgrounds in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the
-    background's class and not of the object's: the background's cue beat the object's.
+    stand in front of other photos' backgrounds, photos in front of the very same one are left out of their gallery
+    (``without_shared``); in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of
+    the object's: the background's cue beat the object's.
     """
     labels, tables = embeddings.labels, []
     deep = deep_enough(labels)
@@ -36,14 +38,17 @@ def of_queries(
         )
         for setting in settings:
             gallery = queries if setting == SYMMETRIC else there
-            ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK))
+            donors, among = embeddings.donors.get((condition, draw)), setting == SYMMETRIC
+            more = 0 if donors is None else how_many(donors, among)
+            ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK) + more)
+            if donors is not None:
+                ranked = without_shared(ranked, labels, donors, among)
             told = {**model, "setting": setting, "condition": condition, "draw": draw}
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in plugins.names("metrics")}
             values[OTHERS] = change_for_others(ranked, labels, embeddings.usable)
-            donors = embeddings.donors.get((condition, draw))
-            if donors is not None and setting == QUERY_ONLY:
-                nearest = ranked.indices[:, 0]
-                beaten = (nearest >= 0) & (labels[nearest] == donors) & (donors != labels)
+            if donors is not None and not among:
+                nearest, lent = ranked.indices[:, 0], labels[donors]
+                beaten = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
                 values[OF_DONOR] = beaten.astype(np.float64)
             table = pd.DataFrame({**told, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.usable])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -41,14 +40,9 @@ class KeptMasks:
     def keep(self, sha256: str, mask: Mask) -> None:
         """Add a mask; what is there already is replaced."""
         told = PngImagePlugin.PngInfo()
-        told.add_text(CONFIDENCE, repr(mask.confidence))
+        told.add_text(CONFIDENCE, repr(float(mask.confidence)))
         with replacing(self._file(sha256)) as temporary:
             Image.fromarray(mask.alpha).save(temporary, "PNG", compress_level=1, pnginfo=told)
 
     def _file(self, sha256: str) -> Path:
         return self._folder / sha256[:2] / f"{sha256[2:]}.png"
-
-
-def photo_key(data: bytes) -> str:
-    """The SHA-256 of a photo's encoded bytes, 64 hex digits."""
-    return hashlib.sha256(data).hexdigest()

@@ -8,7 +8,7 @@ needs a library imports it inside (``_library.py``). Nothing is fetched where ``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,4 +168,22 @@ def _tried(model: Adapted) -> Adapted:
             f"{model.name} gives another vector for a picture alone than for the same one among others;"
             " put the network into evaluation mode (model.eval()) before you hand it over."
         )
+    if model.network is not None and not _has_gradients(model):
+        told = "gradients: none (they are switched off in its code), so that it is looked into by other means"
+        return replace(model, network=None, told=(*model.told, told))
     return model
+
+
+def _has_gradients(model: Adapted) -> bool:
+    """Whether the network tells how a picture moves its vector; code under ``torch.no_grad`` and quantised networks do not."""
+    import torch
+
+    assert model.network is not None
+    side = model.look.size
+    grey = torch.full((1, 3, side, side), 127.5, device=model.device, requires_grad=True)
+    try:
+        with torch.enable_grad():
+            model.network(grey).float().sum().backward()
+    except (RuntimeError, NotImplementedError):
+        return False
+    return grey.grad is not None

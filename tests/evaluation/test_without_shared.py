@@ -1,0 +1,100 @@
+"""Photos that stand in front of the very same surroundings as a query are not found by these."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bgbias import seeds
+from bgbias.evaluation import scores
+from bgbias.evaluation.conditions import CLEAN
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.metrics import map_at_r
+from bgbias.evaluation.retrieval import neighbours
+from bgbias.evaluation.without_shared import how_many, without_shared
+from bgbias.results import rows, uncertainty
+
+CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3
+LABELS = np.repeat(np.arange(CLASSES), PER_CLASS)
+ROWS = np.arange(len(LABELS))
+
+
+def lenders(same_class: bool, *name: object) -> np.ndarray:
+    """The row of the photo that lends each photo its surroundings, of its class or of any other."""
+    random = seeds.generator("lenders", same_class, *name)
+    fits = (LABELS[:, None] == LABELS) == same_class
+    np.fill_diagonal(fits, False)
+    return np.array([random.choice(np.flatnonzero(row)) for row in fits])
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("same_class", [True, False])
+def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class: bool) -> None:
+    random = seeds.generator("shared surroundings")
+    queries, gallery = (unit(random.normal(size=(len(ROWS), 6))) for _ in range(2))
+    gallery = queries if symmetric else gallery
+    donors = lenders(same_class)
+    deep = 3 * PER_CLASS
+    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many(donors, symmetric))
+    left = without_shared(ranked, LABELS, donors, symmetric)
+    assert left.indices.shape[1] == deep
+    found = map_at_r.per_query(left)
+    for row in ROWS:
+        shares = donors == donors[row] if symmetric else donors[row] == ROWS
+        order = [
+            g for g in np.argsort(-(gallery @ queries[row]), kind="stable") if g != row and not shares[g]
+        ]
+        relevant = sum(LABELS[g] == LABELS[row] for g in order)
+        hits = np.array([LABELS[g] == LABELS[row] for g in order[:relevant]])
+        expected = (hits * hits.cumsum() / np.arange(1, relevant + 1)).sum() / relevant
+        assert found[row] == pytest.approx(expected, abs=1e-12)
+
+
+def test_who_has_nobody_else_to_find_is_no_query() -> None:
+    labels, donors = np.array([0, 0, 1, 1, 1]), np.array([1, 0, 3, 2, 2])
+    vectors = unit(seeds.generator("pairs").normal(size=(5, 4)))
+    ranked = neighbours(vectors, labels, vectors, labels, 4)
+    assert np.isnan(map_at_r.per_query(without_shared(ranked, labels, donors, False))).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("setting", ["symmetric", "query"])
+def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgrounds(setting: str) -> None:
+    """Each photo has surroundings of its own, and the model sees them well: of the class they say nothing."""
+    random = seeds.generator("surroundings of its own")
+    objects = unit(random.normal(size=(CLASSES, DIM)))[LABELS] + 0.1 * random.normal(size=(len(ROWS), DIM))
+    surroundings, others = (unit(random.normal(size=(len(ROWS) * DRAWS, DIM))) for _ in range(2))
+
+    def seen(behind: np.ndarray) -> np.ndarray:
+        return unit(np.concatenate([objects, 1.5 * behind], axis=1))
+
+    views = {(CLEAN, 0): seen(surroundings[ROWS])}
+    donors = {}
+    for draw in range(DRAWS):
+        donors["mixed_same", draw] = lenders(True, draw)
+        donors["mixed_rand", draw] = lenders(False, draw)
+        for name in ("mixed_same", "mixed_rand"):
+            views[name, draw] = seen(surroundings[donors[name, draw]])
+        views["random_background", draw] = seen(others[draw * len(ROWS) + ROWS])
+    usable = np.ones(len(ROWS), bool)
+    embeddings = Embeddings([f"{n:03d}" for n in ROWS], LABELS, usable, views, donors)
+    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    names = {n: (setting, n, DRAWS) for n in ("mixed_same", "mixed_rand", "random_background")}
+    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names)
+    left_in = scores.of_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
+    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names)
+    for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
+        lost = values.estimate([name, "random_background"], uncertainty.difference)
+        assert lost.low < 0 < lost.high
+        wrong = naive.estimate([name, "random_background"], uncertainty.difference)
+        assert sign * wrong.value > abs(lost.value)
+        assert name == "mixed_rand" or wrong.low > 0
