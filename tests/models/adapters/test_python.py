@@ -14,7 +14,9 @@ from PIL import Image
 from torch import nn
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
+from bgbias import seeds
 from bgbias.errors import UserError
+from bgbias.images import pixels
 from bgbias.models.adapters import Options, load
 
 CODE = """
@@ -156,9 +158,16 @@ def test_tokens_are_pooled_as_is_said(how: str, expected: object) -> None:
 def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> None:
     other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
     weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
-    found = load(f"{code}:network", Options(weights=weights, size=35, device="cpu"))
-    prepare = Compose([Resize(40), CenterCrop(35), ToTensor(), USUAL.transforms[-1]])
+    found = load(f"{code}:network", Options(weights=weights, size=42, device="cpu"))
+    prepare = Compose([Resize(48), CenterCrop(42), ToTensor(), USUAL.transforms[-1]])
     assert_equal(ours(found), theirs(prepare, lambda x: other(x).mean((2, 3))))
+
+
+def test_the_middle_of_a_photo_is_that_of_the_study(code: Path) -> None:
+    """Half an odd margin is rounded down there, and a network that sees another pixel gives other numbers."""
+    found = load(f"{code}:network", Options(size=35, device="cpu"))
+    photo = seeds.generator("odd margin").integers(0, 256, (40, 51, 3), np.uint8)
+    assert np.array_equal(found.look(photo), pixels.centre_crop(pixels.resize_short(photo, 40), 35))
 
 
 class Broken(nn.Module):

@@ -39,9 +39,12 @@ def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1
 
 
 def usual(options: Options, size: int | None = None) -> Preparation:
-    """What most networks that were trained on ImageNet see, for models that tell nothing but perhaps their input's side."""
+    """What most networks that were trained on ImageNet see, for models that tell nothing but perhaps their input's side.
+
+    The middle is that of the study's photos: audit and study give the same network the same pixels.
+    """
     side = size or 224
-    look = Look(side, side * 256 // 224, rounding="even")
+    look = Look(side, side * 256 // 224)
     return prepared(
         Preparation(look, normalised(MEAN, STD), "nothing in the model tells it: as usual for ImageNet"),
         options,
