@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing.prepared import _mapped
+from bgbias.auditing.prepared import mapped
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos, workers
@@ -25,12 +25,12 @@ class Views(Mapping[View, np.ndarray]):
     def __init__(self, folder: Path, asked: Sequence[View], photos: int, dim: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._asked, self._folder, self._shape = tuple(asked), folder, (photos, dim)
-        self._done = _mapped(folder / "done.npy", np.uint8, (-(-photos // PER_CHUNK),))
+        self._done = mapped(folder / "done.npy", np.uint8, (-(-photos // PER_CHUNK),))
 
     def __getitem__(self, view: View) -> np.ndarray:
         if view not in self._asked:
             raise KeyError(view)
-        return _mapped(self._folder / f"{view[0]}-{view[1]}.npy", np.float32, self._shape)
+        return mapped(self._folder / f"{view[0]}-{view[1]}.npy", np.float32, self._shape)
 
     def __iter__(self) -> Iterator[View]:
         return iter(self._asked)

@@ -54,11 +54,11 @@ class Prepared:
         self._table, self._look = table, look
         count, side = len(table), look.size
         folder.mkdir(parents=True, exist_ok=True)
-        self._photos = _mapped(folder / "photos.npy", np.uint8, (count, side, side, 3))
-        self._masks = _mapped(folder / "masks.npy", np.uint8, (count, side, side))
-        self._behind = _mapped(folder / "behind.npy", np.uint8, (count, side, side, 3))
-        self._measures = _mapped(folder / "measures.npy", np.float64, (count, len(MEASURED)))
-        self._state = _mapped(folder / "state.npy", np.uint8, (count,))
+        self._photos = mapped(folder / "photos.npy", np.uint8, (count, side, side, 3))
+        self._masks = mapped(folder / "masks.npy", np.uint8, (count, side, side))
+        self._behind = mapped(folder / "behind.npy", np.uint8, (count, side, side, 3))
+        self._measures = mapped(folder / "measures.npy", np.float64, (count, len(MEASURED)))
+        self._state = mapped(folder / "state.npy", np.uint8, (count,))
 
     @property
     def missing(self) -> list[int]:
@@ -129,7 +129,7 @@ def room(photos: int, size: int) -> int:
     return photos * size * size * PIXEL
 
 
-def _mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     """The array in a file, all 0 where it was not there."""
     if not path.exists():
         partial = path.with_suffix(".partial")

@@ -12,6 +12,7 @@ from bgbias.report import columns as words
 from bgbias.report import names
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables._rows import models
 from bgbias.results import correlation, rows, uncertainty, worst_of
 from bgbias.study import plan
@@ -62,14 +63,8 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     files = reads(study)
-
-    def together(output: str) -> pd.DataFrame:
-        made = [made for made in files.values() if made.output == output]
-        opened = pd.read_parquet if output == "crossed_queries" else pd.read_csv
-        return rows.together([opened(m.path(study)).assign(**m.node.wildcards) for m in made])
-
-    results = pd.read_csv(files["results"].path(study), keep_default_na=False)
-    return table(together("crossed_queries"), together("shares"), rows.of_each_seed(results))
+    queries, shares = (outputs.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
+    return table(queries, shares, outputs.levels(study, files))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:

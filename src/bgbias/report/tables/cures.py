@@ -11,6 +11,7 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.report import columns as words
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
 from bgbias.results.rows import Model, Values
@@ -67,14 +68,9 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     files = reads(study)
-
-    def together(output: str) -> pd.DataFrame:
-        opened = pd.read_parquet if output == "cured" else pd.read_csv
-        made = [made for made in files.values() if made.output == output]
-        return rows.together([opened(m.path(study)).assign(**m.node.wildcards) for m in made])
-
     before = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
-    return table(before, together("cured"), together("cures"), study.cures.draws)
+    cured, facts = (outputs.of_cells(study, files, name) for name in ("cured", "cures"))
+    return table(before, cured, facts, study.cures.draws)
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:

@@ -12,6 +12,7 @@ from bgbias.report import columns as words
 from bgbias.report import names
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables._rows import models
 from bgbias.results import correlation, rows, uncertainty
 from bgbias.results.rows import Values
@@ -63,13 +64,7 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     files = reads(study)
-    of_cells = [
-        pd.read_csv(m.path(study), keep_default_na=False, na_values=[""]).assign(**m.node.wildcards)
-        for m in files.values()
-        if m.output == "sanity"
-    ]
-    results = pd.read_csv(files["results"].path(study), keep_default_na=False)
-    return table(rows.together(of_cells), rows.of_each_seed(results))
+    return table(outputs.of_cells(study, files, "sanity"), outputs.levels(study, files))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
