@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,10 @@ def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(
     how = [part for part in HOW if part not in ("--attribution", "4")]
     done = run(place, "photos", "--export", "views", *how)
     assert done.returncode == 0, done.stderr
+    foretold = re.search(r"([\d,.]+) MB of disk", done.stderr)
+    pictures = sum(file.stat().st_size for file in (place / "views").glob("*-*/*.png"))
+    assert foretold
+    assert float(foretold[1].replace(",", "")) > 0.9 * pictures / 1e6
     rows = pd.read_csv(place / "views/photos.csv")
     arrays = {}
     for folder in (place / "views").iterdir():
@@ -165,7 +170,10 @@ def test_without_classes_there_is_what_needs_none(place: Path) -> None:
         (["nowhere", "--model", "my_model.py:build"], "nowhere"),
         (["photos", "--model", "my_model.py:missing"], "missing"),
         (["photos", "--model", "my_model.py:build", "--masker", "nobody"], "There is no 'nobody' in maskers"),
-        (["photos", "--model", "my_model.py:build", *HOW[:2], "--backgrounds", "nowhere"], "nowhere"),
+        (
+            ["photos", "--model", "my_model.py:build", *HOW[:2], "--backgrounds", "nowhere"],
+            "no backgrounds at nowhere",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_made(

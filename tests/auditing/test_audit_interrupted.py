@@ -62,7 +62,7 @@ def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-def test_killed_among_masks_and_among_embeddings_it_ends_with_the_same_bytes(place: Path) -> None:
+def test_killed_among_masks_embeddings_and_crossed_pictures_it_ends_with_the_same_bytes(place: Path) -> None:
     whole = begin(place, "whole", "cache_of_whole")
     assert whole.wait() == 0, whole.communicate()[1]
     first = begin(place, "killed", "cache")
@@ -82,7 +82,14 @@ def test_killed_among_masks_and_among_embeddings_it_ends_with_the_same_bytes(pla
     assert done.read_bytes()[-3:].count(1) >= 1
     assert {p: p.stat().st_mtime_ns for p in masked} == masked
     third = begin(place, "killed", "cache")
-    assert third.wait() == 0, third.communicate()[1]
+    crossed = next_file(place / "killed", "vectors-there.npy", third)
+    wait_for(
+        lambda: crossed.read_bytes()[-3:].count(1) == 0 and crossed.read_bytes().count(1, 128) > 2, third
+    )
+    third.send_signal(signal.SIGKILL)
+    third.communicate()
+    fourth = begin(place, "killed", "cache")
+    assert fourth.wait() == 0, fourth.communicate()[1]
     assert files(place / "killed").keys() == files(place / "whole").keys()
     for name, data in files(place / "whole").items():
         if name != ".lock":

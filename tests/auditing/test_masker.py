@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 from saliency_graphs import graph
 
 from bgbias.auditing import masker
@@ -100,3 +102,10 @@ def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
     assert masker.find("onnx", places[0], "cpu").key != mine.key
     graph(places[0], bias=0.1)
     assert masker.find("isnet", places[0], "cpu").key != mine.key
+
+
+def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.safetensors"
+    save_file({"stage1.weight": torch.zeros(3)}, wrong)
+    with pytest.raises(UserError, match=r"wrong\.safetensors.* In an audit that is --mask-weights"):
+        masker.find("u2netp", wrong, "cpu").make()

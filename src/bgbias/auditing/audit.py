@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
+from bgbias.auditing.mapped import Rows
+from bgbias.auditing.masked import Masks, trusted
 from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
@@ -35,17 +37,11 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
 from bgbias.files import code
 from bgbias.files.atomic import replacing, write_text
-from bgbias.images import drawn_masks, pixels
-from bgbias.masks import quality
-from bgbias.masks.kept import KeptMasks
-from bgbias.masks.policy import Mask
+from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
-
-MASKED_AT_ONCE = 16  # photos in memory, decoded
-FEWEST = 20  # queries below which numbers say next to nothing
 
 
 class Audit(Measured):
@@ -95,7 +91,7 @@ def question(
     """What stands out among the photos is told; the masker is found by its name, or refused."""
     for line in collection.told():
         say(line)
-    drawn = all(_has_truth(collection, image_id) for image_id in collection.table.ids)
+    drawn = all(map(collection.has_truth, collection.table.ids))
     who = None if drawn else masking.find(masker, mask_weights, device)
     return Question(collection, who, backgrounds, asked)
 
@@ -103,13 +99,13 @@ def question(
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
     with workplace.working(folder, _identity(question, model), _noise(model)) as work:
-        steps, photos, prepared = _seen(question, model, work, embeds=True)
+        steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / "embeddings", views, len(photos.table), model.dim)
         with steps.step("embeddings", sum(map(len, found.missing))) as done:
             found.embed(model, photos, done)
-        shares = _shares(model, photos, question.asked, steps)
-        looked = looks.scored(model, photos, question.asked.attribution, steps)
+        shares = _shares(model, photos, question.asked, work, steps)
+        looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
         audit.write(folder)
         return audit
@@ -124,7 +120,7 @@ def of_embeddings(
     digest = _identity(question, model)
     workplace.check_exported(digest)
     with workplace.working(folder, digest, _noise(model)) as work:
-        steps, photos, prepared = _seen(question, model, work, embeds=False)
+        steps, photos, prepared = _seen(question, model, work, "read")
         nothing = pd.DataFrame(columns=looks.COLUMNS), "none", uncertainty.UNKNOWN
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, nothing, steps)
@@ -139,7 +135,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     digest = _identity(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, _noise(model)) as work:
-        steps, photos, _ = _seen(question, model, work, embeds=False)
+        steps, photos, _ = _seen(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         with steps.step("pictures", len(photos.table)) as done:
             for row in range(len(photos.table)):
@@ -155,32 +151,33 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 
 def _seen(
-    question: Question, model: Adapted, work: Path, embeds: bool
+    question: Question, model: Adapted, work: Path, does: forecast.Work
 ) -> tuple[Steps, EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
-    collection, masker, asked = question.collection, question.masker, question.asked
+    collection, asked = question.collection, question.asked
     table = collection.table
     views = asked.views(collection.labelled)
-    kept = masker.kept(collection.upright) if masker else None
-    unmasked = [
-        i for i in table.ids if kept and not _has_truth(collection, i) and collection.sums[i][0] not in kept
-    ]
-    make = masker.make() if masker and unmasked else None
-    tried = [_decoded(collection, i) for i in table.ids[: forecast.TRIED]]
+    masks = Masks(collection, question.masker)
+    each = masks.seconds_each()
+    unmasked = masks.missing
+    tried = [pixels.decode(collection.read(i), i) for i in table.ids[: forecast.TRIED]]
     largest = int(table.frame["label"].value_counts().max())
-    counts = {"photos": len(table), "largest": largest}
     expected = forecast.measure(
-        model if embeds else None, model.look, tried, len(unmasked), make, counts, views, asked
+        model, does, tried, each * len(unmasked), {"photos": len(table), "largest": largest}, views, asked
     )
     say(f"{len(table)} photos, {len(views)} views of each: {expected}")
     _room(work, expected.disk)
     steps = Steps(expected.seconds)
     with steps.step("masks", len(unmasked)) as done:
-        if make is not None and kept is not None:
-            _mask(collection, unmasked, make, kept, done)
+        masks.make(unmasked, done)
     prepared = Prepared(work / "photos", table, model.look)
+
+    def prepare(row: int) -> None:
+        image_id = table.ids[row]
+        prepared.make(row, pixels.decode(collection.read(image_id), image_id), masks.of(image_id))
+
     with steps.step("photos", len(prepared.missing)) as done:
-        prepared.make_all(prepared.missing, lambda row: _prepare(collection, prepared, kept, row), done)
+        prepared.make_all(prepared.missing, prepare, done)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -207,7 +204,7 @@ def _concluded(
 ) -> Audit:
     """From embeddings to numbers and pictures."""
     collection, asked, table = question.collection, question.asked, photos.table
-    remarks = _trusted(prepared, photos.usable, table.ids)
+    remarks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
     scores, how, mean = looked
@@ -220,7 +217,7 @@ def _concluded(
     return Audit(
         collection,
         model,
-        _maskers(question),
+        Masks(collection, question.masker).makers,
         question.backgrounds,
         asked,
         found,
@@ -258,24 +255,6 @@ def _noise(model: Adapted) -> np.ndarray:
     return model.embed(seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8))
 
 
-def _has_truth(collection: PhotoCollection, image_id: str) -> bool:
-    """Whether somebody drew the photo's mask; reads nothing."""
-    return len(collection.sums[image_id]) > 1
-
-
-def _maskers(question: Question) -> str:
-    """Who made the masks."""
-    ids = question.collection.table.ids
-    drawn = sum(_has_truth(question.collection, i) for i in ids)
-    if question.masker is None:
-        return f"{drawn} drawn by hand"
-    return (
-        f"{drawn} drawn by hand, {len(ids) - drawn} by {question.masker.name}"
-        if drawn
-        else question.masker.name
-    )
-
-
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
     """Refuse photos of which none with a trusted mask has another one of its class to find."""
     frame = collection.table.frame
@@ -289,7 +268,8 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
 
 def _room(work: Path, needed: int) -> None:
     """Refuse a disk that is too small before anything is made; what is there already counts as room."""
-    there = sum(path.stat().st_blocks * 512 for path in work.rglob("*.npy"))
+    exported = work.parent.parent.glob("*-*/*.png")
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *exported))
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free + there
     if free < needed:
@@ -299,64 +279,9 @@ def _room(work: Path, needed: int) -> None:
         )
 
 
-def _decoded(collection: PhotoCollection, image_id: str) -> np.ndarray:
-    return pixels.decode(collection.read(image_id), image_id)
-
-
-def _mask(
-    collection: PhotoCollection,
-    ids: Sequence[str],
-    make: Callable[[Sequence[np.ndarray]], list[Mask]],
-    kept: KeptMasks,
-    done: Callable[[int], None],
-) -> None:
-    """Mask photos and keep each mask; two photos of the same bytes have one."""
-    for start in range(0, len(ids), MASKED_AT_ONCE):
-        some = ids[start : start + MASKED_AT_ONCE]
-        new = {collection.sums[i][0]: i for i in some if collection.sums[i][0] not in kept}
-        masks = make([_decoded(collection, i) for i in new.values()]) if new else []
-        for key, mask in zip(new, masks, strict=True):
-            kept.keep(key, mask)
-        done(len(some))
-
-
-def _prepare(collection: PhotoCollection, prepared: Prepared, kept: KeptMasks | None, row: int) -> None:
-    """A photo with its own true mask, or the masker's."""
-    image_id = collection.table.ids[row]
-    photo, drawn = _decoded(collection, image_id), collection.truth(image_id)
-    if drawn is not None:
-        mask: Mask | None = Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), 1.0)
-    else:
-        mask = kept.read(collection.sums[image_id][0]) if kept else None
-    prepared.make(row, photo, mask)
-
-
-def _trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> tuple[str, ...]:
-    """What is to be said of masks; none that can be trusted is an error."""
-    masks, count = prepared.qualities, len(ids)
-    empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
-    lost = f"{empty} show nothing, {full} show everything, {count - len(masks)} photos have none"
-    if len(usable) < 2:
-        raise UserError(
-            f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
-            " masks and name their folder by --masks."
-        )
-    told = []
-    if len(usable) < count:
-        told.append(
-            f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
-        )
-    unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
-    if unseen:
-        told.append(
-            f"of {unseen} photos the model sees next to nothing of the object: it lies outside of the crop (--squash)"
-        )
-    if len(usable) < FEWEST:
-        told.append(f"{len(usable)} queries say next to nothing; take more photos")
-    return tuple(told)
-
-
-def _shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, steps: Steps) -> Shares | None:
+def _shares(
+    model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, steps: Steps
+) -> Shares | None:
     """Of variance, of a keyed subset of objects in front of the same backgrounds."""
     if not asked.objects or len(photos.trusted) < 2:
         return None
@@ -364,9 +289,9 @@ def _shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, steps: Steps
     shown = crossing.objects(photos, asked.objects)
     drawn = photos.backgrounds.for_all(asked.backgrounds)
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    with steps.step("crossing", len(shown)) as done:
-        vectors = []
-        for image_id in shown.ids:
-            vectors.append(embedded.vectors(model, crossing.views(photos, [image_id], behind)))
+    vectors = Rows(work / "crossing", "vectors", np.float32, (len(shown), len(behind), model.dim))
+    with steps.step("crossing", len(vectors.missing)) as done:
+        for row in vectors.missing:
+            vectors[row] = embedded.vectors(model, crossing.views(photos, [shown.ids[row]], behind))
             done(1)
-    return variance.shares(np.stack(vectors))
+    return variance.shares(vectors.values)

@@ -11,6 +11,7 @@ import numpy as np
 from bgbias.backgrounds import drawn, pools
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
+from bgbias.files import places
 from bgbias.images import pixels
 
 # Walls above all, since products stand in front of them; drawn as the study's own pools for testing are.
@@ -35,10 +36,10 @@ class BackgroundPhotos:
         return seen.hexdigest()
 
     def pool(self, side: int) -> Pool:
-        """Decoded at a short side of so many pixels."""
+        """Decoded as a person sees them, at a short side of so many pixels."""
         pictures, sizes = [], []
         for name, data in zip(self.names, self.data, strict=True):  # one at a time: phones' photos are large
-            picture = pixels.decode(data, name)
+            picture = pixels.decode(pixels.upright(data, name), name)
             sizes.append(picture.shape[:2])
             pictures.append(pixels.resize_short(picture, side))
         return Pool(pictures, sizes)
@@ -53,6 +54,11 @@ def find(place: str | None) -> BackgroundPhotos:
         pairs = list(_drawn())
         told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
         return BackgroundPhotos([name for name, _ in pairs], [data for _, data in pairs], told)
+    if not places.source(place).exists():
+        raise UserError(
+            f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
+            " for drawn ones."
+        )
     pairs = sorted(pools.files(place), key=lambda pair: pair[0])
     if len(pairs) < 2:
         raise UserError(

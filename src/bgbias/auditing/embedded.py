@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing.prepared import mapped
+from bgbias.auditing.mapped import mapped
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos, workers

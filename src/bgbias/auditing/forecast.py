@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -15,14 +15,17 @@ from bgbias.auditing import embedded, prepared
 from bgbias.auditing.asked import Asked
 from bgbias.compute.device import threads
 from bgbias.evaluation.conditions import View
+from bgbias.images import pixels
 from bgbias.images.inpainting import without_object
 from bgbias.models.adapters import Adapted
-from bgbias.models.look import Look
 
 TRIED = 8  # photos, after one batch to warm up
 DECODED = 2  # times what is measured of a decoded photo, for decoding it
 GRADIENT = 3  # passes that a pass with its gradient takes
 MB = 1e6
+Work = Literal[
+    "embed", "write", "read"
+]  # views for the model, write them for another one, or read what that one made
 
 
 @dataclass(frozen=True)
@@ -43,26 +46,21 @@ class Forecast:
 
 
 def measure(
-    model: Adapted | None,
-    look: Look,
+    model: Adapted,
+    does: Work,
     photos: Sequence[np.ndarray],
-    to_mask: int,
-    make_masks: Callable[[Sequence[np.ndarray]], list[Any]] | None,
+    masking: float,
     counts: Mapping[str, int],
     views: Sequence[View],
     asked: Asked,
 ) -> Forecast:
-    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by masker and model; ``counts``: photos, classes' largest size.
-
-    ``to_mask``: photos whose masks are not kept yet. ``model`` None: embeddings come from elsewhere.
+    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by the model; ``masking``: seconds for the masks that are missing;
+    ``counts``: ``photos``, and ``largest``, the photos of the largest class.
     """
     import psutil
 
+    look = model.look
     side, count = look.size, counts["photos"]
-    per_mask = 0.0
-    if make_masks is not None and to_mask:
-        make_masks(photos[:2])
-        per_mask = _timed(lambda: make_masks(photos)) / len(photos)
 
     def prepare() -> None:
         for photo in photos:
@@ -72,13 +70,19 @@ def measure(
             without_object(look.resized(photo), look.resized(mask))
 
     seconds = {
-        "masks": per_mask * to_mask,
+        "masks": masking,
         "photos": DECODED * _timed(prepare) / len(photos) / threads() * count,
     }
-    dim = 0
-    if model is not None:
+    shown = np.stack([np.asarray(look(photo)) for photo in photos])
+    disk, dim = prepared.room(count, side), 0
+    if does == "write":
+        written: list[bytes] = []
+        per_view = _timed(lambda: written.extend(map(pixels.encode_png, shown))) / len(shown)
+        # Most views show as much as the photo does; some are grey in part, and smaller.
+        seconds["pictures"] = per_view * len(views) * count
+        disk += sum(map(len, written)) // len(shown) * len(views) * count
+    if does == "embed":
         dim = model.dim
-        shown = np.stack([np.asarray(look(photo)) for photo in photos])
         batch = np.resize(shown, (embedded.BATCH, side, side, 3))
         model.embed(batch)
         per_view = _timed(lambda: model.embed(batch)) / embedded.BATCH
@@ -88,7 +92,7 @@ def measure(
             "crossing": per_view * min(asked.objects, count) * asked.backgrounds,
             "attribution": per_view * min(asked.attribution, count) * passes,
         }
-    disk = prepared.room(count, side) + embedded.room(count, len(views), dim)
+        disk += embedded.room(count, len(views), dim)
     gallery = count * dim * 4
     neighbours = count * max(2 * counts["largest"], 8) * 16
     memory = psutil.Process().memory_info().rss + 4 * gallery + neighbours

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 from bgbias import seeds
 from bgbias.auditing import embedded
 from bgbias.auditing.findings import Findings, without_common_folder
+from bgbias.auditing.mapped import Rows
 from bgbias.auditing.steps import Steps
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
@@ -24,17 +26,20 @@ from bgbias.results.uncertainty import Estimate
 if TYPE_CHECKING:
     from torch import Tensor
 
+# From a photo uint8 [S, S, 3] and what draws for it are keyed by to its map [S, S].
+LookAt = Callable[[np.ndarray, tuple[str, str]], np.ndarray]
 GRADIENTS, OCCLUSION = "gradients", "occlusion"
 SHOWN = 12  # queries on a sheet
 COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
 
 
 def scored(
-    model: Adapted, photos: EvaluationPhotos, count: int, steps: Steps
+    model: Adapted, photos: EvaluationPhotos, count: int, work: Path, steps: Steps
 ) -> tuple[pd.DataFrame, str, Estimate]:
     """Attribution scores of a keyed subset of the photos with a trusted mask, how they were made, and their mean.
 
-    By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none.
+    By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
+    in ``work`` stay.
     """
     import torch
 
@@ -43,14 +48,21 @@ def scored(
     trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
     chosen = subset.keyed(trusted, "attribution", count)
     how = GRADIENTS if model.network is not None else OCCLUSION
-    rows = []
-    with steps.step("attribution", len(chosen)) as done:
-        maps = _gradients(model, photos, chosen) if how == GRADIENTS else _occlusions(model, photos, chosen)
-        for image_id, found in maps:
-            rows.append(score(photos, image_id, "ref", torch.from_numpy(found))[0])
+    if not len(chosen):
+        return pd.DataFrame(columns=COLUMNS), how, uncertainty.UNKNOWN
+    kind = np.float32 if how == GRADIENTS else np.float64
+    maps = Rows(work / "attribution", "maps", kind, (len(chosen), photos.size, photos.size))
+    look_at = _by_gradients(model, photos.size) if how == GRADIENTS else _by_occlusion(model)
+    with steps.step("attribution", len(maps.missing)) as done:
+        for row in maps.missing:
+            maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
+    rows = [
+        score(photos, image_id, "ref", torch.from_numpy(found.copy()))[0]
+        for image_id, found in zip(chosen.ids, maps.values, strict=True)
+    ]
     frame = pd.DataFrame(rows, columns=["image_id", "variant", *COLUMNS[2:]])
-    made = chosen.labelled(frame)[COLUMNS] if len(frame) else pd.DataFrame(columns=COLUMNS)
+    made = chosen.labelled(frame)[COLUMNS]
     known = made[made["score"].notna()]
     mean = uncertainty.UNKNOWN
     if len(known):
@@ -58,10 +70,7 @@ def scored(
     return made, how, mean
 
 
-def _gradients(
-    model: Adapted, photos: EvaluationPhotos, chosen: ImageTable
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Each photo's id and map float32 [S, S]."""
+def _by_gradients(model: Adapted, size: int) -> LookAt:
     import torch
     from torch.nn.functional import normalize
 
@@ -70,27 +79,25 @@ def _gradients(
 
     network = model.network
     assert network is not None
-    size = photos.size
 
     def embed(x: Tensor) -> Tensor:
         return normalize(network(255 * x).float(), dim=1)
 
     with torch.no_grad():
         black = embed(torch.zeros(1, 3, size, size, device=model.device))[0]
-    for image_id, key in zip(chosen.ids, chosen.keys, strict=True):
-        view = torch.from_numpy(photos.clean(image_id).copy()).permute(2, 0, 1)[None].float() / 255
+
+    def map_of(photo: np.ndarray, key: tuple[str, str]) -> np.ndarray:
+        view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
         maps = gradient_maps(embed, view.to(model.device), [seeds.key(*key)], black, "cosine", Attribution())
-        yield image_id, maps.ref[0].numpy()
+        return maps.ref[0].numpy()
+
+    return map_of
 
 
-def _occlusions(
-    model: Adapted, photos: EvaluationPhotos, chosen: ImageTable
-) -> Iterator[tuple[str, np.ndarray]]:
+def _by_occlusion(model: Adapted) -> LookAt:
     from bgbias.attribution.occlusion import occluded, occlusion_map
 
-    for image_id in chosen.ids:
-        vectors = embedded.vectors(model, occluded(photos.clean(image_id)))
-        yield image_id, occlusion_map(vectors, photos.size)
+    return lambda photo, key: occlusion_map(embedded.vectors(model, occluded(photo)), len(photo))
 
 
 def sheets(

@@ -66,7 +66,15 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
         "weights": checksums.sha256(Path(chosen["weights"])) if chosen else "",
     }
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-    return NamedMasker(name, key, lambda: module.build(params, device))
+
+    def make() -> Callable[[Sequence[np.ndarray]], list[Mask]]:
+        try:
+            return module.build(params, device)  # type: ignore[no-any-return]
+        except UserError as error:
+            # Maskers are a study's as well, and speak of its file.
+            raise UserError(f"{error} In an audit that is --mask-weights.") from error
+
+    return NamedMasker(name, key, make)
 
 
 def _weights(name: str, published: Sequence[Source]) -> Path:

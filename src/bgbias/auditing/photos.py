@@ -70,6 +70,10 @@ class PhotoCollection:
         """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
         return self._truth(image_id)
 
+    def has_truth(self, image_id: str) -> bool:
+        """Whether somebody drew the photo's mask; reads nothing."""
+        return len(self.sums[image_id]) > 1
+
     @cached_property
     def digest(self) -> str:
         """16 hex digits of the photos, their classes, keys and masks."""

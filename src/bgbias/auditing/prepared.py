@@ -1,13 +1,11 @@
 """Photos, masks and what stands behind objects, as one model looks at them: made photo by photo, once, and kept while it runs.
 
-Three files of pixels [N, S, S] are mapped into memory, so that nothing grows with the photos, and a row that is there stays: an
-audit that was killed goes on after the last one. Disks of a machine that lost its power may have lost rows; delete them then.
+Three files of pixels [N, S, S] are mapped into memory (``mapped``): an audit that was killed goes on after the last one.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bgbias.auditing.mapped import mapped
 from bgbias.compute.device import threads
 from bgbias.images.inpainting import without_object
 from bgbias.masks import quality
@@ -127,16 +126,3 @@ class Prepared:
 def room(photos: int, size: int) -> int:
     """Bytes on the disk."""
     return photos * size * size * PIXEL
-
-
-def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
-    """The array in a file, all 0 where it was not there."""
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
-        with partial.open(
-            "r+b"
-        ) as file:  # a full disk is told now, and not by a signal when a page finds no room
-            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
-        partial.replace(path)
-    return np.lib.format.open_memmap(path, mode="r+")

@@ -1,0 +1,42 @@
+"""Arrays in files that are mapped into memory: nothing grows with the photos, and what is there outlives a kill.
+
+A row counts when all of it is there. Disks of a machine that lost its power may have lost rows; delete the files then.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+    """The array in a file, all 0 where it was not there."""
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
+        # A full disk is told now, and not by a signal when a page finds no room.
+        with partial.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
+        partial.replace(path)
+    return np.lib.format.open_memmap(path, mode="r+")
+
+
+class Rows:
+    """An array that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good."""
+
+    def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.values = mapped(folder / f"{name}.npy", kind, shape)
+        self._there = mapped(folder / f"{name}-there.npy", np.uint8, shape[:1])
+
+    @property
+    def missing(self) -> list[int]:
+        """Rows that are to be made."""
+        return np.flatnonzero(self._there == 0).tolist()
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        self.values[row] = value
+        self._there[row] = 1
