@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from saliency_graphs import graph
 
-from tests.support import toy_folder
+from tests.support import commands, toy_folder
 
 # Photos of 64 pixels as they are, gradients as walls.
 HOW = ["--masks", "masks", "--size", "64", "--resize", "64", "--backgrounds", "walls", "--attribution", "4"]
@@ -28,20 +28,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(place: Path, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bgbias", "audit", *arguments],
-        cwd=place,
-        env=os.environ | {"BGBIAS_CACHE": str(place / "cache")} | changed,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return commands.bgbias(place, "audit", *arguments, BGBIAS_CACHE=str(place / "cache"))
 
 
 @pytest.fixture(scope="module")
 def audited(place: Path) -> tuple[Path, str]:
-    done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", "first")
+    """An audit as from a terminal."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "bgbias",
+            "audit",
+            "photos",
+            "--model",
+            "my_model.py:build",
+            *HOW,
+            "--out",
+            "first",
+        ],
+        cwd=place,
+        env=os.environ | {"BGBIAS_CACHE": str(place / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return place / "first", done.stdout
 
@@ -182,7 +194,6 @@ def test_what_cannot_be_is_told_before_anything_is_made(
     done = run(place, *arguments, "--out", "refused")
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
-    assert "Traceback" not in done.stderr
     assert not (place / "refused").exists()
 
 

@@ -58,7 +58,7 @@ before = shell._process_prefix or "set -euo pipefail; "
 shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 
 try:
-    from bgbias.engine import digests, forecast, freshness, given_weights, graph, resume
+    from bgbias.engine import digests, emulated, forecast, freshness, given_weights, graph, resume
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -153,8 +153,8 @@ if "--lint" not in sys.argv:
     if workflow.is_main_process:
         settled = planned(freshness.settle, STUDY)
         CURRENT = settled.current
-        if str(settled):
-            say(str(settled))
+        for line in filter(None, (str(settled), planned(emulated.told, STUDY, CURRENT))):
+            say(line)
     else:
         # A job on another machine sees the same, and changes nothing.
         CURRENT = frozenset(f.node for f in planned(freshness.examine, STUDY) if f.state == "current")

@@ -1,0 +1,34 @@
+"""Arithmetic that this machine lacks and a grid asks for: told before hours are spent on it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+
+from bgbias.compute import processor
+from bgbias.engine import graph
+from bgbias.engine.node import Node
+from bgbias.study.params import Study
+
+# Whose settings say what a node computes in.
+SECTIONS = {"train": "train", "embed": "evaluation", "attribute": "attribution"}
+
+
+def told(study: Study, current: Collection[Node]) -> str:
+    """A sentence if nodes of the grid that are to be made compute in bf16 and neither a GPU nor the processor knows it; else
+    nothing.
+    """
+    asking = [
+        SECTIONS[node.name]
+        for node in graph.in_order(study)
+        if node.name in SECTIONS
+        and node not in current
+        and getattr(node.study(study), SECTIONS[node.name]).precision == "bf16"
+    ]
+    if not asking or processor.bf16() != () or shutil.which("nvidia-smi"):
+        return ""
+    settings = " and ".join(f"{section}.precision" for section in dict.fromkeys(asking))
+    return (
+        f"{settings} of grid {study.grid}: bf16, for which this processor has no instructions. A step takes ten times as long as"
+        " in fp32, or more; use another machine, or write fp32 there."
+    )
