@@ -235,6 +235,11 @@ def test_the_legend_of_long_names_stays_beside_the_panels() -> None:
         assert legend.x1 <= figure.bbox.x1
 
 
+def test_the_legend_explains_no_mark_where_one_loss_was_trained_with() -> None:
+    figure = figure_pareto(*(frame.replace({"loss": {"arcface": "none"}}) for frame in (table(), seeds())))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Plain", "BGAugment"]
+
+
 @pytest.mark.parametrize(("methods", "wanted"), [(["plain"], False), (["plain", "bgaugment"], True)])
 def test_pareto_is_wanted_where_several_methods_are_trained(
     tmp_path: Path, small_plugins: None, methods: list[str], wanted: bool

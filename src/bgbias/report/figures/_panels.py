@@ -10,6 +10,7 @@ import pandas as pd
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 
+NO_LOSS = "none"  # what stands for the loss of models that nobody trained
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
 BESIDE = 0.5  # room for a mark of the legend, and around it
@@ -24,11 +25,12 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     across = min(ACROSS, len(panels))
     losses = dict(zip(table["loss"].unique(), MARKERS * len(table), strict=False))
     methods = list(dict.fromkeys(table["method"]))
-    said = [*map(names.method, methods), *map(names.loss, losses)]
+    told = _told(losses)
+    said = [*map(names.method, methods), *map(names.loss, told)]
     right = max(RIGHT, BESIDE + max(map(look.text_width, said)))
     side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
-    entries = len(methods) + len(losses) + 1
+    entries = len(methods) + len(told) + 1
     width = LEFT + across * side + GAP * (across - 1) + right
     height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.15 * entries)
     with look.style():
@@ -42,7 +44,7 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
             axes.set_xlabel(across_axis)
             if not column:
                 axes.set_ylabel(up_axis)
-        _legend(drawn, methods, losses)
+        _legend(drawn, methods, told)
     return drawn
 
 
@@ -57,6 +59,12 @@ def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[st
     }
 
 
+def _told(losses: dict[str, str]) -> dict[str, str]:
+    """The marks that a legend explains: of losses, where there are several; models that nobody trained have none."""
+    trained = {loss: mark for loss, mark in losses.items() if loss != NO_LOSS}
+    return trained if len(trained) > 1 else {}
+
+
 def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
 
@@ -64,7 +72,6 @@ def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> N
     handles = [
         Line2D([], [], marker="o", color=look.colour(m), label=names.method(m), **alone) for m in methods
     ]
-    if len(losses) > 1:
-        grey = {"color": contact_sheet.MUTED} | alone
-        handles += [Line2D([], [], marker=m, label=names.loss(loss), **grey) for loss, m in losses.items()]
+    grey = {"color": contact_sheet.MUTED} | alone
+    handles += [Line2D([], [], marker=m, label=names.loss(loss), **grey) for loss, m in losses.items()]
     drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
