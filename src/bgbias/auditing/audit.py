@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins, seeds
-from bgbias.auditing import embedded, findings, forecast, looks, workplace, written
+from bgbias.auditing import embedded, findings, forecast, leak, looks, page, shown, slices, workplace, written
 from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
@@ -28,6 +28,7 @@ from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.shown import ShownQuery
 from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing, variance
@@ -40,7 +41,6 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
-from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 
 
@@ -66,8 +66,12 @@ class Audit(Measured):
         return "\n".join(written.told(self))
 
     def write(self, folder: Path | str) -> list[Path]:
-        """``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives their paths."""
-        return written.write(self, Path(folder))
+        """``audit.html``, ``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives
+        their paths.
+        """
+        page_file = Path(folder) / "audit.html"
+        write_text(page_file, page.made(self))
+        return [page_file, *written.write(self, Path(folder))]
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,8 @@ def of_embeddings(
     workplace.check_exported(digest)
     with workplace.working(folder, digest, _noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, "read")
-        nothing = pd.DataFrame(columns=looks.COLUMNS), "none", uncertainty.UNKNOWN
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = _concluded(question, named, photos, prepared, vectors, None, nothing, steps)
+        audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
         audit.write(folder)
         return audit
 
@@ -199,7 +202,7 @@ def _concluded(
     prepared: Prepared,
     vectors: Mapping[View, np.ndarray],
     shares: Shares | None,
-    looked: tuple[pd.DataFrame, str, Estimate],
+    looked: looks.Looks,
     steps: Steps,
 ) -> Audit:
     """From embeddings to numbers and pictures."""
@@ -207,13 +210,18 @@ def _concluded(
     remarks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
-    scores, how, mean = looked
     found: Findings | None = None
-    sheets: dict[str, list[tuple[str, np.ndarray]]] = {}
+    queries: dict[str, list[ShownQuery]] = {}
+    of_classes: dict[str, np.ndarray] = {}
+    thirds: tuple[slices.Third, ...] = ()
+    leaks: leak.Leak | None = None
     if collection.labelled:
         of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
         found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
-        sheets = looks.sheets(found, photos, embeddings, of_label)
+        queries = shown.queries(found, photos, embeddings, of_label)
+        of_classes = shown.portraits(found, photos)
+        thirds = tuple(slices.thirds(found.photos, slices.measured(prepared)))
+        leaks = leak.of(photos)
     return Audit(
         collection,
         model,
@@ -223,12 +231,14 @@ def _concluded(
         found,
         findings.shift(embeddings),
         shares,
-        scores,
-        mean,
-        how,
+        looked,
         prepared.qualities,
         photos.usable,
-        sheets,
+        queries,
+        thirds,
+        leaks,
+        of_classes,
+        shown.doubtful(prepared),
         remarks,
         steps.took,
     )

@@ -10,15 +10,20 @@ import pandas as pd
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
+from bgbias.auditing.leak import Leak
+from bgbias.auditing.looks import Looks
 from bgbias.auditing.photos import PhotoCollection
+from bgbias.auditing.shown import DoubtfulMask, ShownQuery
+from bgbias.auditing.slices import Third
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
-from bgbias.results.uncertainty import Estimate
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found. ``findings`` is None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row a mask."""
+    """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
+    a mask. For a person: ``queries``, a photo of each class that loses most (``portraits``), masks that are least sure.
+    """
 
     collection: PhotoCollection
     model: Adapted
@@ -28,11 +33,13 @@ class Measured:
     findings: Findings | None
     shift: pd.DataFrame
     shares: Shares | None
-    attribution: pd.DataFrame
-    attribution_mean: Estimate
-    attribution_how: str
+    looks: Looks
     qualities: pd.DataFrame
     usable: frozenset[str]
-    sheets: dict[str, list[tuple[str, np.ndarray]]]
+    queries: dict[str, list[ShownQuery]]
+    thirds: tuple[Third, ...]
+    leak: Leak | None
+    portraits: dict[str, np.ndarray]
+    doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     took: dict[str, float]

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bgbias.auditing import findings
 from bgbias.auditing.measured import Measured
+from bgbias.auditing.shown import ShownQuery
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
@@ -122,11 +124,11 @@ def told(audit: Measured) -> Iterator[str]:
     if audit.shares is not None:
         parts = ", ".join(f"{name} {100 * v:.0f} %" for name, v in findings.told_shares(audit.shares).items())
         yield f"what embeddings tell apart: {parts}"
-    if not math.isnan(audit.attribution_mean.value):
-        mean = audit.attribution_mean
+    if not math.isnan(audit.looks.mean.value):
+        mean = audit.looks.mean
         ends = "" if math.isnan(mean.low) else f" [{mean.low:.2f}, {mean.high:.2f}]"
         yield (
-            f"attribution score, by {audit.attribution_how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
+            f"attribution score, by {audit.looks.how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
         )
     yield from caveats(audit)
 
@@ -150,7 +152,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": verdict(audit),
-        "photos": audit.collection.as_json() | {"queries": _queries(audit)},
+        "photos": audit.collection.as_json() | {"queries": queries(audit)},
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
@@ -173,9 +175,9 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
         "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
         "attribution": {
-            "how": audit.attribution_how,
-            "photos": int(audit.attribution["score"].notna().sum()),
-            **_estimate(audit.attribution_mean),
+            "how": audit.looks.how,
+            "photos": int(audit.looks.scores["score"].notna().sum()),
+            **_estimate(audit.looks.mean),
         },
     }
 
@@ -191,13 +193,21 @@ def write(audit: Measured, folder: Path) -> list[Path]:
     made.append(folder / "photos.parquet")
     with replacing(made[-1]) as temporary:
         photos(audit).to_parquet(temporary, index=False)
-    for title, entries in audit.sheets.items():
+    for title, queries in audit.queries.items():
         made.append(folder / f"{title}.jpg")
-        labels, pictures = zip(*entries, strict=True) if entries else ((), ())
+        labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
         with replacing(made[-1]) as temporary:
             shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
-            contact_sheet(list(pictures), 4, shown).save(temporary, "JPEG", quality=88)
+            contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
     return made
+
+
+def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
+    """The photo, its object in front of another background, and what each finds first."""
+    yield query.class_name, query.photo
+    yield "another background", query.elsewhere
+    for first in (query.found[0], query.found_elsewhere[0]):
+        yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
 
 
 def photos(audit: Measured) -> pd.DataFrame:
@@ -217,7 +227,7 @@ def photos(audit: Measured) -> pd.DataFrame:
         how="left",
     )
     return frame.merge(
-        audit.attribution[["image_id", "score"]].rename(columns={"score": "attribution"}),
+        audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}),
         on="image_id",
         how="left",
     )
@@ -257,7 +267,7 @@ def _estimate(found: Estimate) -> dict[str, float | None]:
     return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
 
 
-def _queries(audit: Measured) -> int:
+def queries(audit: Measured) -> int:
     """Photos with a trusted mask and, where there are classes, somebody to find."""
     return len(audit.usable) if audit.findings is None else int(audit.findings.photos["lost"].notna().sum())
 

@@ -154,6 +154,7 @@ def audit(
     else:
         found = run(asking, audited, out)
     print(found)
+    say(f"the page for people: {out / 'audit.html'}")
     say(
         f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (out / name).is_file())} in {out}"
     )

@@ -1,0 +1,79 @@
+"""Who loses more: queries in thirds, by how large, central and bright they are and how sure their mask is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bgbias.auditing.prepared import Prepared
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.results import uncertainty
+from bgbias.results.uncertainty import Estimate
+
+LUMA = np.array([0.299, 0.587, 0.114])
+PROPERTIES = {
+    "area": "share of the photo that the object covers",
+    "off_centre": "how far the object's middle is from the photo's (1: a corner)",
+    "brightness": "brightness of the photo",
+    "confidence": "how sure the mask is",
+}
+THIRDS = ("lowest third", "middle third", "highest third")
+FEWEST = 30  # queries of which thirds say something
+
+
+@dataclass(frozen=True)
+class Third:
+    """Queries whose ``prop`` lies in ``low``..``high``: how many, MAP@R on clean photos, and what is lost of it, in points of
+    0..1 with its interval over classes.
+    """
+
+    prop: str
+    name: str
+    low: float
+    high: float
+    queries: int
+    clean: float
+    lost: Estimate
+
+
+def measured(prepared: Prepared) -> pd.DataFrame:
+    """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees; ``confidence`` is the masker's."""
+    of = prepared.qualities.set_index("image_id")
+    lines = [
+        {
+            "image_id": i,
+            **_of_mask(prepared.masks.get(i)),
+            "brightness": float((prepared.photos.get(i).mean((0, 1)) @ LUMA) / 255),
+            "confidence": float(confidence),
+        }
+        for i, confidence in zip(of.index, of["confidence"], strict=True)
+    ]
+    return pd.DataFrame(lines, columns=["image_id", *PROPERTIES])
+
+
+def _of_mask(mask: np.ndarray) -> dict[str, float]:
+    total = float(mask.sum(dtype=np.int64))
+    if not total:
+        return {"area": 0.0, "off_centre": float("nan")}
+    rows, columns = ((np.arange(n) + 0.5) / n - 0.5 for n in mask.shape)
+    up, across = mask.sum(1, dtype=np.int64) @ rows / total, mask.sum(0, dtype=np.int64) @ columns / total
+    return {"area": total / 255 / mask.size, "off_centre": float(np.hypot(up, across) / np.hypot(0.5, 0.5))}
+
+
+def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
+    """Thirds of the queries (``Findings.photos``) by each of ``PROPERTIES`` that differs among them; none of few queries."""
+    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
+    for name in PROPERTIES:
+        own = known[known[name].notna()].sort_values([name, "image_id"], ignore_index=True)
+        if len(own) < FEWEST or own[name].iloc[0] == own[name].iloc[-1]:
+            continue
+        for title, rows in zip(THIRDS, np.array_split(np.arange(len(own)), len(THIRDS)), strict=True):
+            part = own.iloc[rows]
+            classes = part["class_name"].astype("category").cat.codes.to_numpy()
+            ends = [part[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
+            lost = uncertainty.estimate(ends, classes, uncertainty.difference)
+            low, high = part[name].iloc[0], part[name].iloc[-1]
+            yield Third(name, title, float(low), float(high), len(part), float(ends[0].mean()), lost)

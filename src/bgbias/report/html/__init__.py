@@ -1,0 +1,37 @@
+"""Pages of HTML that need no other file and no network: templates beside this file, filled by Jinja.
+
+``page.html`` has the head, the style and the script; a page is a template that extends it. Whatever comes from photos, models or
+people is escaped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TEMPLATES = Path(__file__).parent / "templates"
+NOTHING = "–"
+
+
+def render(template: str, values: dict[str, object]) -> str:
+    """The page of a template; a value that a template names and is not given is an error of Jinja's."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "percent": percent}
+    return environment.get_template(template).render(values)
+
+
+def number(value: float, digits: int = 1) -> str:
+    """A number with a true minus; what is not one is a dash."""
+    return NOTHING if value is None or value != value else f"{value:.{digits}f}".replace("-", "−")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share of 0..1 in percent."""
+    return number(100 * value, digits)

@@ -1,0 +1,31 @@
+"""Pictures inside a page, as small as they are shown."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+QUALITY = 78
+OUTLINE = (255, 64, 160)  # seen on most photos
+
+
+def inside(picture: np.ndarray, side: int) -> str:
+    """A picture uint8 [H, W, 3], no larger than ``side``, as a URL that holds it."""
+    shown = Image.fromarray(np.ascontiguousarray(picture))
+    shown.thumbnail((side, side), Image.Resampling.LANCZOS)
+    data = io.BytesIO()
+    shown.save(data, "JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+def outlined(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A photo uint8 [H, W, 3] with the line around its mask uint8 [H, W], which parts it at one half; uint8 [H, W, 3]."""
+    inner = Image.fromarray(np.where(mask > 127, np.uint8(255), np.uint8(0)))
+    width = 2 * max(1, round(max(mask.shape) / 224)) + 1
+    around = np.asarray(inner.filter(ImageFilter.MaxFilter(width))) != np.asarray(
+        inner.filter(ImageFilter.MinFilter(width))
+    )
+    return np.where(around[..., None], np.array(OUTLINE, np.uint8), photo)

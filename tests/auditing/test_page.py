@@ -1,0 +1,144 @@
+"""The page of an audit: its numbers are those of audit.json, it needs no network, and a browser shows all of it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import chromium
+import numpy as np
+import pytest
+from PIL import Image
+
+import bgbias
+from bgbias.report import html
+from tests.support import toy_folder
+
+BOX = 64
+
+
+def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [photo.mean((0, 1)) for photo in batch]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    toy_folder.made(folder, classes=6, per_class=6)
+    hostile = folder / "photos" / "<script>alert(1)<"
+    next(f for f in sorted((folder / "photos").iterdir())).rename(hostile)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(place: Path) -> Path:
+    bgbias.audit(
+        place / "photos", colours, out=place / "out", masker="grabcut", size=BOX, resize=BOX, attribution=8
+    )
+    return place / "out" / "audit.html"
+
+
+class Reader(HTMLParser):
+    """Words, addresses, and what is nested wrongly."""
+
+    VOID = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.addresses, self.open, self.wrong = [""], list[str](), list[str](), list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "img" and dict(attrs).get("alt") is None:
+            self.wrong.append("a picture without words")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if "script" not in self.open and "style" not in self.open:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def read(page: Path) -> Reader:
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    reader.close()
+    return reader
+
+
+def test_the_page_says_the_numbers_of_the_json(page: Path, read: Reader) -> None:
+    told = json.loads((page.parent / "audit.json").read_text())
+    text = " ".join("".join(read.words).split())
+    assert told["verdict"] in text
+    for row in told["steps"]:
+        said = ", ".join(f"{100 * row[end]:.1f}".replace("-", "−") for end in ("low", "high"))
+        assert f"{100 * row['value']:.1f} [{said}]".replace("-", "−") in text
+    for row in told["levels"]:
+        if row["metric"] == "map_at_r":
+            said = ", ".join(f"{100 * row[end]:.1f}" for end in ("low", "high"))
+            assert f"{100 * row['value']:.1f} [{said}]" in text
+
+
+def test_it_is_well_formed_and_names_of_classes_are_words(page: Path, read: Reader) -> None:
+    assert read.wrong == []
+    assert read.open == []
+    assert "<script>alert(1)<" in "".join(read.words)
+    assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
+
+
+def test_all_pictures_are_inside(read: Reader) -> None:
+    assert read.addresses
+    for address in read.addresses:
+        assert address.startswith("data:")
+        if found := re.fullmatch(r"data:image/jpeg;base64,(.+)", address):
+            with Image.open(io.BytesIO(base64.b64decode(found[1]))) as picture:
+                assert picture.width > 8
+
+
+def test_the_same_question_has_the_same_page(place: Path, page: Path) -> None:
+    bgbias.audit(
+        place / "photos", colours, out=place / "again", masker="grabcut", size=BOX, resize=BOX, attribution=8
+    )
+    assert (place / "again" / "audit.html").read_bytes() == page.read_bytes()
+
+
+def test_a_value_that_is_not_given_is_an_error() -> None:
+    with pytest.raises(Exception, match="undefined"):
+        html.render("audit.html", {})
+
+
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
+def test_a_browser_shows_all_of_it(page: Path) -> None:
+    with chromium.browsing() as browser:
+        for width in (390, 1280, 1920):
+            browser.open(page.as_uri(), width=width)
+            browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
+            broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).length"
+            assert browser.ask(broken) == 0
+            assert browser.ask("performance.getEntriesByType('resource').length") == 0
+        flipped = (
+            "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
+            " card.querySelector('button').click();"
+            " return [...card.querySelectorAll('[data-view]')].map(p => p.hidden); })()"
+        )
+        assert browser.ask(flipped) == [True, False]
+        assert browser.ask(flipped) == [False, True]
+        lost = (
+            "(() => { const head = [...document.querySelectorAll('th')].find(h => h.innerText === 'lost');"
+            " head.querySelector('button').click();"
+            " return [...head.closest('table').tBodies[0].rows].map(r => +r.children[4].dataset.value); })()"
+        )
+        once = browser.ask(lost)
+        assert once == sorted(once)
+        assert browser.ask(lost) == once[::-1]
+        assert browser.errors == []
