@@ -82,6 +82,11 @@ def test_the_page_says_the_numbers_of_the_json(page: Path, read: Reader) -> None
     for row in told["steps"]:
         said = ", ".join(f"{100 * row[end]:.1f}".replace("-", "−") for end in ("low", "high"))
         assert f"{100 * row['value']:.1f} [{said}]".replace("-", "−") in text
+    alone = told["background_alone"]
+    assert f"{100 * alone['value']:.1f} [{100 * alone['low']:.1f}, {100 * alone['high']:.1f}]" in text
+    for third in told["thirds"]:
+        ends = f" [{100 * third['low']:.1f}" if third["low"] is not None else ""
+        assert f"{100 * third['value']:.1f}{ends}".replace("-", "−") in text
     for row in told["levels"]:
         if row["metric"] == "map_at_r":
             said = ", ".join(f"{100 * row[end]:.1f}" for end in ("low", "high"))

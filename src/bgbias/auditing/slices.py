@@ -26,14 +26,14 @@ FEWEST = 30  # queries of which thirds say something
 
 @dataclass(frozen=True)
 class Third:
-    """Queries whose ``prop`` lies in ``low``..``high``: how many, MAP@R on clean photos, and what is lost of it, in points of
+    """Queries whose ``prop`` lies in ``least``..``most``: how many, MAP@R on clean photos, and what is lost of it, in points of
     0..1 with its interval over classes.
     """
 
     prop: str
     name: str
-    low: float
-    high: float
+    least: float
+    most: float
     queries: int
     clean: float
     lost: Estimate
@@ -75,5 +75,5 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
             classes = part["class_name"].astype("category").cat.codes.to_numpy()
             ends = [part[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
             lost = uncertainty.estimate(ends, classes, uncertainty.difference)
-            low, high = part[name].iloc[0], part[name].iloc[-1]
-            yield Third(name, title, float(low), float(high), len(part), float(ends[0].mean()), lost)
+            least, most = part[name].iloc[0], part[name].iloc[-1]
+            yield Third(name, title, float(least), float(most), len(part), float(ends[0].mean()), lost)

@@ -172,6 +172,13 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "levels": None if found is None else _records(found.levels),
         "classes_losing_half": None if found is None else findings.suffering(found.classes),
         "cue_conflict": None if found is None else _estimate(found.conflict),
+        "background_alone": None
+        if audit.leak is None
+        else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "thirds": [
+            {k: _known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
+            for third in audit.thirds
+        ],
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
         "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
         "attribution": {

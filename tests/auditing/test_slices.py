@@ -1,0 +1,56 @@
+"""Thirds of queries by what is measured of their photos."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias.auditing import slices
+
+
+def test_a_masks_area_and_place_are_those_of_its_pixels() -> None:
+    mask = np.zeros((10, 20), np.uint8)
+    mask[:5, :10] = 255
+    found = slices._of_mask(mask)
+    assert found["area"] == 0.25
+    assert found["off_centre"] == pytest.approx(0.5)  # the middle of a quarter lies half way to the corner
+    assert slices._of_mask(np.full((4, 4), 255, np.uint8)) == {"area": 1.0, "off_centre": 0.0}
+    assert np.isnan(slices._of_mask(np.zeros((4, 4), np.uint8))["off_centre"])
+
+
+def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
+    generator = np.random.default_rng(0)
+    number = 61
+    area = generator.permutation(np.linspace(0.1, 0.7, number))
+    clean = np.full(number, 0.8)
+    # The smaller the object, the more is lost; one photo is no query.
+    queries = pd.DataFrame(
+        {
+            "image_id": [f"{i:03}" for i in range(number)],
+            "class_name": [f"class {i % 6}" for i in range(number)],
+            "clean": clean,
+            "random_background": area,
+            "lost": clean - area,
+        }
+    )
+    queries.loc[7, "lost"] = np.nan
+    known = pd.DataFrame(
+        {
+            "image_id": queries["image_id"],
+            "area": area,
+            "off_centre": 0.1,
+            "brightness": 0.5,
+            "confidence": 1.0,
+        }
+    )
+    found = list(slices.thirds(queries, known))
+    assert [third.prop for third in found] == ["area"] * 3  # what is the same for all parts nobody
+    assert sum(third.queries for third in found) == number - 1
+    assert found[0].most <= found[1].least <= found[1].most <= found[2].least
+    losses = [third.lost.value for third in found]
+    assert losses == sorted(losses, reverse=True)
+    part = np.sort(np.delete(area, 7))[: found[0].queries]
+    assert losses[0] == pytest.approx(0.8 - part.mean())
+    assert found[0].lost.low < losses[0] < found[0].lost.high
+    assert list(slices.thirds(queries.head(20), known)) == []
