@@ -33,6 +33,13 @@ def publish(
     check: Annotated[
         bool, typer.Option(help="Write nothing; fail where pages, results and code differ.")
     ] = False,
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            help="Why code that was edited since computes the same: the grid's published results stay, and say it.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Put a grid's finished report into docs/results and write every page that shows it; all pages anew if no grid is named."""
     from bgbias.files.atomic import write_text
@@ -46,7 +53,13 @@ def publish(
         failures, notes = _checked(texts, shown, params)
         print("\n".join([*failures, *notes]), end="\n" * bool(failures or notes))
         raise typer.Exit(bool(failures))
-    if grid:
+    if accept is not None:
+        if not grid:
+            raise UserError(
+                'Name the grid whose published results stay: bgbias publish --grid demo --accept "why"'
+            )
+        print(publication.accept(publication.read(grid), study, accept).folder)
+    elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
     read = cache(publication.read)
@@ -182,11 +195,11 @@ def _vouched(published: Publication, study: Study, made: Study, model: Model | N
 
     if accepted := [told for goal in graph.goals(made) if (told := accept.told(made, goal))]:
         return f"{accepted[0]} With --fresh it is made by the code of now alone."
-    edited = publication.edited(published, study)
-    if not edited:
+    edited, whole = publication.edited(published, study), model is None
+    if not edited and not (whole and "accepted" in published.made):
         return "Made by the code of now, too."
     by = repeat.vouched(study, model) if model else edited
-    proved = publication.vouch(published, study, by, commit)
+    proved = publication.vouch(published, study, by, commit, whole)
     left = f"; not yet of others: {_next(proved, study)}" if publication.edited(proved, study) else ""
     return f"{proved.folder / publication.MADE} says now that the code of now gives the same{left}."
 

@@ -119,7 +119,7 @@ def _said(asked: str, results: Callable[[str], Publication]) -> str:
         case [name] if name == SEEDS:
             return _columns(published, "", "; ".join(f"{SEEDS}: {c.head}" for c in OF_SEEDS))
         case [name]:
-            return "\n" + formats.markdown(published.table(name), name, published.made["captions"][name])
+            return "\n" + formats.markdown(published.table(name), name, published.caption(name))
         case [name, row, column, digits] if form := DIGITS.fullmatch(digits):
             table = published.table(name)
             keys = [*MODEL, "seed"] if name == SEEDS else MODEL

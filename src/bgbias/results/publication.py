@@ -3,7 +3,8 @@
 ``docs/results/<grid>/`` holds the report's tables in full precision, ``seeds.csv`` (``rows.of_each_seed``), the figures that
 pages show, and ``made.yaml``: how, where and when all this was made, from which settings, and by which code. As long as both
 are those of now, a run of now gives these numbers; ``differing_settings`` and ``edited`` say when they are not. Code that was
-edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``).
+edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``), or gives her
+word for it where that takes too long (``accept``), which tables then say.
 """
 
 from __future__ import annotations
@@ -53,6 +54,16 @@ class Publication:
         if name not in known:
             raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
         return as_written(self.folder / f"{name}.csv")
+
+    def caption(self, name: str) -> str:
+        """That of a table, and what was accepted since it was made."""
+        said = "; ".join(f"{', '.join(a['edited'])} ({a['because']})" for a in self.made.get("accepted", []))
+        word = (
+            f"\n\nEdited since and taken for computing the same, without making it again: {said}."
+            if said
+            else ""
+        )
+        return str(self.made["captions"][name]) + word
 
     def damaged(self) -> list[str]:
         """The files that are not those that were published."""
@@ -200,13 +211,32 @@ def edited(publication: Publication, study: Study) -> list[str]:
     return files + libraries or ["imports"]
 
 
-def vouch(publication: Publication, study: Study, made_by: Iterable[str], commit: str) -> Publication:
-    """Say that code of now gave the published numbers: ``made_by``, files and libraries as in ``edited``, at ``commit``."""
+def accept(publication: Publication, study: Study, because: str) -> Publication:
+    """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and stands below
+    the tables until all numbers are made again. Raises UserError if no code was edited.
+    """
+    names = edited(publication, study)
+    if not names:
+        raise UserError(
+            f"The code of now is the one that made {publication.folder}; there is nothing to accept."
+        )
+    told = [*publication.made.get("accepted", []), {"edited": names, "because": because}]
+    made = publication.made | {"accepted": told, "code": code_of(study)}
+    return _written(Publication(publication.folder, made))
+
+
+def vouch(
+    publication: Publication, study: Study, made_by: Iterable[str], commit: str, whole: bool = False
+) -> Publication:
+    """Say that code of now gave the published numbers: ``made_by``, files and libraries as in ``edited``, at ``commit``; if the
+    ``whole`` grid was made again, nobody's word is needed any more.
+    """
     now, known = code_of(study), {key: dict(value) for key, value in publication.made["code"].items()}
     for name in made_by:
         for kind in ("files", "libraries"):
             known[kind] |= {name: now[kind][name]} if name in now[kind] else {}
-    proved = Publication(publication.folder, publication.made | {"code": known, "commit": commit})
+    made = {key: value for key, value in publication.made.items() if not (whole and key == "accepted")}
+    proved = Publication(publication.folder, made | {"code": known, "commit": commit})
     if all(known[kind].get(n) == mark for kind in ("files", "libraries") for n, mark in now[kind].items()):
         proved.made["code"] = now
     return _written(proved)
