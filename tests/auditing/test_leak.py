@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import bgbias
 from bgbias.auditing import leak
@@ -27,13 +28,45 @@ def test_it_is_found_where_it_is(tmp_path: Path, correlation: float, found: bool
     assert 0 < audit.leak.by_chance < 0.2
 
 
+def disc(side: int = 96, radius: float = 0.25) -> np.ndarray:
+    rows, columns = np.mgrid[:side, :side] / side - 0.5
+    return np.where(np.hypot(rows, columns) < radius, np.uint8(255), np.uint8(0))
+
+
+def test_what_lies_under_the_mask_and_its_shape_count_for_nothing() -> None:
+    wall = np.random.default_rng(0).integers(90, 160, (96, 96, 3), np.uint8)
+    mug, tree = wall.copy(), wall.copy()
+    mug[disc() > 0], tree[disc() > 0] = (250, 10, 10), (10, 250, 10)
+    np.testing.assert_array_equal(leak.described(mug, disc()), leak.described(tree, disc()))
+    large = leak.described(wall, disc(radius=0.4)) @ leak.described(wall, disc(radius=0.1))
+    assert large > 0.98
+    other = np.random.default_rng(1).integers(0, 60, (96, 96, 3), np.uint8)
+    assert leak.described(wall, disc()) @ leak.described(other, disc()) < 0.7
+
+
 def test_pictures_that_differ_by_colour_or_by_edges_differ() -> None:
-    red, green = (np.full((80, 80, 3), colour, np.uint8) for colour in ((200, 30, 30), (30, 200, 30)))
+    red, green = (np.full((96, 96, 3), colour, np.uint8) for colour in ((200, 30, 30), (30, 200, 30)))
     stripes = red.copy()
-    stripes[::4] = 0
-    turned = stripes.transpose(1, 0, 2)
-    vectors = leak.standardised(np.stack([leak.described(p) for p in (red, red + 1, green, stripes, turned)]))
+    stripes[::8] = 0
+    pictures = (red, red - 1, green, stripes, stripes.transpose(1, 0, 2))
+    vectors = np.stack([leak.described(np.ascontiguousarray(p), disc()) for p in pictures])
     near = vectors @ vectors[0]
     assert near[1] > near[2:].max()
-    assert vectors[3] @ vectors[4] < 0.999
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    assert vectors[3] @ vectors[4] < 0.9
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    covered = leak.described(red, np.full((96, 96), 255, np.uint8))
+    np.testing.assert_allclose(np.linalg.norm(covered), 1, rtol=1e-6)
+
+
+def test_one_wall_behind_everything_tells_nothing_and_harms_nothing(tmp_path: Path) -> None:
+    toy_folder.made(tmp_path, classes=6, per_class=5)
+    for file in (tmp_path / "photos").rglob("*.png"):
+        mask = np.asarray(Image.open(tmp_path / "masks" / file.relative_to(tmp_path / "photos")).convert("L"))
+        photo = np.asarray(Image.open(file).convert("RGB")).copy()
+        photo[mask == 0] = 255
+        Image.fromarray(photo).save(file)
+    audit = bgbias.audit(
+        tmp_path / "photos", colours, masks=tmp_path / "masks", size=64, resize=64, attribution=0, draws=1
+    )
+    assert audit.leak is not None
+    assert not audit.leak.found

@@ -54,3 +54,21 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert losses[0] == pytest.approx(0.8 - part.mean())
     assert found[0].lost.low < losses[0] < found[0].lost.high
     assert list(slices.thirds(queries.head(20), known)) == []
+
+
+def test_equal_values_stay_together_or_make_no_thirds() -> None:
+    """Photos come in the order of their classes: parting equal ones by their names would compare classes."""
+    queries = pd.DataFrame(
+        {
+            "image_id": [f"{i:03}" for i in range(42)],
+            "class_name": [f"class {i // 6}" for i in range(42)],
+            "clean": 1.0,
+            "random_background": np.linspace(0, 1, 42),
+            "lost": 0.5,
+        }
+    )
+    sure = pd.DataFrame({"image_id": queries["image_id"], "area": np.arange(42) % 3, "off_centre": 0.1})
+    sure["brightness"], sure["confidence"] = 0.5, [0.4] * 5 + [1.0] * 37
+    found = list(slices.thirds(queries, sure))
+    assert {third.prop for third in found} == {"area"}
+    assert [(third.least, third.most) for third in found] == [(0, 0), (1, 1), (2, 2)]

@@ -126,6 +126,9 @@ def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_withi
     assert checked() == ""
     words = "without making it again: training/losses/contrastive.py (a zero is a zero)."
     assert words in page.read_text()
+    for why in ("", "two\nlines", "a <!-- mark"):
+        said = published.bgbias("publish", "--grid", "smoke", "--accept", why, check=False)
+        assert "Say in one line" in said.stdout
     assert (
         "nothing to accept"
         in published.bgbias("publish", "--grid", "smoke", "--accept", "x", check=False).stdout

@@ -69,9 +69,9 @@ class Audit(Measured):
         """``audit.html``, ``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives
         their paths.
         """
-        page_file = Path(folder) / "audit.html"
+        files, page_file = written.write(self, Path(folder)), Path(folder) / "audit.html"
         write_text(page_file, page.made(self))
-        return [page_file, *written.write(self, Path(folder))]
+        return [*files, page_file]
 
 
 @dataclass(frozen=True)
@@ -248,13 +248,14 @@ def _identity(question: Question, model: Adapted) -> str:
     """16 hex digits of all that pixels depend on, and of the model's name."""
     asked, masker = question.asked, question.masker
     shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
+    made_by = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
     told = {
         "photos": question.collection.digest,
         "model": [model.name, repr(model.look)],
         "masker": masker and [masker.name, masker.key],
         "backgrounds": question.backgrounds.digest,
         "asked": asked.told,
-        "code": code.fingerprint("bgbias.evaluation.photos", "bgbias.auditing.prepared", *shown),
+        "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in made_by), *shown),
     }
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -301,7 +302,10 @@ def _shares(
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
     vectors = Rows(work / "crossing", "vectors", np.float32, (len(shown), len(behind), model.dim))
     with steps.step("crossing", len(vectors.missing)) as done:
-        for row in vectors.missing:
-            vectors[row] = embedded.vectors(model, crossing.views(photos, [shown.ids[row]], behind))
-            done(1)
+        missing, at_once = vectors.missing, max(1, embedded.BATCH // len(behind))
+        for some in (missing[i : i + at_once] for i in range(0, len(missing), at_once)):
+            flat = embedded.vectors(model, crossing.views(photos, [shown.ids[row] for row in some], behind))
+            for row, of_object in zip(some, flat.reshape(len(some), len(behind), -1), strict=True):
+                vectors[row] = of_object
+            done(len(some))
     return variance.shares(vectors.values)

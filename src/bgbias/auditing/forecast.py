@@ -87,12 +87,13 @@ def measure(
         model.embed(batch)
         per_view = _timed(lambda: model.embed(batch)) / embedded.BATCH
         passes = GRADIENT * Attribution().samples if model.network else 1 + CELLS**2
+        crossed, looked_at = min(asked.objects, count) * asked.backgrounds, min(asked.attribution, count)
         seconds |= {
             "embeddings": per_view * len(views) * count,
-            "crossing": per_view * min(asked.objects, count) * asked.backgrounds,
-            "attribution": per_view * min(asked.attribution, count) * passes,
+            "crossing": per_view * crossed,
+            "attribution": per_view * looked_at * passes,
         }
-        disk += embedded.room(count, len(views), dim)
+        disk += embedded.room(count, len(views), dim) + crossed * dim * 4 + looked_at * side**2 * 8
     gallery = count * dim * 4
     neighbours = count * max(2 * counts["largest"], 8) * 16
     memory = psutil.Process().memory_info().rss + 4 * gallery + neighbours

@@ -53,7 +53,7 @@ class Looks:
 
 
 NOWHERE = Looks(
-    pd.DataFrame(columns=["image_id", "label", "score", "mask_fraction", "skipped"]),
+    pd.DataFrame(columns=COLUMNS),
     "none",
     uncertainty.UNKNOWN,
 )
@@ -75,7 +75,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
-    maps = Rows(work / "attribution", "maps", kind, (len(chosen), photos.size, photos.size))
+    maps = Rows(work / "attribution", how, kind, (len(chosen), photos.size, photos.size))
     look_at = _by_gradients(model, photos.size) if how == GRADIENTS else _by_occlusion(model)
     with steps.step("attribution", len(maps.missing)) as done:
         for row in maps.missing:

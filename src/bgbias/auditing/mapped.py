@@ -13,8 +13,8 @@ import numpy as np
 
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
-    """The array in a file, all 0 where it was not there."""
-    if not path.exists():
+    """The array in a file, all 0 where it was not there, or was another kind of array."""
+    if not _is_one(path, kind, shape):
         partial = path.with_suffix(".partial")
         np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
         # A full disk is told now, and not by a signal when a page finds no room.
@@ -22,6 +22,14 @@ def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
             os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
         partial.replace(path)
     return np.lib.format.open_memmap(path, mode="r+")
+
+
+def _is_one(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
+    try:
+        there = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError):
+        return False
+    return there.dtype == kind and there.shape == shape
 
 
 class Rows:

@@ -106,7 +106,8 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
         told.append(
             f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
         )
-    unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
+    seen = prepared.masks
+    unseen = sum(seen.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
     if unseen:
         told.append(
             f"of {unseen} photos the model sees next to nothing of the object: it lies outside of the crop (--squash)"

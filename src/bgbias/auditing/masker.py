@@ -72,6 +72,8 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
             return module.build(params, device)  # type: ignore[no-any-return]
         except UserError as error:
             # Maskers are a study's as well, and speak of its file.
+            if "params.yaml" not in str(error):
+                raise
             raise UserError(f"{error} In an audit that is --mask-weights.") from error
 
     return NamedMasker(name, key, make)

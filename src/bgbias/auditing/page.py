@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bgbias.attribution.settings import Attribution
 from bgbias.auditing import findings, slices, written
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.shown import FoundPhoto, ShownQuery
@@ -22,26 +23,28 @@ from bgbias.version import VERSION
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SIDE, SMALL, TINY = 260, 150, 84
 PORTRAIT = 56
-# Does the dataset leak? Does the model lean on it?
+# Does the dataset leak, does the model lean on it? What was not shown is not disproved.
+COLUMNS = {True: "it loses when they change", False: "no loss shown beyond chance"}
+ROWS = {True: "backgrounds tell the class", False: "not shown to, beyond chance"}
 MEANINGS = {
     (
         True,
         True,
-    ): "Backgrounds tell the class, and the model uses them. Where objects will be seen elsewhere, cure it.",
-    (True, False): "Backgrounds tell the class, and the model does without.",
+    ): "Photos of a class share their backgrounds, and the model loses without them. Where objects will be seen"
+    " elsewhere, it needs a cure.",
+    (True, False): "Photos of a class share their backgrounds. That the model needs them is not shown.",
     (
         False,
         True,
-    ): "Backgrounds tell nothing of the class and disturb all the same: an embedding with less of them is better"
-    " everywhere.",
-    (False, False): "Backgrounds tell nothing, and change nothing.",
+    ): "The model loses when backgrounds change, though their colours and edges were not shown to tell the class.",
+    (False, False): "Neither is shown. That is no proof that neither is so: look at the intervals.",
 }
 KINDS = {
     "worst": (
         "The queries that lose most",
-        "Chosen for their loss: they show how it happens, not how often.",
+        "Chosen for what they lose: they show how it happens, not how often.",
     ),
-    "random": ("Queries by lot", "Chosen by lot, against cherry-picking."),
+    "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
 }
 
 
@@ -63,12 +66,16 @@ def made(audit: Measured) -> str:
                 "photo": inside(outlined(m.photo, m.mask), SMALL),
                 "map": inside(_coloured(m.photo, m.attribution), SMALL),
             }
-            | {"score": m.score}
+            | {"score": m.score, "image_id": m.image_id}
             for m in audit.looks.maps
         ],
         "masks_told": list(_of_masks(audit)),
         "doubtful": [
-            {"picture": inside(outlined(m.photo, m.mask), SMALL), "confidence": m.confidence}
+            {
+                "picture": inside(outlined(m.photo, m.mask), SMALL),
+                "confidence": m.confidence,
+                "image_id": m.image_id,
+            }
             for m in audit.doubtful
         ],
         "advice": list(_advice(audit)),
@@ -82,7 +89,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     found = audit.findings
     if found is None:
         return {}
-    lost = written.drop(audit, unit="points")
+    lost = written.drop(audit)  # what the verdict says
     steps = [
         {"title": written.STEP_TITLES[str(step)]} | {s: _of(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
         for step, rows in found.steps.groupby("step", sort=False)
@@ -92,9 +99,12 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         steps.append({"title": "the drop"} | total)
     short = findings.without_common_folder(found.classes["class_name"])
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
+    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low)
     return {
-        "here": (audit.leak is not None and audit.leak.found, lost.low > 0),
+        "here": (audit.leak.found, lost.low > 0) if audit.leak and tested else None,
         "meanings": MEANINGS,
+        "columns": COLUMNS,
+        "rows": ROWS,
         "levels": [
             {"title": written.LEVEL_TITLES.get(str(condition), str(condition))}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
@@ -158,6 +168,7 @@ def _query(query: ShownQuery) -> dict[str, Any]:
 
     return {
         "class_name": query.class_name,
+        "image_id": query.image_id,
         "clean": query.clean,
         "corrupted": query.corrupted,
         "views": [
@@ -184,7 +195,7 @@ def _coloured(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
 def _caveats(audit: Measured) -> Iterator[str]:
     """What a reader of the verdict must know at once."""
     yield f"{len(audit.collection):,} photos, {written.queries(audit):,} of them queries. Masks: {audit.masker}."
-    yield from audit.collection.remarks
+    yield from (f"Photos: {line}." for line in audit.collection.remarks)
     yield from (f"Masks: {line}." for line in audit.remarks)
 
 
@@ -198,49 +209,48 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
         "own_background": "what the photo's very own background told",
         "class_background": "what the class's backgrounds have in common",
     }
-    sure = [meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0]
-    if len(rows):
-        told = "; ".join(sure) if sure else "none of the three"
-        yield f"Beyond chance: {told}."
-    alone = _of(found.levels[found.levels["metric"] == MAP_AT_R], setting=SYMMETRIC, condition="only_fg")
+    if len(rows) and rows["low"].notna().all():
+        sure = "; ".join(meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0)
+        yield f"Beyond chance: {sure or 'none of the three, each by itself'}."
+    alone = _level(audit, "only_fg")
     yield (
         "What a mask misses of the object stays in the picture where the background is its own, and counts as background."
-        f" The object alone on grey, in queries and catalogue, has a MAP@R of {html.percent(alone.value)}."
+        f" With the object alone on grey, in queries and catalogue, MAP@R is {_said(alone, 1)}."
     )
     if not math.isnan(found.conflict.value):
-        ends = (
-            ""
-            if math.isnan(found.conflict.low)
-            else (f" [{html.percent(found.conflict.low, 0)}, {html.percent(found.conflict.high, 0)}]")
-        )
         yield (
             "In front of another class's background, of the queries that find either class first,"
-            f" {html.percent(found.conflict.value, 0)}{ends} % follow the background."
+            f" {_said(found.conflict)} % follow the background."
         )
+
+
+def _level(audit: Measured, condition: str) -> Estimate:
+    """MAP@R with queries and catalogue alike."""
+    assert audit.findings is not None
+    levels = audit.findings.levels
+    return _of(levels[levels["metric"] == MAP_AT_R], setting=SYMMETRIC, condition=condition)
+
+
+def _said(found: Estimate, digits: int = 0) -> str:
+    return html.interval(found.value, found.low, found.high, digits)
 
 
 def _of_looks(audit: Measured) -> Iterator[str]:
     mean, scores = audit.looks.mean, audit.looks.scores["score"].dropna()
-    if math.isnan(mean.value):
-        yield "Not asked for, or nothing to be had: the model ran elsewhere, or no photo has a score."
+    if audit.looks.how == "none":
+        yield "Not known: the model ran elsewhere."
+    elif not audit.asked.attribution:
+        yield "Not asked for (--attribution)."
+    elif math.isnan(mean.value):
+        yield "No photo has a score."
     else:
         ends = "" if math.isnan(mean.low) else f" [{html.number(mean.low, 2)}, {html.number(mean.high, 2)}]"
         how = (
-            "gradients"
+            "by gradients"
             if audit.looks.how == "gradients"
-            else "blurring one place after the other, for want of gradients"
+            else "by blurring one place after the other, because the model has no gradients"
         )
-        yield f"Attribution score {html.number(mean.value, 2)}{ends}, the mean of {len(scores)} photos, by {how}."
-        if audit.findings is not None:
-            both = audit.findings.photos.merge(
-                audit.looks.scores[["image_id", "score"]].dropna(), on="image_id"
-            )
-            rho = both["score"].corr(both["lost"], method="spearman")
-            if len(both) >= slices.FEWEST and not math.isnan(rho):
-                yield (
-                    f"Whether the score tells what a photo loses: rank correlation {html.number(rho, 2)} over {len(both)} of"
-                    " these photos (−1: the higher the score, the less is lost)."
-                )
+        yield f"Attribution score {html.number(mean.value, 2)}{ends}, the mean of {len(scores)} photos, {how}."
     if audit.shares is not None:
         parts = ", ".join(
             f"{html.percent(v, 0)} % {name}" for name, v in findings.told_shares(audit.shares).items()
@@ -252,58 +262,73 @@ def _of_masks(audit: Measured) -> Iterator[str]:
     masks, count = audit.qualities, len(audit.collection)
     area, sure = (float(masks[name].mean()) for name in ("area", "confidence"))
     empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
+    confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
     yield (
-        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask that can be trusted; {empty} show nothing, {full}"
-        f" everything. Mean area {html.percent(area, 0)} %, mean confidence {html.number(sure, 2)}."
+        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask that can be trusted; {empty} are empty, {full}"
+        f" cover the whole photo. Mean area {html.percent(area, 0)} %{confidence}."
     )
 
 
 def _advice(audit: Measured) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it on this model."""
-    found = audit.findings
-    if found is None:
-        yield "Name the photos' classes: then this page says what is lost, and by whom."
+    if audit.findings is None:
+        yield "Name the photos' classes: then this page says what is lost, and in which classes."
         return
-    drop = written.drop(audit, unit="points")
-    if not drop.low > 0:
-        yield "Nothing, as far as these photos say: the drop may be chance. More classes make it surer."
+    drop = written.drop(audit)
+    if math.isnan(drop.low):
+        yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
         return
-    rows = found.levels[(found.levels["metric"] == MAP_AT_R) & (found.levels["setting"] == SYMMETRIC)]
-    levels = rows.set_index("condition")["value"]
-    grey, clean, then = (levels[c] for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
-    yield (
-        f"Grey out every background, of queries and catalogue, by the same masker: MAP@R is {html.percent(grey)} then, wherever"
-        f" the objects stand; it is {html.percent(clean)} on photos as they are and {html.percent(then)} when all backgrounds"
-        " differ."
-        " It costs a mask for every query."
-    )
-    yield "Train with BGAugment: objects in front of random backgrounds. It needs masks in training alone (docs/cures.md)."
+    if drop.low <= 0:
+        yield "Nothing yet: the drop may be chance. More classes make it surer."
+        return
+    grey, clean, then = (_level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
+    if grey.value > then.value:
+        yield (
+            f"Grey backgrounds, in queries and catalogue: MAP@R {_said(grey, 1)}, against {_said(then, 1)} when all backgrounds"
+            f" differ and {_said(clean, 1)} on photos as they are. Masks were those of the photos as they are; in use every query"
+            " needs one, found in front of whatever background comes."
+        )
+    yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
     yield "Photograph what loses most in several places, and add these photos to the catalogue."
-    pasting = found.steps[(found.steps["setting"] == QUERY_ONLY) & (found.steps["step"] == "pasting")]
+    pasting = audit.findings.steps.query("setting == @QUERY_ONLY and step == 'pasting'")
     if len(pasting) and pasting["low"].iloc[0] > 0:
         yield (
-            "Part of the drop is pasting itself: try another masker (--masker), or masks that somebody drew (--masks), and see"
-            " whether it stays."
+            "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
+            " stays."
         )
 
 
 def _methods(audit: Measured) -> Iterator[str]:
     """A paragraph for a paper."""
-    asked = audit.asked
+    asked, trusted = audit.asked, len(audit.usable)
+    behind = audit.backgrounds.told.partition(";")[0]
     yield (
-        f"Following Kobs & Hotho (2022), each of {len(audit.collection):,} photos was masked ({audit.masker}), and its object was"
-        f" pasted in front of {asked.draws} random backgrounds ({audit.backgrounds.told.partition(';')[0]})."
+        f"Following Kobs & Hotho (2022), objects were cut out by masks ({audit.masker}) and pasted in front of {asked.draws}"
+        f" random backgrounds each (of a pool of {behind}). Of {len(audit.collection):,} photos {trusted:,} had a mask that could"
+        " be trusted; the others kept their background and were no queries."
     )
-    if audit.findings is not None:
+    found = audit.findings
+    if found is not None:
         yield (
             f"Retrieval by cosine similarity of {audit.model.name} ({audit.model.dim} dimensions) was measured by MAP@R"
-            " (Musgrave et al. 2020) with clean queries and with pasted ones in the clean gallery, the query itself left out."
-            " Intervals are 95 %, by the delete-one-class jackknife with Student's t, since queries of a class are not"
-            " independent (MacKinnon, Nielsen & Webb 2023). The drop was decomposed by pasting objects onto their own inpainted"
-            " backgrounds and onto those of other photos of their class."
+            " (Musgrave et al. 2020) with queries as they are and with pasted ones, in the gallery of photos as they are, the"
+            " query itself left out."
         )
-    if audit.looks.how == "gradients":
-        yield "Attribution is SmoothGrad (25 samples) of the embedding's similarity to that of a black picture."
+        if not math.isnan(written.drop(audit).low):
+            yield (
+                "Intervals are 95 %, by the delete-one-class jackknife with Student's t, since queries of a class are not"
+                " independent (MacKinnon, Nielsen & Webb 2023)."
+            )
+        if len(found.steps):
+            yield (
+                "The drop was decomposed by pasting objects onto their own inpainted backgrounds and onto those of other photos"
+                " of their class."
+            )
+    if audit.looks.how == "gradients" and audit.looks.maps:
+        yield (
+            f"Attribution is SmoothGrad ({Attribution().samples} samples) of the embedding's similarity to that of a black"
+            " picture."
+        )
 
 
 def _facts(audit: Measured) -> Iterator[tuple[str, str]]:

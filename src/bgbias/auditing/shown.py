@@ -61,8 +61,9 @@ def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
     """Those that the masker was least sure of; none where it tells nothing or somebody drew them."""
     sure = prepared.qualities.dropna(subset=["confidence"])
     least = sure[sure["confidence"] < 1].sort_values(["confidence", "image_id"]).head(MASKS)
+    photos, masks = prepared.photos, prepared.masks
     return tuple(
-        DoubtfulMask(i, float(confidence), prepared.photos.get(i), prepared.masks.get(i))
+        DoubtfulMask(i, float(confidence), photos.get(i), masks.get(i))
         for i, confidence in zip(least["image_id"], least["confidence"], strict=True)
     )
 

@@ -41,12 +41,12 @@ class Third:
 
 def measured(prepared: Prepared) -> pd.DataFrame:
     """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees; ``confidence`` is the masker's."""
-    of = prepared.qualities.set_index("image_id")
+    of, masks, photos = prepared.qualities.set_index("image_id"), prepared.masks, prepared.photos
     lines = [
         {
             "image_id": i,
-            **_of_mask(prepared.masks.get(i)),
-            "brightness": float((prepared.photos.get(i).mean((0, 1)) @ LUMA) / 255),
+            **_of_mask(masks.get(i)),
+            "brightness": float((photos.get(i).mean((0, 1)) @ LUMA) / 255),
             "confidence": float(confidence),
         }
         for i, confidence in zip(of.index, of["confidence"], strict=True)
@@ -67,11 +67,13 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
     """Thirds of the queries (``Findings.photos``) by each of ``PROPERTIES`` that differs among them; none of few queries."""
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
     for name in PROPERTIES:
-        own = known[known[name].notna()].sort_values([name, "image_id"], ignore_index=True)
-        if len(own) < FEWEST or own[name].iloc[0] == own[name].iloc[-1]:
+        own = known[known[name].notna()]
+        # Equal values stay together: photos are in the order of their classes, which would part them.
+        third = pd.qcut(own[name], len(THIRDS), labels=False, duplicates="drop")
+        if len(own) < FEWEST or third.nunique() < len(THIRDS):
             continue
-        for title, rows in zip(THIRDS, np.array_split(np.arange(len(own)), len(THIRDS)), strict=True):
-            part = own.iloc[rows]
+        for number, title in enumerate(THIRDS):
+            part = own[third == number].sort_values(name)
             classes = part["class_name"].astype("category").cat.codes.to_numpy()
             ends = [part[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
             lost = uncertainty.estimate(ends, classes, uncertainty.difference)

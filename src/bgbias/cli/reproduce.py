@@ -47,6 +47,8 @@ def publish(
     from bgbias.results import publication
 
     study = load(params, grid)
+    if check and accept is not None:
+        raise UserError("--check writes nothing; leave it out, or --accept.")
     texts = {page: page.read_text(encoding="utf-8") for page in pages.pages() if page.exists()}
     shown = {(of, file) for page, text in texts.items() for of, file in pages.shown_figures(page, text)}
     if check:

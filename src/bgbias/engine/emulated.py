@@ -11,7 +11,14 @@ from bgbias.engine.node import Node
 from bgbias.study.params import Study
 
 # Whose settings say what a node computes in.
-SECTIONS = {"train": "train", "embed": "evaluation", "attribute": "attribution"}
+SECTIONS = {
+    "train": "train",
+    "embed": "evaluation",
+    "cross": "evaluation",
+    "cure": "evaluation",
+    "attribute": "attribution",
+    "sanity": "attribution",
+}
 
 
 def told(study: Study, current: Collection[Node]) -> str:

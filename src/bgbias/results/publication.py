@@ -213,8 +213,13 @@ def edited(publication: Publication, study: Study) -> list[str]:
 
 def accept(publication: Publication, study: Study, because: str) -> Publication:
     """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and stands below
-    the tables until all numbers are made again. Raises UserError if no code was edited.
+    whole tables until all numbers are made again. Raises UserError if no code was edited, if settings were, or without a reason.
     """
+    if other := differing_settings(publication, study):
+        moved = f"{publication.folder} was made by other settings ({other[0]}), which move numbers"
+        raise UserError(f"{moved}: make run GRID={study.grid}")
+    if not because.strip() or "\n" in because or "<!--" in because:
+        raise UserError('Say in one line why the edit computes the same: --accept "a variable was renamed"')
     names = edited(publication, study)
     if not names:
         raise UserError(

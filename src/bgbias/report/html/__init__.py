@@ -6,6 +6,7 @@ people is escaped.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -28,10 +29,19 @@ def render(template: str, values: dict[str, object]) -> str:
 
 
 def number(value: float, digits: int = 1) -> str:
-    """A number with a true minus; what is not one is a dash."""
-    return NOTHING if value is None or value != value else f"{value:.{digits}f}".replace("-", "−")
+    """A number with a true minus, and none before zero; what is not one is a dash."""
+    if math.isnan(value):
+        return NOTHING
+    text = f"{value:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def percent(value: float, digits: int = 1) -> str:
     """A share of 0..1 in percent."""
     return number(100 * value, digits)
+
+
+def interval(value: float, low: float, high: float, digits: int = 0) -> str:
+    """A share and its interval in percent, as sentences say them; without an interval where there is none."""
+    ends = "" if math.isnan(low) else f" [{percent(low, digits)}, {percent(high, digits)}]"
+    return f"{percent(value, digits)}{ends}"

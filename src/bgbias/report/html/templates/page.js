@@ -11,11 +11,15 @@ for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => {
     const head = button.closest("th"), body = head.closest("table").tBodies[0];
     const column = [...head.parentElement.children].indexOf(head);
-    const down = head.getAttribute("aria-sort") !== "descending";
+    const key = (row) => row.children[column].dataset.value ?? row.children[column].textContent.trim();
+    const words = column === 0;  // names of classes, some of which may be numbers
+    const up = head.getAttribute("aria-sort") === "descending" || (words && head.getAttribute("aria-sort") !== "ascending");
     for (const other of head.parentElement.children) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const key = (row) => { const cell = row.children[column]; return cell.dataset.value ?? cell.textContent.trim(); };
-    const apart = (a, b) => (isNaN(a) || isNaN(b) ? String(a).localeCompare(b) : a - b);
-    body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * apart(key(a), key(b))));
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const known = [], unknown = [];  // what is no number stays last
+    for (const row of body.rows) (words || !Number.isNaN(parseFloat(key(row))) ? known : unknown).push(row);
+    const apart = words ? (a, b) => a.localeCompare(b, "en", { numeric: true }) : (a, b) => a - b;
+    known.sort((a, b) => (up ? 1 : -1) * apart(key(a), key(b)));
+    body.append(...known, ...unknown);
   });
 }
