@@ -22,7 +22,7 @@ from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
-from bgbias.auditing.mapped import Rows
+from bgbias.auditing.mapped import KeptRows
 from bgbias.auditing.masked import Masks, trusted
 from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
@@ -300,7 +300,7 @@ def _shares(
     shown = crossing.objects(photos, asked.objects)
     drawn = photos.backgrounds.for_all(asked.backgrounds)
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    vectors = Rows(work / "crossing", "vectors", np.float32, (len(shown), len(behind), model.dim))
+    vectors = KeptRows(work / "crossing", "vectors", np.float32, (len(shown), len(behind), model.dim))
     with steps.step("crossing", len(vectors.missing)) as done:
         missing, at_once = vectors.missing, max(1, embedded.BATCH // len(behind))
         for some in (missing[i : i + at_once] for i in range(0, len(missing), at_once)):

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bgbias import seeds
 from bgbias.auditing import embedded
-from bgbias.auditing.mapped import Rows
+from bgbias.auditing.mapped import KeptRows
 from bgbias.auditing.steps import Steps
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
@@ -75,7 +75,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
-    maps = Rows(work / "attribution", how, kind, (len(chosen), photos.size, photos.size))
+    maps = KeptRows(work / "attribution", how, kind, (len(chosen), photos.size, photos.size))
     look_at = _by_gradients(model, photos.size) if how == GRADIENTS else _by_occlusion(model)
     with steps.step("attribution", len(maps.missing)) as done:
         for row in maps.missing:

@@ -32,7 +32,7 @@ def _is_one(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
     return there.dtype == kind and there.shape == shape
 
 
-class Rows:
+class KeptRows:
     """An array that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good."""
 
     def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
