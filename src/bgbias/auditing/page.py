@@ -65,8 +65,9 @@ def made(audit: Measured) -> str:
             {
                 "photo": inside(outlined(m.photo, m.mask), SMALL),
                 "map": inside(_coloured(m.photo, m.attribution), SMALL),
+                "score": m.score,
+                "image_id": m.image_id,
             }
-            | {"score": m.score, "image_id": m.image_id}
             for m in audit.looks.maps
         ],
         "masks_told": list(_of_masks(audit)),
@@ -244,13 +245,13 @@ def _of_looks(audit: Measured) -> Iterator[str]:
     elif math.isnan(mean.value):
         yield "No photo has a score."
     else:
-        ends = "" if math.isnan(mean.low) else f" [{html.number(mean.low, 2)}, {html.number(mean.high, 2)}]"
         how = (
             "by gradients"
             if audit.looks.how == "gradients"
             else "by blurring one place after the other, because the model has no gradients"
         )
-        yield f"Attribution score {html.number(mean.value, 2)}{ends}, the mean of {len(scores)} photos, {how}."
+        score = html.interval(mean.value, mean.low, mean.high, 2, scale=1)
+        yield f"Attribution score {score}, the mean of {len(scores)} photos, {how}."
     if audit.shares is not None:
         parts = ", ".join(
             f"{html.percent(v, 0)} % {name}" for name, v in findings.told_shares(audit.shares).items()

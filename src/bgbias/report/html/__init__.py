@@ -41,7 +41,7 @@ def percent(value: float, digits: int = 1) -> str:
     return number(100 * value, digits)
 
 
-def interval(value: float, low: float, high: float, digits: int = 0) -> str:
-    """A share and its interval in percent, as sentences say them; without an interval where there is none."""
-    ends = "" if math.isnan(low) else f" [{percent(low, digits)}, {percent(high, digits)}]"
-    return f"{percent(value, digits)}{ends}"
+def interval(value: float, low: float, high: float, digits: int = 0, scale: float = 100) -> str:
+    """A number and its interval, shares in percent, as sentences say them; without an interval where there is none."""
+    said, *ends = (number(scale * x, digits) for x in (value, low, high))
+    return said if math.isnan(low) else f"{said} [{', '.join(ends)}]"
