@@ -1,4 +1,4 @@
-"""What README and tutorial say of the demo in words is what its published seeds show."""
+"""What the tutorial says of the demo in words is what its published seeds show."""
 
 from __future__ import annotations
 
@@ -17,22 +17,11 @@ def test_the_tutorial_says_what_every_seed_shows() -> None:
     }
     assert {len(of_seeds) for of_seeds in drops.values()} == {3}
     text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    assert "loses more than half on `demo_90` and\n  nothing on `demo_00`" in text
-    assert "less than a third of that" in text
-    assert "up to 15 points away" in text
-    assert all(abs(drop - sum(of_seeds) / 3) < 15 for of_seeds in drops.values() for drop in of_seeds)
     assert "with each seed" in text
     assert "less than half of plain training's" in text
     for loss in ("contrastive", "arcface"):
         plain, cured = drops["demo_90", loss, "plain"], drops["demo_90", loss, "bgaugment"]
-        assert sum(plain) / 3 > 50
-        assert sum(cured) < sum(plain) / 3
         assert all(less < more / 2 for less, more in zip(cured, plain, strict=True))
-    grown = {}
     for training in ("plain", "bgaugment"):
         unbiased, half, biased = (drops[f"demo_{n}", "contrastive", training] for n in ("00", "50", "90"))
-        assert max(unbiased) < 0
         assert all(few < some < many for few, some, many in zip(unbiased, half, biased, strict=True))
-        grown[training] = sum(biased) - sum(unbiased)
-    assert "a quarter as much" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert 0.2 < grown["bgaugment"] / grown["plain"] < 0.3

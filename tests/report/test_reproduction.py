@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bgbias.report import reproduction as repeat
 from bgbias.report.names import NOT_TRAINED
-from bgbias.results import publication
+from bgbias.results import publication, uncertainty
 from bgbias.results.publication import Publication
-from bgbias.results.rows import Model
+from bgbias.results.rows import MODEL, Model
 from bgbias.study import plan
 from bgbias.study.params import Study, load
 
@@ -36,11 +37,12 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> Study:
 
 
 def again(tables: Tables, name: str, column: str, change: float, seed: int | None = None) -> Tables:
-    """The tables with one number of ``PLAIN`` changed by so much."""
+    """The tables with one number of ``PLAIN`` changed by so much, its interval with it."""
     table = tables[name].copy()
-    here = (table[["dataset", "backbone", "loss", "method"]] == list(PLAIN)).all(axis=1)
+    here = (table[MODEL] == list(PLAIN)).all(axis=1)
     here &= table["seed"] == seed if seed is not None else True
-    table.loc[here, column] += change
+    with_ends = [c for c in (column, f"{column}_low", f"{column}_high") if c in table]
+    table.loc[here, with_ends] += change
     return tables | {name: table}
 
 
@@ -58,30 +60,66 @@ def test_what_prints_alike_is_the_same(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("table", "column", "share", "seed", "verdict", "of_all"),
     [
-        ("table1", "clean", 0.9, None, "within spread", "within spread"),
-        ("table1", "clean", 1.1, None, "different", "different"),
-        ("table1", "relative_drop", -0.9, None, "within spread", "within spread"),
-        ("table1", "relative_drop", -1.1, None, "different", "different"),
+        ("table1", "clean", 1.4, None, "within spread", "within spread"),
+        ("table1", "clean", 1.5, None, "outside", "within spread"),
+        ("table1", "clean", 2.5, None, "outside", "within spread"),
+        ("table1", "clean", 2.8, None, "different", "different"),
+        ("table1", "relative_drop", -1.4, None, "within spread", "within spread"),
+        ("table1", "relative_drop", -2.8, None, "different", "different"),
         ("table1", "clean_sd_seeds", 9, None, "not judged", "within spread"),
-        ("table2", "ref", 1.1, None, "different", "different"),
+        ("table2", "ref", 2.8, None, "different", "different"),
         ("table1", "queries", 1, None, "different", "different"),
         ("seeds", "clean", 9, 2, "not judged", "within spread"),
     ],
 )
-def test_another_number_is_judged_by_the_published_interval(
+def test_another_number_is_judged_by_both_intervals(
     tables: Tables, table: str, column: str, share: float, seed: int | None, verdict: str, of_all: str
 ) -> None:
-    """``share``: of the half of the interval, if there is one."""
-    row = (
-        tables["table1" if table == "seeds" else table]
-        .set_index(["dataset", "backbone", "loss", "method"])
-        .loc[PLAIN]
-    )
+    """``share``: of the half of the interval, if there is one. Two of one width have 1.41 halves of one as their spread."""
+    row = tables["table1" if table == "seeds" else table].set_index(MODEL).loc[PLAIN]
     half = row[f"{column}_high"] - row[column] if f"{column}_high" in row and table != "seeds" else 1
     found = repeat.compare(tables, again(tables, table, column, share * half, seed))
     assert other(found) == [(table, column + (f", seed {seed}" if table == "seeds" else ""), verdict)]
     assert repeat.verdict(found) == of_all
     assert repeat.sentence(found).startswith(f"{of_all}: ")
+
+
+def test_more_numbers_outside_than_chance_allows_are_different(tables: Tables) -> None:
+    table = tables["table1"].copy()
+    columns = ["clean", "corrupted", "relative_drop"]
+    for column in columns:
+        by = 1.6 * (table[column] - table[f"{column}_low"])
+        table[_with_ends([column])] = table[_with_ends([column])].add(by, axis=0)
+    found = repeat.compare({"table1": tables["table1"][[*MODEL, *_with_ends(columns)]]}, {"table1": table})
+    assert {verdict for *_, verdict in other(found)} == {"outside"}
+    assert repeat.verdict(found) == "different"
+    assert "outside of it, more than chance allows" in repeat.sentence(found)
+
+
+def test_models_of_other_seeds_are_seldom_different(tables: Tables) -> None:
+    """Two runs of methods that are the same: classes stay, seeds are others, and all queries of one training move together."""
+    rng = np.random.default_rng(0)
+    frame = tables["table1"][[*MODEL, *_with_ends(["clean", "corrupted"])]]
+    classes = np.repeat(np.arange(16), 10)
+    different = 0
+    for _ in range(100):
+        easy = rng.normal(60, 15, (len(frame), 2, 16))
+        runs = []
+        for _ in range(2):
+            seeds = rng.normal(0, 4, (len(frame), 2, 3, 1)) + rng.normal(0, 4, (len(frame), 2, 3, 16))
+            queries = (easy[:, :, None] + seeds)[..., classes] + rng.normal(0, 10, (len(frame), 2, 3, 160))
+            run = frame.copy()
+            for at, column in enumerate(("clean", "corrupted")):
+                for row in range(len(frame)):
+                    found = uncertainty.estimate([queries[row, at]], classes)
+                    run.loc[row, _with_ends([column])] = [found.value, found.low, found.high]
+            runs.append({"table1": run})
+        different += repeat.verdict(repeat.compare(*runs)) == "different"
+    assert different <= 5
+
+
+def _with_ends(columns: list[str]) -> list[str]:
+    return [f"{column}{end}" for column in columns for end in ("", "_low", "_high")]
 
 
 def test_an_interval_of_another_width_is_not_the_same(tables: Tables) -> None:
