@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 # Named by params.yaml unless given: make run GRID=cub50
 GRID ?=
 CHOICE := $(if $(GRID),--grid $(GRID))
+SHARED := $(or $(BGBIAS_SHARED_DATA),../shared/data)
 # One test process more than cores, as some tests wait, up to four; tests of one file stay together, and files in the order of
 # tests/conftest.py, not by their number of tests, of which slow files have few. Each process computes with one thread.
 PROCESSES := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
@@ -66,12 +67,11 @@ record: $(READY)  ## after snakemake: let DVC remember what was made, if all of 
 status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
-report: $(READY)  ## a page of the grid's tables, figures, rules and times that needs no other file
-	@python -m bgbias status --check $(CHOICE)
-	snakemake --report data/report/report$(addprefix _,$(GRID)).html $(if $(GRID),--config grid=$(GRID))
+report: $(READY)  ## a page of the finished grid for people that needs no other file (or GRID=cub50)
+	@python -m bgbias report $(GRID)
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-masker docs-uncertainty docs-settings docs-sensitivity
+.PHONY: docs publish docs-demo docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
@@ -82,8 +82,11 @@ docs-demo:  ## the same of a finished `make demo`
 	@$(MAKE) --no-print-directory publish GRID=demo
 
 docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
-	python -m bgbias train-masker $(or $(BGBIAS_SHARED_DATA),../shared/data)/hand_masks --device cpu --report data/report/hand_masks
-	python docs/results/masker_from_report.py data/report/hand_masks
+	python -m bgbias train-masker $(SHARED)/hand_masks --device cpu --report data/report/hand_masks
+	python docs/results/masker_from_report.py data/report/hand_masks $(SHARED)/hand_masks
+
+docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), and write docs/results/backgrounds.md
+	python docs/results/backgrounds_from_proposal.py $(SHARED)
 
 docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
 	snakemake --cores all --config grid=repeats --quiet rules --until score
@@ -125,6 +128,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 	python docs/results/masker_from_report.py --check
+	python docs/results/backgrounds_from_proposal.py --check
 	python -m bgbias publish --check
 	python docs/uncertainty --check
 	python docs/settings --check

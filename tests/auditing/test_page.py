@@ -7,13 +7,13 @@ import io
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import chromium
 import numpy as np
 import pytest
 from PIL import Image
+from single_page import Reader, shown_whole
 
 import bgbias
 from bgbias.report import html
@@ -43,42 +43,14 @@ def page(place: Path) -> Path:
     return place / "out" / "audit.html"
 
 
-class Reader(HTMLParser):
-    """Words, addresses, and what is nested wrongly."""
-
-    VOID = frozenset({"meta", "link", "img", "br"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.addresses, self.open, self.wrong = [""], list[str](), list[str](), list[str]()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag == "img" and dict(attrs).get("alt") is None:
-            self.wrong.append("a picture without words")
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        if "script" not in self.open and "style" not in self.open:
-            self.words.append(data)
-
-
 @pytest.fixture(scope="module")
 def read(page: Path) -> Reader:
-    reader = Reader()
-    reader.feed(page.read_text(encoding="utf-8"))
-    reader.close()
-    return reader
+    return Reader.of(page)
 
 
 def test_the_page_says_the_numbers_of_the_json(page: Path, read: Reader) -> None:
     told = json.loads((page.parent / "audit.json").read_text())
-    text = " ".join("".join(read.words).split())
+    text = read.text
     assert told["verdict"] in text
     for row in told["steps"]:
         said = ", ".join(f"{100 * row[end]:.1f}".replace("-", "−") for end in ("low", "high"))
@@ -125,15 +97,7 @@ def test_a_value_that_is_not_given_is_an_error() -> None:
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
 def test_a_browser_shows_all_of_it(page: Path) -> None:
     with chromium.browsing() as browser:
-        for width in (390, 1280, 1920):
-            browser.open(page.as_uri(), width=width)
-            browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
-            # Lazy pictures are drawn when they are asked for.
-            browser.ask("[...document.images].forEach(i => { i.loading = 'eager'; })")
-            browser.wait_for("[...document.images].every(i => i.complete)")
-            assert browser.ask("[...document.images].filter(i => !i.naturalWidth).length") == 0
-            assert browser.ask("performance.getEntriesByType('resource').length") == 0
+        shown_whole(browser, page)
         flipped = (
             "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
             " card.querySelector('button').click();"

@@ -55,6 +55,20 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 
 @app.command()
+def report(
+    grid: Annotated[
+        str | None,
+        typer.Argument(help="Named grid of params.yaml; its `grid` if not given.", show_default=False),
+    ] = None,
+    params: Params = DEFAULT,
+) -> None:
+    """Write a finished grid as a page for people, report.html beside its tables, which needs no other file and no network."""
+    from bgbias.report import grid_page
+
+    print(f"open {grid_page.write(load(params, grid))}")
+
+
+@app.command()
 def track(
     grid: Grid = None,
     params: Params = DEFAULT,

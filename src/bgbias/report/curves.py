@@ -1,0 +1,56 @@
+"""How trainings went: validation MAP@R over epochs, a line for each training."""
+
+from __future__ import annotations
+
+from bgbias.engine.node import files_of, step
+from bgbias.report import look, names
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+ACROSS, WIDE, HIGH = 3, 1.9, 1.35  # panels in a row, inches of each
+LEFT, GAP, TOP, FOOT, RIGHT = 0.5, 0.3, 0.34, 0.5, 1.9
+
+
+def drawn(study: Study) -> look.Figure | None:
+    """A panel for each dataset, backbone and loss: colours are methods, lines are seeds. None where no history is here."""
+    import pandas as pd
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
+
+    panels: dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]] = {}
+    for cell in plan.trained(study):
+        path = files_of(step("train", cell=cell), "history")["history"].path(study)
+        if path.exists():
+            of_cell = panels.setdefault((cell.dataset, cell.backbone, cell.loss), [])
+            of_cell.append((cell.method, pd.read_csv(path)))
+    if not panels:
+        return None
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    methods = list(dict.fromkeys(method for histories in panels.values() for method, _ in histories))
+    right = max(RIGHT, 0.5 + max(look.text_width(names.method(m)) for m in methods))
+    height = max(down * (TOP + HIGH + FOOT), 0.4 + 0.15 * len(methods))
+    with look.style():
+        figure = look.blank(LEFT + across * (WIDE + GAP) + right, height)
+        for number, ((dataset, backbone, loss), histories) in enumerate(panels.items()):
+            row, column = divmod(number, across)
+            axes = look.panel(
+                figure, LEFT + column * (WIDE + GAP), TOP + row * (TOP + HIGH + FOOT), WIDE, HIGH
+            )
+            for method, history in histories:
+                axes.plot(
+                    history["epoch"],
+                    100 * history["val_map_at_r"],
+                    color=look.colour(method),
+                    linewidth=0.9,
+                    alpha=0.75,
+                )
+            axes.set_title(f"{names.dataset(dataset)}, {names.loss(loss)}\n{backbone}", fontsize=7)
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.set_xlabel("epoch")
+            axes.grid(axis="y")
+            if not column:
+                axes.set_ylabel("validation MAP@R, %")
+        handles = [Line2D([], [], color=look.colour(m), label=names.method(m)) for m in methods]
+        figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
+    return figure

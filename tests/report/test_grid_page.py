@@ -1,0 +1,104 @@
+"""The page of a grid: its numbers are those of the tables, it needs no network, and a browser shows all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import chromium
+import pandas as pd
+import pytest
+from project import Project
+from single_page import Reader, shown_whole
+
+from bgbias.report import grid_page
+from bgbias.report.grid_page import LossBlock, Change, MethodRow
+from bgbias.results.uncertainty import Estimate
+
+LEVEL = Estimate(50.0, 40.0, 60.0)
+PLAIN = MethodRow("plain", "Plain", 3, LEVEL, LEVEL, Estimate(33.0, 28.0, 38.0))
+
+
+@pytest.fixture(scope="module")
+def finished(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = smoke_run.copy(tmp_path_factory.mktemp("page") / "project")
+    assert "open data/report/smoke/report.html" in made.bgbias("report", "smoke").stdout
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(finished: Project) -> Path:
+    return finished.folder / "data/report/smoke/report.html"
+
+
+@pytest.mark.workflow
+def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
+    read = Reader.of(page)
+    assert read.wrong == read.open == []
+    table = pd.read_csv(page.parent / "table1.csv")
+    for name in ("corrupted", "clean", "relative_drop"):
+        for value in table[name]:
+            digits = 0 if name == "relative_drop" else 1
+            assert f"{value:.{digits}f}".replace("-", "−") in read.text
+    queries = pd.read_parquet(page.parent / "queries.parquet")
+    own = queries[(queries["setting"] == "symmetric") & (queries["method"] == "plain")]
+    means = own.groupby(["label", "condition"])["map_at_r"].mean().unstack()
+    for label, (clean, corrupted) in means[["clean", "random_background"]].iterrows():
+        said = f"{100 * clean:.1f}{100 * (clean - corrupted):.1f}".replace("-", "−")
+        of_class = own[own["label"] == label]
+        folder = of_class["image_id"].iloc[0].split("/")[-2]
+        assert f"{folder}{of_class['image_id'].nunique()}{said}" in read.text
+    # A grid of one seed says so first.
+    assert read.text.partition("stands behind it?")[2].strip().startswith("Of 1 training seed each")
+    for figure in sorted((page.parent / "figures").glob("*.png")):
+        assert len(figure.read_bytes()) > 1000
+    assert len([a for a in read.addresses if a.startswith("data:image/png")]) == 1 + len(
+        list((page.parent / "figures").glob("*.png"))
+    )
+
+
+@pytest.mark.workflow
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
+def test_a_browser_shows_all_of_it(page: Path) -> None:
+    assert page.stat().st_size < 10e6
+    with chromium.browsing() as browser:
+        shown_whole(browser, page)
+
+
+@pytest.mark.workflow
+def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> None:
+    other = finished.copy(tmp_path / "project")
+    before = (other.folder / "data/report/smoke/report.html").read_bytes()
+    (other.folder / "data/report/smoke/table1.csv").unlink()
+    said = other.bgbias("report", "smoke", check=False)
+    assert said.returncode == 2
+    assert "make them with: snakemake --cores all --config grid=smoke" in said.stdout
+    assert (other.folder / "data/report/smoke/report.html").read_bytes() == before
+    assert "Did you mean 'smoke'?" in other.bgbias("report", "smok", check=False).stdout
+
+
+def test_the_verdict_claims_what_was_tested() -> None:
+    better = MethodRow("bgaugment", "BGAugment", 3, LEVEL, LEVEL, LEVEL, Change(LEVEL, True, LEVEL, False))
+    unsure = dataclasses.replace(better, change=Change(LEVEL, False, LEVEL, False))
+    worse = dataclasses.replace(better, change=Change(Estimate(-5.0, -8.0, -2.0), True, LEVEL, False))
+    one = "In front of other backgrounds plain models lose 33 [28, 38] % of their MAP@R."
+
+    def said(*blocks: tuple[MethodRow, ...]) -> str:
+        return grid_page.verdict(
+            [LossBlock(f"data {n}", list(models), []) for n, models in enumerate(blocks)]
+        )
+
+    assert said((PLAIN, better)) == f"{one} More than chance is gained there by BGAugment."
+    for other in (unsure, worse):
+        assert said((PLAIN, other)) == f"{one} No method shows a gain there that is more than chance."
+    assert said((PLAIN,)) == one
+    larger = dataclasses.replace(PLAIN, drop=Estimate(40.0, 35.0, 45.0))
+    assert said((larger, better), (PLAIN, unsure)) == (
+        "In front of other backgrounds plain models lose between 33 [28, 38] % (data 1) and 40 [35, 45] % (data 0) of their"
+        " MAP@R. More than chance is gained there by BGAugment (1 of 2 comparisons)."
+    )
+    alone = dataclasses.replace(PLAIN, seeds=1)
+    assert said((alone,)) == f"Of 1 training seed each, which says little of methods: {one}"
+    assert said((MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, LEVEL),)).startswith(
+        "Nothing was trained"
+    )

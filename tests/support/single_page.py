@@ -1,0 +1,62 @@
+"""What is asked of every page of HTML that is a file of its own."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import chromium
+
+WIDTHS = (390, 1280, 1920)
+
+
+class Reader(HTMLParser):
+    """Words, addresses, and what is nested wrongly."""
+
+    VOID = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.addresses, self.open, self.wrong = [""], list[str](), list[str](), list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "img" and dict(attrs).get("alt") is None:
+            self.wrong.append("a picture without words")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID and (not self.open or self.open.pop() != tag):
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if "script" not in self.open and "style" not in self.open:
+            self.words.append(data)
+
+    @classmethod
+    def of(cls, page: Path) -> Reader:
+        """What the page has."""
+        reader = cls()
+        reader.feed(page.read_text(encoding="utf-8"))
+        reader.close()
+        return reader
+
+    @property
+    def text(self) -> str:
+        """Its words, one blank between them."""
+        return " ".join("".join(self.words).split())
+
+
+def shown_whole(browser: chromium.Page, page: Path) -> None:
+    """A phone, a laptop and a large screen show all of it and every picture, and nothing comes from elsewhere."""
+    for width in WIDTHS:
+        browser.open(page.as_uri(), width=width)
+        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+        assert browser.ask("document.documentElement.scrollWidth") <= width
+        # Lazy pictures are drawn when they are asked for.
+        browser.ask("[...document.images].forEach(i => { i.loading = 'eager'; })")
+        browser.wait_for("[...document.images].every(i => i.complete)")
+        assert browser.ask("[...document.images].filter(i => !i.naturalWidth).length") == 0
+        assert browser.ask("performance.getEntriesByType('resource').length") == 0
+    assert browser.errors == []
