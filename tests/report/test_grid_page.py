@@ -12,7 +12,7 @@ from project import Project
 from single_page import Reader, shown_whole
 
 from bgbias.report import grid_page
-from bgbias.report.grid_page import LossBlock, Change, MethodRow
+from bgbias.report.grid_page import Change, LossBlock, MethodRow
 from bgbias.results.uncertainty import Estimate
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
