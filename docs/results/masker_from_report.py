@@ -1,23 +1,30 @@
 """Put what `bgbias train-masker` found on the shared hand masks into the documents: `make docs-masker`.
 
-``python docs/results/masker_from_report.py REPORT`` takes the command's figures and writes the pages anew. The figures lie beside
-this file; every number that a page says of them is made from these. With ``--check`` it says which page differs.
+``python docs/results/masker_from_report.py REPORT MASKS`` takes the command's figures, measures the masks of rembg's full U²-Net
+that lie beside the hand-drawn ones in the folder MASKS, and writes the pages anew. The figures lie beside this file; every
+number that a page says of them is made from these, and what it says of the recipe from the recipe. With ``--check`` it says which
+page differs.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
-from bgbias.masks import cross_validation
+from bgbias.images import drawn_masks
+from bgbias.masks import cross_validation, pairs, quality
+from bgbias.masks.fine_tuning import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
 PAGES = (HERE / "masker_finetuning.md", HERE / "index.md", Path("docs/masks.md"))
 PART = re.compile(r"(<!-- masker (\w+) -->\n?).*?(<!-- end -->)", re.DOTALL)
+FIGURES = ("folds", "shares")
+REMBG = HERE / "masker_rembg.csv"
 SETS = {"cars196": "Cars196", "cub200": "CUB200", "sop": "SOP"}
 
 
@@ -34,7 +41,45 @@ def change(row: pd.Series) -> str:
     return f"{row['change']:+.3f} (95 %: {row['low']:+.3f} to {row['high']:+.3f})"
 
 
-def parts(folds: pd.DataFrame, shares: pd.DataFrame) -> dict[str, str]:
+def several(counts: Iterable[int]) -> str:
+    """A number, or the two between which all lie."""
+    low, high = min(found := list(counts)), max(found)
+    return f"{low}" if low == high else f"{low} {'or' if high == low + 1 else 'to'} {high}"
+
+
+def of_rembg(masks: Path) -> pd.DataFrame:
+    """A row a photo: the IoU of rembg's mask with the hand-drawn one."""
+    rows = []
+    for pair in pairs.read_pairs(masks):
+        file = masks / f"{pair.name}_rembg.png"
+        found = drawn_masks.decode_mask(file.read_bytes(), str(file))
+        rows.append({"photo": pair.name, "group": pair.group, "iou": quality.iou(found, pair.mask)})
+    return pd.DataFrame(rows)
+
+
+def design(folds: pd.DataFrame) -> dict[str, str]:
+    """How many photos there are, of which sets, and how they are shared out."""
+    count = folds["fold"].nunique()
+    return {
+        "count": f"{len(folds)}",
+        "photos": f"{len(folds)} photos with hand-drawn masks, {several(folds['group'].value_counts())} of each",
+        "folds": f"{count} outer folds, each with {several(folds.value_counts(['fold', 'group']))}",
+        # A net for each two folds left out, and for each one.
+        "trainings": f"{count * (count + 1) // 2}",
+    }
+
+
+def recipe(of: Recipe) -> dict[str, str]:
+    """How a net is trained."""
+    low, high = (100 * share for share in of.crop)
+    return {
+        "steps": f"{of.steps} steps of {of.batch_size} photos, AdamW at {of.lr:g}",
+        "crops": f"{low:g} to {high:g} %",
+        "sizes": f"{of.train_size} pixels, whole photos are masked at {of.input_size}",
+    }
+
+
+def parts(folds: pd.DataFrame, shares: pd.DataFrame, rembg: pd.DataFrame) -> dict[str, str]:
     """What stands between the marks of the pages, by the marks' names."""
     rows = cross_validation.summary(folds)
     whole = rows.iloc[-1]
@@ -68,12 +113,24 @@ def parts(folds: pd.DataFrame, shares: pd.DataFrame) -> dict[str, str]:
         f"{unchanged.sum()} of {len(unchanged)} outer folds left the net as it is. By share of new weights, the mean"
         f" IoU of held-out photos changed\n{', '.join(at)}.\n"
     )
-    return {"table": markdown(table), "shares": markdown(tried), "verdict": verdict, "sentence": sentence}
+    worst = folds.loc[folds["before"].idxmin()]
+    others = rembg.groupby("group")["iou"].mean()
+    return {
+        "table": markdown(table),
+        "shares": markdown(tried),
+        "verdict": verdict,
+        "sentence": sentence,
+        "lowest": f"{worst['before']:.3f} ({worst['photo']})",
+        "rembg": ", ".join(f"{others[group]:.3f} ({SETS[group]})" for group in others.index),
+        **design(folds),
+        **recipe(Recipe()),
+    }
 
 
 def wanted(root: Path) -> dict[Path, str]:
     """The pages with every part as its figures say, by their places below ``root``."""
-    made = parts(*(pd.read_csv(root / HERE / f"masker_{name}.csv") for name in ("folds", "shares")))
+    figures = (*(HERE / f"masker_{name}.csv" for name in FIGURES), REMBG)
+    made = parts(*(pd.read_csv(root / place) for place in figures))
     texts = {page: (root / page).read_text(encoding="utf-8") for page in PAGES}
     return {page: PART.sub(lambda m: m[1] + made[m[2]] + m[3], text) for page, text in texts.items()}
 
@@ -88,8 +145,9 @@ if __name__ == "__main__":
         for place in (found := differing(ROOT)):
             print(f"{place} does not say what {HERE}/masker_*.csv do; write it anew: make docs-masker")
         sys.exit(bool(found))
-    for name in ("folds", "shares"):
+    for name in FIGURES:
         (ROOT / HERE / f"masker_{name}.csv").write_bytes((Path(sys.argv[1]) / f"{name}.csv").read_bytes())
+    of_rembg(Path(sys.argv[2])).to_csv(ROOT / REMBG, index=False, float_format="%.4f")
     for page, text in wanted(ROOT).items():
         (ROOT / page).write_text(text, encoding="utf-8")
         print(page)

@@ -279,6 +279,12 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
 
 
+def test_the_page_on_grids_names_every_section_that_a_grid_may_change() -> None:
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"A grid may\s+change the sections ([^;]+), key by key;", text)
+    assert re.findall(r"`(\w+)`", said) == list(params.SECTIONS)
+
+
 def test_every_cited_section_of_the_methods_is_there() -> None:
     numbers = set(
         re.findall(r"^## (\d+) ", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.MULTILINE)

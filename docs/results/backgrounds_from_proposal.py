@@ -1,0 +1,134 @@
+"""Put what `bgbias propose` rejects of the paper's backgrounds and of photos of things into documents: `make docs-backgrounds`.
+
+``python docs/results/backgrounds_from_proposal.py SHARED`` lets the command look at the backgrounds of Kobs & Hotho (2022), at
+the photos with hand-drawn masks and at some birds and groceries, all from the folder SHARED. It writes a row a photo into
+``backgrounds.csv`` beside this file, and the pages anew: every number that a page says of them is made from these rows. With
+``--check`` it says which page differs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from bgbias.backgrounds import foregrounds
+from bgbias.backgrounds.settings import Backgrounds, Proposal
+from bgbias.files.archives import members
+from bgbias.files.pictures import is_picture
+from bgbias.nodes.propose import propose
+from bgbias.study import params
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path("docs/results")
+ROWS = HERE / "backgrounds.csv"
+PAGES = (HERE / "backgrounds.md", HERE / "index.md")
+PART = re.compile(r"(<!-- backgrounds (\w+) -->\n?).*?(<!-- end -->)", re.DOTALL)
+POOLS = {"val": "in the pool for training and validation", "test": "in the pool for testing"}
+THINGS = {"cars": "cars", "birds": "birds", "online": "products sold online", "groceries": "groceries"}
+ARCHIVES = {"birds": "cub200_first50.tgz", "groceries": "grocery_store.zip"}
+HAND_MASKED = {"cars": "cars196", "birds": "cub200", "online": "sop"}
+EVERY = 100  # of an archive's photos by name: some of each kind, in minutes
+MASKER = "u2netp"
+
+
+def photos(shared: Path) -> Iterator[tuple[str, str, bytes]]:
+    """What a photo shows (a pool, or a kind of thing), its name, and the photo as it is stored."""
+    for pool in POOLS:
+        found = members(shared / f"backgrounds_{pool}.zip", is_picture)
+        yield from ((pool, Path(name).name, data) for name, data in found)
+    for kind, folder in HAND_MASKED.items():
+        for photo in sorted((shared / "hand_masks" / folder).glob("*_image.jpeg")):
+            yield kind, f"{folder}_{photo.name}", photo.read_bytes()
+    for kind, archive in ARCHIVES.items():
+        in_order = sorted(members(shared / archive, is_picture), key=lambda photo: photo[0])
+        yield from ((kind, Path(name).name, data) for name, data in in_order[::EVERY])
+
+
+def looked_at(shared: Path, work: Path) -> pd.DataFrame:
+    """A row a photo: what it shows, its name, whether it is kept as a background, and why; made in the folder ``work``."""
+    kinds = {}
+    (work / "photos").mkdir()
+    for kind, name, data in photos(shared):
+        if name in kinds:
+            raise ValueError(f"two photos are called {name}")
+        kinds[name] = kind
+        (work / "photos" / name).write_bytes(data)
+    study = params.load(ROOT / "params.yaml")
+    asked = Backgrounds(propose=Proposal(source=str(work / "photos"), masker=MASKER))
+    # What is made on the way is nobody's pool: it stays out of the project's folders.
+    apart = study.paths.model_copy(update={"work": str(work)})
+    study = study.model_copy(update={"backgrounds": {"looked_at": asked}, "paths": apart})
+    propose(study, "looked_at", "cpu")
+    found = pd.read_csv(study.files.at("proposal", pool="looked_at"))
+    found.insert(0, "shows", found["name"].map(kinds))
+    return found.sort_values(["shows", "name"], ignore_index=True)
+
+
+def rule() -> str:
+    """By what a photo is rejected."""
+    f = foregrounds
+    return (
+        f"Between {f.SMALLEST:.0%} and {f.LARGEST:.0%} of the photo is salient (saliency ≥ {f.SALIENT:g}), at least"
+        f" {f.SHARPEST_BACKGROUND:.0%} of what is possibly salient\n(> {f.POSSIBLE:g}) is surely so (> {f.SURE:g}), and at most"
+        f" {f.LONGEST_BORDER:.0%} of the photo's border is salient.\n"
+    ).replace("%", " %")
+
+
+def rejections(rows: pd.DataFrame, kinds: dict[str, str]) -> str:
+    """How many of these kinds are rejected, and of each."""
+    every, gone = (frame["shows"].value_counts() for frame in (rows, rows[~rows["kept"]]))
+    of_each = [f"{gone.get(kind, 0)} of {every.get(kind, 0)} {called}" for kind, called in kinds.items()]
+    total = sum(gone.get(kind, 0) for kind in kinds)
+    return f"{total}: {', '.join(of_each[:-1])} and {of_each[-1]}"
+
+
+def parts(rows: pd.DataFrame) -> dict[str, str]:
+    """What stands between the marks of the pages, by the marks' names."""
+    backgrounds, things = (rows[rows["shows"].isin(known)] for known in (POOLS, THINGS))
+    rejected = backgrounds[~backgrounds["kept"]].sort_values("sharpness", ascending=False, kind="stable")
+    numbers = {"salient area": "area", "sharpness": "sharpness", "salient border": "border"}
+    table = pd.DataFrame(
+        {
+            "photo": "`" + rejected["name"] + "`",
+            "pool": rejected["shows"],
+            **{title: rejected[column].map("{:.2f}".format) for title, column in numbers.items()},
+        }
+    )
+    lines = [list(table.columns), ["---", "---", *["---:"] * len(numbers)], *table.to_numpy().tolist()]
+    return {
+        "rule": rule(),
+        "share": f"{len(rejected)} of {len(backgrounds)}",
+        "pools": f"Of the paper's own {len(backgrounds)} photos it rejects {rejections(rows, POOLS)}.\n",
+        "things": f"Of {len(things)} photos with an object it rejects {rejections(rows, THINGS)}.\n",
+        "table": "".join(f"| {' | '.join(line)} |\n" for line in lines),
+    }
+
+
+def wanted(root: Path) -> dict[Path, str]:
+    """The pages with every part as its rows say, by their places below ``root``."""
+    made = parts(pd.read_csv(root / ROWS))
+    texts = {page: (root / page).read_text(encoding="utf-8") for page in PAGES}
+    return {page: PART.sub(lambda m: m[1] + made[m[2]] + m[3], text) for page, text in texts.items()}
+
+
+def differing(root: Path) -> list[Path]:
+    """Pages that do not say what the rows do."""
+    return [p for p, text in wanted(root).items() if (root / p).read_text(encoding="utf-8") != text]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        for place in (found := differing(ROOT)):
+            print(f"{place} does not say what {ROWS} does; write it anew: make docs-backgrounds")
+        sys.exit(bool(found))
+    with tempfile.TemporaryDirectory() as scratch:
+        made = looked_at(Path(sys.argv[1]), Path(scratch))
+    made.to_csv(ROOT / ROWS, index=False, float_format="%.4f")
+    for page, text in wanted(ROOT).items():
+        (ROOT / page).write_text(text, encoding="utf-8")
+        print(page)

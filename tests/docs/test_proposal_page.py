@@ -1,0 +1,118 @@
+"""What documents say of proposed backgrounds is what the command made of each photo."""
+
+from __future__ import annotations
+
+import io
+import re
+import runpy
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias import seeds
+from bgbias.backgrounds import foregrounds
+from bgbias.images import pixels
+
+ROOT = Path(__file__).resolve().parents[2]
+script = runpy.run_path(str(ROOT / "docs/results/backgrounds_from_proposal.py"))
+ROWS, PAGES = script["ROWS"], script["PAGES"]
+DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+")
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The pages and their rows, elsewhere."""
+    for place in (*PAGES, ROWS):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / place, tmp_path / place)
+    return tmp_path
+
+
+def test_pages_say_what_the_rows_do() -> None:
+    assert script["differing"](ROOT) == [], "run: make docs-backgrounds"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_altered_number_is_told(copied: Path, page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    marks = list(script["PART"].finditer(text))
+    assert marks
+    for mark in marks:
+        said = mark[0].removeprefix(mark[1]).removesuffix(mark[3])
+        other = re.sub(r"\d", lambda digit: str((int(digit[0]) + 1) % 10), said)
+        assert other != said
+        (copied / page).write_text(f"{text[: mark.end(1)]}{other}{text[mark.start(3) :]}", encoding="utf-8")
+        assert script["differing"](copied) == [page]
+
+
+def test_another_verdict_on_a_photo_is_another_page(copied: Path) -> None:
+    rows = pd.read_csv(copied / ROWS)
+    background = rows.index[rows["shows"].isin(script["POOLS"]) & rows["kept"]][0]
+    rows.loc[background, "kept"] = False
+    rows.to_csv(copied / ROWS, index=False)
+    assert script["differing"](copied) == list(PAGES)
+
+
+def test_no_result_stands_outside_the_marks() -> None:
+    assert DECIMAL.findall(script["PART"].sub("", (ROOT / PAGES[0]).read_text(encoding="utf-8"))) == []
+
+
+def test_rows_were_judged_by_the_rule_of_now() -> None:
+    rows = pd.read_csv(ROOT / ROWS)
+    seen = rows[["confidence", "area", "sharpness", "border"]].itertuples(index=False)
+    assert [not foregrounds.Foreground(*values).obvious for values in seen] == rows["kept"].tolist()
+
+
+def test_a_hand_counts_the_same() -> None:
+    rows = pd.DataFrame(
+        [
+            ("val", "wall.jpg", True, 0.1, 0.2, 0.3),
+            ("val", "door.jpg", False, 0.2, 0.6, 0.1),
+            ("test", "twig.jpg", False, 0.3, 0.9, 0.0),
+            ("cars", "car.jpg", False, 0.4, 0.9, 0.0),
+        ],
+        columns=["shows", "name", "kept", "area", "sharpness", "border"],
+    )
+    made = script["parts"](rows)
+    assert made["share"] == "2 of 3"
+    assert "3 photos it rejects 2: 1 of 2 in the pool for training and validation and 1 of 1" in made["pools"]
+    assert "Of 1 photos with an object it rejects 1: 1 of 1 cars, 0 of 0 birds" in made["things"]
+    lines = made["table"].splitlines()
+    assert lines[2:] == [
+        "| `twig.jpg` | test | 0.30 | 0.90 | 0.00 |",
+        "| `door.jpg` | val | 0.20 | 0.60 | 0.10 |",
+    ]
+
+
+def test_the_command_looks_at_every_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, work = tmp_path / "shared", tmp_path / "work"
+    work.mkdir()
+    draw = seeds.generator("proposal page")
+
+    def photo() -> bytes:
+        return pixels.encode_png(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8))
+
+    for folder in script["HAND_MASKED"].values():
+        (shared / "hand_masks" / folder).mkdir(parents=True)
+        (shared / "hand_masks" / folder / "7_image.jpeg").write_bytes(photo())
+        (shared / "hand_masks" / folder / "7_mask.png").write_bytes(photo())
+    archives = [*(f"backgrounds_{pool}.zip" for pool in script["POOLS"]), *script["ARCHIVES"].values()]
+    for archive in archives:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as into:
+            for number in range(3):
+                into.writestr(f"photos/{archive}-{number}.png", photo())
+        (shared / archive).write_bytes(packed.getvalue())
+    # The demo's small net, which lies in the project.
+    monkeypatch.setitem(script["looked_at"].__globals__, "MASKER", "u2netp_toy")
+    monkeypatch.chdir(ROOT)
+    rows = script["looked_at"](shared, work)
+    assert rows["shows"].value_counts().to_dict() == {
+        "val": 3, "test": 3, "birds": 2, "groceries": 1, "cars": 1, "online": 1
+    }  # fmt: skip
+    assert {"kept", "area", "sharpness", "border"} <= set(rows.columns)
+    assert not (ROOT / "data/work/backgrounds/looked_at").exists()
