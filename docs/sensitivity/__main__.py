@@ -3,7 +3,7 @@
 ``python docs/sensitivity`` sees the test photos of the grid's toys, whose true masks are known, through each of its trained
 models with the masks of ``VARIANTS`` in turn: true ones, grown, eroded, with other edges, another photo's, the masker's, and
 GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
-How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=cub50``, stands in
+How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``, stands in
 ``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
 """
 
@@ -47,7 +47,7 @@ TABLE = HERE / "controls.csv"
 PAGE = HERE.parent / "results/controls.md"
 RANKS = HERE / "maskers.csv"
 PART = re.compile(r"(<!-- (sensitivity|maskers) -->\n).*?(<!-- end -->)", re.DOTALL)
-GRID, BIRDS, METHODS = "controls", "cub50", ("plain", "bgaugment")
+GRID, BIRDS, METHODS = "controls", "controls_cub50", ("plain", "bgaugment")
 DATASETS = ("demo_00", "demo_90")
 VIEWS = ((CLEAN, 0), ("own_inpainted", 0), (RANDOM_BACKGROUND, 0))
 KEPT = ["condition", "image_id", "label", "map_at_r", OTHERS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
@@ -283,10 +284,59 @@ def test_methods_keep_their_colours() -> None:
     assert figures.colour("plain") != figures.colour("bgaugment")
     assert (figures.colour("plain"), figures.colour("pretrained")) == ("#D9722A", "#7C838C")
     assert figures.colour("a new method") in figures.OTHERS
-    assert figures.colour("sam_triplet_8+bgaugment") == figures.colour("sam_triplet")
+    of_one_file = [figures.colour(m) for m in ("sam_triplet", "sam_triplet_8", "sam_triplet_8+bgaugment")]
+    assert len(set(of_one_file)) == 3
+    levels = [sum(bytes.fromhex(c[1:])) for c in of_one_file]
+    assert levels[2] < levels[0] < levels[1]
     assert figures.colour("plainer") in figures.OTHERS
-    assert {figures.colour(name) for name in plugins.names("methods")} == set(figures.PALETTE)
-    assert len(set(figures.PALETTE)) == len(figures.PALETTE)
+    assert {figures.colour(name) for name in plugins.names("methods") if name != "untrained"} == set(
+        figures.PALETTE
+    )
+
+
+# From linear light to what eyes without one kind of cones see of it (Machado, Oliveira & Fernandes 2009, severity 1).
+EYES = {
+    "all cones": np.eye(3),
+    "no long": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no middle": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+    "no short": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_methods_colours_stay_apart_for_every_eye(eyes: str) -> None:
+    colours = [figures.colour(name) for name in plugins.names("methods")]
+    seen = linear(colours) @ np.asarray(EYES[eyes]).T
+    in_lab = cv2.cvtColor(unlinear(np.clip(seen, 0, 1))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0]
+    apart = np.linalg.norm(in_lab[:, None] - in_lab[None], axis=2) + 1e3 * np.eye(len(colours))
+    assert apart.min() > 10
+
+
+def test_letters_in_a_methods_colour_can_be_read() -> None:
+    names = [*plugins.names("methods"), "sam_triplet_8", "attr_frac+bgaugment", "a new method"]
+    light = linear([figures.ink(name) for name in names]) @ [0.2126, 0.7152, 0.0722]
+    assert (1.05 / (light + 0.05)).min() >= 4.5
+
+
+def linear(colours: list[str]) -> np.ndarray:
+    shares = np.array([to_rgb(c) for c in colours])
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def unlinear(light: np.ndarray) -> np.ndarray:
+    return np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
 def test_contact_sheet_places_pictures_row_by_row() -> None:

@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 DPI = 200
 # Inches: the text width of a two-column paper.
 WIDTH = 7.0
-# Orange, blue and grey stay apart for every kind of colour vision and in grey print; so do green and red,
-# which never stand without a tick or a cross.
+# Any two stay apart for every kind of colour vision: they were searched for the largest least distance, in families of one hue.
+# Green and red never stand without a tick or a cross.
 PALETTE = (  # of methods, by their PLACE
     "#7C838C",
     "#1D6FB8",
     "#D9722A",
-    "#C9A227",
-    "#8A7A3B",
-    "#5F6B2E",
-    "#2A9D8F",
-    "#7B5EA7",
-    "#B5477D",
-    "#4A5899",
-    "#8C93C2",
+    "#6DA17F",
+    "#2E5734",
+    "#438347",
+    "#4D152A",
+    "#5F4357",
+    "#832E7B",
+    "#2F254B",
+    "#5433B1",
 )
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
+BLACK, READABLE = "#000000", 4.5
 RIGHT, WRONG = "#15915A", "#C4283B"
 # Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
 STYLE: Any = {
@@ -84,14 +85,39 @@ STYLE: Any = {
 
 
 def colour(method: str) -> str:
-    """A method's colour, the same in every figure: that of the PLACE of the method which its name begins with
-    (``sam_triplet_8``, ``sam_triplet+bgaugment``); of one that stands between two others, or nowhere, one by its name.
+    """A method's colour, the same in every figure: that of the PLACE of the file which its name begins with. Lighter for the
+    file's other entries (``sam_triplet_8``) and for what stands between two places, darker with another method on top
+    (``sam_triplet+bgaugment``). Without a PLACE, one by its name.
     """
     family = names.family(method)
     place = names.place("methods", family)
-    if place in range(len(PALETTE)):
-        return PALETTE[int(place)]
-    return OTHERS[sum((family or method).encode()) % len(OTHERS)]
+    known = place < len(PALETTE)
+    base = PALETTE[int(place)] if known else OTHERS[sum((family or method).encode()) % len(OTHERS)]
+    if family and "+" in method:
+        return _mixed(base, BLACK)
+    if known and place != int(place):
+        base = _mixed(base, PAPER)
+    return _mixed(base, PAPER) if family and method != family else base
+
+
+def ink(method: str) -> str:
+    """The method's colour as letters on white, or white letters on it, can be read: with a contrast of 4.5 (WCAG 2, AA)."""
+    found = colour(method)
+    while _contrast(found) < READABLE:
+        found = _mixed(found, BLACK, 0.05)
+    return found
+
+
+def _mixed(one: str, other: str, share: float = 0.35) -> str:
+    parts = zip(*(bytes.fromhex(c[1:]) for c in (one, other)), strict=True)
+    return "#" + "".join(f"{round((1 - share) * a + share * b):02X}" for a, b in parts)
+
+
+def _contrast(found: str) -> float:
+    """Of white to a colour, as WCAG 2 defines it."""
+    shares = np.frombuffer(bytes.fromhex(found[1:]), np.uint8) / 255
+    linear = np.where(shares <= 0.03928, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
 
 
 def text_width(text: str) -> float:

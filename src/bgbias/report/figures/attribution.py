@@ -76,7 +76,7 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
     """
     methods = list(examples[0].maps)
-    heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.colour(m)) for m in methods)]
+    heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.ink(m)) for m in methods)]
     with look.style():
         words = "number: attribution score      attribution: none"
         figure, rows = sheet(heads, len(examples), words)
@@ -90,5 +90,5 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
             for axes, method in zip(others, methods, strict=True):
                 look.photo(axes, overlay(example.photo, example.maps[method]))
                 outline(axes, look.square(alpha), 0.7)
-                number(axes, example.scores[method], look.colour(method))
+                number(axes, example.scores[method], look.ink(method))
     return figure

@@ -26,6 +26,7 @@ reads = each.reads
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
+# As in the figure of the drop: open is clean, filled corrupted.
 HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
 
 
@@ -115,8 +116,8 @@ def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> 
     x = _shifted(line["correlation"], method, marker)
     points: dict[str, Any] = {"color": look.colour(method), "marker": marker, "markersize": 4}
     joined = len(line) > 1
-    axes.plot(x, line["clean"], linestyle="-" if joined else "", **points)
-    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **points, **HOLLOW)
+    axes.plot(x, line["clean"], linestyle="-" if joined else "", **points, **HOLLOW)
+    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **points)
 
 
 def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
@@ -133,7 +134,7 @@ def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
         # Lines that end close together have their names moved apart.
         place = max(y, free)
         free = place + 0.075 * (high - low)
-        bold: dict[str, Any] = {"color": look.colour(method), "weight": "bold", "va": "center"}
+        bold: dict[str, Any] = {"color": look.ink(method), "weight": "bold", "va": "center"}
         axes.annotate(names.method(method), (1.02, place), xycoords=("axes fraction", "data"), **bold)
 
 
@@ -142,8 +143,8 @@ def _legend(axes: look.Axes, losses: list[str]) -> None:
 
     grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}
     handles = [
-        Line2D([], [], marker="o", linestyle="-", label="clean", **grey),
-        Line2D([], [], marker="o", linestyle=DASHES, **HOLLOW, label="corrupted", **grey),
+        Line2D([], [], marker="o", linestyle="-", **HOLLOW, label="clean", **grey),
+        Line2D([], [], marker="o", linestyle=DASHES, label="corrupted", **grey),
     ]
     if len(losses) > 1:
         handles += [

@@ -48,7 +48,7 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
             _drop(right, row, y)
         left.set_yticks(places, names)
         for tick, method in zip(left.get_yticklabels(), table["method"], strict=True):
-            tick.set_color(look.colour(method))
+            tick.set_color(look.ink(method))
         # Long names reach into the panel: no grid lines through letters.
         box = {"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5}
         for y, text in headings:

@@ -123,7 +123,7 @@ def _head(figure: look.Figure, left: float, side: float, depth: int) -> None:
 def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
     """The method's name beside its rows, on a bar of its colour."""
     bar = look.panel(figure, MARGIN, top, 0.2, height)
-    bar.set_facecolor(look.colour(method))
+    bar.set_facecolor(look.ink(method))
     bar.set(xticks=[], yticks=[])
     for spine in bar.spines.values():
         spine.set_visible(False)

@@ -87,7 +87,7 @@ def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> look.Figure:
     methods = list(examples[0].maps)
     heads = [("Support", INK), ("Photo", INK)]
     for method in methods:
-        heads += [(names.method(method), look.colour(method)), ("its GrabCut", look.colour(method))]
+        heads += [(names.method(method), look.ink(method)), ("its GrabCut", look.ink(method))]
     with look.style():
         words = "number: intersection over union      attention: none"
         figure, rows = sheet(heads, len(examples), words)
@@ -97,7 +97,7 @@ def figure_segmentation(examples: Sequence[SegmentedPhoto]) -> look.Figure:
             for seen, cut, method in zip(others[::2], others[1::2], methods, strict=True):
                 look.photo(seen, overlay(example.photo, example.maps[method]))
                 look.photo(cut, example.photo / 255 * np.where(example.masks[method], 1.0, 0.3)[..., None])
-                number(cut, example.ious[method], look.colour(method))
+                number(cut, example.ious[method], look.ink(method))
             for axes in (photo, *others):
                 outline(axes, example.truth.astype(float), 0.9)
     return figure
