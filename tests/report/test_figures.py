@@ -22,6 +22,7 @@ from bgbias.report.figures.attribution import AttributedPhoto, figure_attributio
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.pareto import figure_pareto
+from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
 from bgbias.report.maps import overlay
 from bgbias.results.rows import MODEL
@@ -95,7 +96,7 @@ MADE = {
     "calibration": lambda: figure_calibration(table(), CORRELATIONS, seeds()),
     "drop": lambda: figure_drop(table()),
     "pareto": lambda: figure_pareto(table(), seeds()),
-    "photos": lambda: figures.picture(contact_sheet.contact_sheet([photo(0), photo(1)], 2, ["a", "b"])),
+    "photos": lambda: figure_photos([[photo(i) for i in range(4)]] * 3),
 }
 
 

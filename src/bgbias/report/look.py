@@ -21,7 +21,6 @@ from bgbias.report import names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from PIL import Image
 
 DPI = 200
 # Inches: the text width of a two-column paper.
@@ -197,12 +196,3 @@ def write(figure: Figure, path: Path) -> None:
         raise UserError(f"A figure is a .png or a .pdf, not '{path.name}'; give it another name.")
     with style(), atomic.replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lower()[1:], dpi=DPI, metadata=nothing)
-
-
-def picture(image: Image.Image, width: float = WIDTH) -> Figure:
-    """A finished picture (a contact sheet, say) as a figure of its own, for ``save``."""
-    figure = blank(width, width * image.height / image.width)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.imshow(np.asarray(image), interpolation="antialiased")
-    axes.set_axis_off()
-    return figure

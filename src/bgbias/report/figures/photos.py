@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bgbias import seeds
 from bgbias.evaluation.conditions import random_background
-from bgbias.images import contact_sheet
+from bgbias.images.contact_sheet import MUTED
 from bgbias.report import look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    import numpy as np
+    from bgbias.evaluation.photos import Photo
 
 PLACE = 1
 ABOUT = "Photos, the masks of their objects, and the same objects in front of other backgrounds."
-CLASSES, DRAWS = 8, 2
+CLASSES, DRAWS, ACROSS = 8, 2, 2
+HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
+HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches
 reads, settings = shown.corrupted, shown.settings
 
 
@@ -28,9 +33,29 @@ def draw(study: Study) -> look.Figure:
     for row in seeds.generator("contact sheet", study.grid).permutation(len(ids)):
         if ids[row] in photos.usable and len(chosen) < CLASSES:
             chosen.setdefault(int(labels[row]), int(row))
-    pictures: list[np.ndarray] = []
-    for row in chosen.values():
-        photo = photos.photo(row)
-        replaced = (random_background.view(photo, draw) for draw in range(DRAWS))
-        pictures += [photo.view, photo.mask, *replaced]
-    return look.picture(contact_sheet.contact_sheet(pictures, columns=2 * (2 + DRAWS)))
+    return figure_photos([_pictures(photos.photo(row)) for row in chosen.values()])
+
+
+def _pictures(photo: Photo) -> list[np.ndarray]:
+    replaced = [random_background.view(photo, draw) for draw in range(DRAWS)]
+    return [photo.view, np.repeat(photo.mask[..., None], 3, axis=2), *replaced]
+
+
+def figure_photos(rows: Sequence[Sequence[np.ndarray]]) -> look.Figure:
+    """A row of pictures uint8 [H, W, 3] for each photo, as ``HEADS`` call them, in ``ACROSS`` blocks side by side."""
+    down = -(-len(rows) // ACROSS)
+    wide = len(HEADS) * ACROSS
+    side = (look.WIDTH - (wide - ACROSS) * GAP - (ACROSS - 1) * BETWEEN) / wide
+    block = len(HEADS) * side + (len(HEADS) - 1) * GAP + BETWEEN
+    with look.style():
+        figure = look.blank(look.WIDTH, HEAD + down * (side + GAP))
+        for number, pictures in enumerate(rows):
+            across, row = divmod(number, down)
+            for column, picture in enumerate(pictures):
+                left = across * block + column * (side + GAP)
+                if not row:
+                    look.text(
+                        figure, left + side / 2, HEAD / 2, HEADS[column], ha="center", color=MUTED, fontsize=7
+                    )
+                look.photo(look.panel(figure, left, HEAD + row * (side + GAP), side, side), picture)
+    return figure
