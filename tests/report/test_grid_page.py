@@ -9,7 +9,7 @@ import chromium
 import pandas as pd
 import pytest
 from project import Project
-from single_page import Reader, shown_whole
+from single_page import Reader, accessible, shown_whole
 
 from bgbias.report import grid_page
 from bgbias.report.grid_page import Change, LossBlock, MethodRow
@@ -63,6 +63,7 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
     assert page.stat().st_size < 10e6
     with chromium.browsing() as browser:
         shown_whole(browser, page)
+        accessible(browser, page)
 
 
 @pytest.mark.workflow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import chromium
@@ -46,6 +48,24 @@ class Reader(HTMLParser):
     def text(self) -> str:
         """Its words, one blank between them."""
         return " ".join("".join(self.words).split())
+
+
+def accessible(browser: chromium.Page, page: Path) -> None:
+    """axe finds nothing to mend for a keyboard, a screen reader or weak eyes, on light paper and on dark."""
+    axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    seen = "v => [v.id, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200))]"
+    for scheme in ("light", "dark"):
+        browser.call(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
+        for width in WIDTHS[:2]:
+            browser.open(page.as_uri(), width=width)
+            browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+            browser.ask(
+                f"{axe}; axe.run().then(r => {{ window.found = JSON.stringify(r.violations.map({seen})); }}); 0"
+            )
+            browser.wait_for("window.found")
+            assert json.loads(browser.ask("window.found")) == []
 
 
 def shown_whole(browser: chromium.Page, page: Path) -> None:

@@ -243,11 +243,13 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 
     text = study.files.at("table_html", table=name).read_text(encoding="utf-8")
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
+    # A head without words is none, for whoever hears the page.
+    body = rest.partition("</div>")[0].replace("<tr><th></th>", "<tr><td></td>", 1)
     return {
         "name": names.table(name),
         "about": tables.load(name).ABOUT,
         "caption": markupsafe.Markup(caption),
-        "body": markupsafe.Markup(rest.partition("</div>")[0]),
+        "body": markupsafe.Markup(body),
     }
 
 
