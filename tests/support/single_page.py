@@ -10,6 +10,7 @@ from pathlib import Path
 import chromium
 
 WIDTHS = (390, 1280, 1920)
+PAPER = 718  # pixels between the margins of a sheet of A4
 
 
 class Reader(HTMLParser):
@@ -69,8 +70,9 @@ def accessible(browser: chromium.Page, page: Path) -> None:
 
 
 def shown_whole(browser: chromium.Page, page: Path) -> None:
-    """A phone, a laptop and a large screen show all of it and every picture, and nothing comes from elsewhere."""
-    for width in WIDTHS:
+    """A phone, a laptop, a large screen and paper show all of it and every picture, and nothing comes from elsewhere."""
+    for width in (*WIDTHS, PAPER):
+        browser.call("Emulation.setEmulatedMedia", media="print" if width == PAPER else "screen")
         browser.open(page.as_uri(), width=width)
         browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
         assert browser.ask("document.documentElement.scrollWidth") <= width

@@ -1,4 +1,5 @@
-// Other backgrounds at a press, and tables in the order of a column.
+// Other backgrounds at a press, tables in the order of a column; paper has nothing to press, and shows all.
+addEventListener("beforeprint", () => { for (const folded of document.querySelectorAll("details")) folded.open = true; });
 for (const button of document.querySelectorAll("button.flip")) {
   const card = button.closest(".card");
   button.addEventListener("click", () => {
