@@ -9,7 +9,7 @@ import pytest
 from project import ROOT
 from small_study import described, load, options
 
-from bgbias.engine import forecast
+from bgbias.engine import forecast, graph
 from bgbias.engine.forecast import Cost
 from bgbias.nodes import backgrounds, index
 from bgbias.study import params
@@ -72,9 +72,46 @@ def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: P
 def test_the_table_adds_up(own: Path) -> None:
     study = params.load(own, "paper")
     lines = forecast.told(study).splitlines()
-    nodes = [int(line.split()[1]) for line in lines[2:]]
+    assert "time left: about" in lines[-2]
+    nodes = [int(line.split()[1]) for line in lines[2:-2]]
     assert nodes[-1] == sum(nodes[:-1]) > 600
     assert all(len(line) <= 100 for line in lines)
+
+
+def test_what_is_left_takes_as_long_as_what_is_finished_took(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = params.load(own, "demo")
+    trains = [node for node in graph.in_order(study) if node.name == "train"]
+    finished: dict[Path, float] = {}
+
+    def found(path: Path) -> dict[str, Any]:
+        return {"seconds": finished[path]} if path in finished else {}
+
+    monkeypatch.setattr(forecast.records, "of_any_time", found)
+    guessed = forecast.told(study).splitlines()[-2:]
+    assert guessed[1] == "    guessed by passes, as of MobileNetV2 on one core of a processor"
+    # All others are done in no time, and a third of the trainings took 100 s each.
+    finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
+    finished |= {node.record(study): 100.0 for node in trains[::3]}
+    assert forecast.told(study).splitlines()[-2:] == [
+        "  time left: about 27 min of steps, one after the other",
+        "    as finished ones took here (train)",
+    ]
+    # Those are the trainings of which nothing is here any more, and half of the embeddings.
+    embeds = [node.record(study) for node in graph.in_order(study) if node.name == "embed"]
+    for path in [node.record(study) for node in trains]:
+        finished.pop(path, None)
+    for path in embeds[::2]:
+        finished[path] = 60.0
+    for path in embeds[1::2]:
+        del finished[path]
+    assert (
+        forecast.told(study).splitlines()[-1]
+        == "    as finished ones took here (embed); others guessed by passes"
+    )
+    finished |= {node.record(study): 1.0 for node in graph.in_order(study)}
+    assert "time left" not in forecast.told(study)
 
 
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
