@@ -12,7 +12,7 @@ from project import Project
 from single_page import Reader, accessible, shown_whole
 
 from bgbias.report import grid_page
-from bgbias.report.grid_page import Change, LossBlock, MethodRow
+from bgbias.report.grid_page import Change, LossBlock, MethodRow, Shift
 from bgbias.results.uncertainty import Estimate
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
@@ -79,25 +79,42 @@ def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> 
 
 
 def test_the_verdict_claims_what_was_tested() -> None:
-    better = MethodRow("bgaugment", "BGAugment", 3, LEVEL, LEVEL, LEVEL, Change(LEVEL, True, LEVEL, False))
-    unsure = dataclasses.replace(better, change=Change(LEVEL, False, LEVEL, False))
-    worse = dataclasses.replace(better, change=Change(Estimate(-5.0, -8.0, -2.0), True, LEVEL, False))
-    one = "In front of other backgrounds plain models lose 33 [28, 38] % of their MAP@R."
+    nothing = Shift(Estimate(1.0, -3.0, 5.0))
+    up, down = Shift(Estimate(5.0, 3.0, 7.0), sure=True), Shift(Estimate(-5.0, -7.0, -3.0), sure=True)
 
     def said(*blocks: tuple[MethodRow, ...]) -> str:
         return grid_page.verdict(
             [LossBlock(f"data {n}", list(models), []) for n, models in enumerate(blocks)]
         )
 
-    assert said((PLAIN, better)) == f"{one} More than chance is gained there by BGAugment."
-    for other in (unsure, worse):
-        assert said((PLAIN, other)) == f"{one} No method shows a gain there that is more than chance."
+    def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment") -> MethodRow:
+        return MethodRow("bgaugment", title, 3, LEVEL, LEVEL, LEVEL, LEVEL, Change(corrupted, nothing, drop))
+
+    one = "In front of other backgrounds plain models lose 33 [28, 38] % (data 0) of their MAP@R."
     assert said((PLAIN,)) == one
-    larger = dataclasses.replace(PLAIN, drop=Estimate(40.0, 35.0, 45.0))
-    assert said((larger, better), (PLAIN, unsure)) == (
-        "In front of other backgrounds plain models lose between 33 [28, 38] % (data 1) and 40 [35, 45] % (data 0) of their"
-        " MAP@R. More than chance is gained there by BGAugment (1 of 2 comparisons)."
+    assert (
+        said((PLAIN, changed(up, down)))
+        == f"{one} BGAugment lessens the drop and raises MAP@R there, by more than chance."
     )
+    assert said((PLAIN, changed(nothing, down))) == f"{one} BGAugment lessens the drop, by more than chance."
+    no_help = f"{one} No method lessens the drop or raises MAP@R there by more than chance."
+    for corrupted, drop in ((nothing, nothing), (down, up)):
+        assert said((PLAIN, changed(corrupted, drop))) == no_help
+    assert said((PLAIN, changed(nothing, nothing), changed(up, nothing, "Other"))) == (
+        f"{one} Other raises MAP@R there, by more than chance. Of the other methods none lessens the drop or raises MAP@R"
+        " there by more than chance."
+    )
+    larger = dataclasses.replace(PLAIN, drop=Estimate(40.0, 35.0, 45.0))
+    unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
+    # Where nothing is lost there is nothing to cure, and no comparison to count.
+    assert said(
+        (PLAIN, changed(nothing, down)), (larger, changed(up, down)), (unbiased, changed(up, down))
+    ) == (
+        "In front of other backgrounds plain models lose 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0) of their MAP@R. No"
+        " loss beyond chance is shown on data 2. BGAugment lessens the drop in 2 of 2 comparisons and raises MAP@R there in 1 of 2"
+        " comparisons, by more than chance."
+    )
+    assert said((unbiased,)) == "No loss beyond chance is shown in front of other backgrounds."
     alone = dataclasses.replace(PLAIN, seeds=1)
     assert said((alone,)) == f"Of 1 training seed each, which says little of methods: {one}"
     assert said((MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, LEVEL),)).startswith(

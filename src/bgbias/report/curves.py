@@ -25,6 +25,8 @@ def drawn(study: Study) -> look.Figure | None:
             of_cell.append((cell.method, pd.read_csv(path)))
     if not panels:
         return None
+    every = pd.concat([history["val_map_at_r"] for some in panels.values() for _, history in some])
+    low, high = 100 * every.min() - 2, 100 * every.max() + 2
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
     methods = list(dict.fromkeys(method for histories in panels.values() for method, _ in histories))
@@ -46,6 +48,7 @@ def drawn(study: Study) -> look.Figure | None:
                     alpha=0.75,
                 )
             axes.set_title(f"{names.dataset(dataset)}, {names.loss(loss)}\n{backbone}", fontsize=7)
+            axes.set_ylim(low, high)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             axes.set_xlabel("epoch")
             axes.grid(axis="y")

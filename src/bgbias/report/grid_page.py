@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from bgbias import plugins
 from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
@@ -22,7 +24,7 @@ from bgbias.report import costs, curves, figures, formats, html, look, names, ta
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.rows import MAP_AT_R, MODEL
-from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, Estimate
+from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, UNKNOWN, Estimate
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -40,26 +42,44 @@ SECTIONS = {
     "cures": ("Cures without training", ("table7",), ()),
 }
 COMPARED = "compared"
+MOST_LISTED = 4  # numbers in a sentence
+DIFFERENCES = {
+    "corrupted": "corrupted_difference",
+    "clean": "clean_difference",
+    "drop": "relative_drop_change",
+}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A difference in points with its interval, and whether it is more than chance."""
+
+    found: Estimate
+    sure: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Beyond chance above 0."""
+        return self.sure and self.found.value > 0
+
+    @property
+    def less(self) -> bool:
+        """Beyond chance below 0."""
+        return self.sure and self.found.value < 0
 
 
 @dataclass(frozen=True)
 class Change:
-    """Against plain training of the same loss: points of MAP@R, and whether they are more than chance."""
+    """Against plain training of the same loss: MAP@R in front of other backgrounds and on clean photos, and the relative drop."""
 
-    corrupted: Estimate
-    corrupted_sure: bool
-    clean: Estimate
-    clean_sure: bool
-
-    @property
-    def gains(self) -> bool:
-        """Whether it is better than plain in front of other backgrounds, by more than chance."""
-        return self.corrupted_sure and self.corrupted.value > 0
+    corrupted: Shift
+    clean: Shift
+    drop: Shift
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A model's levels in percent; what it changes, if it is compared with plain training."""
+    """A model's levels in percent, and its attribution score; what it changes, if it is compared with plain training."""
 
     method: str
     title: str
@@ -67,6 +87,7 @@ class MethodRow:
     corrupted: Estimate
     clean: Estimate
     drop: Estimate
+    score: Estimate = UNKNOWN
     change: Change | None = None
 
 
@@ -100,7 +121,8 @@ def made(study: Study) -> str:
         "title": f"{study.grid}: do the models look at the object?",
         "grid": study.grid,
         "verdict": verdict(blocks),
-        "caveats": list(_caveats(read["table1"])),
+        "caveats": list(_caveats(study, read["table1"])),
+        "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
         "blocks": blocks,
         "opened": max(blocks, key=lambda block: max(model.drop.value for model in block.models)),
         "sections": list(_sections(study, read)),
@@ -118,40 +140,59 @@ def made(study: Study) -> str:
 
 
 def verdict(blocks: list[LossBlock]) -> str:
-    """What was found, in a few sentences: how much plain models lose, and which methods gain more than chance."""
+    """What was found, in a few sentences: what plain models lose, and which methods change that by more than chance."""
     said = []
-    models = [(block, model) for block in blocks for model in block.models]
-    seeds = [model.seeds for _, model in models if names.trained(pd.Series([model.method])).all()]
+    models = [model for block in blocks for model in block.models]
+    seeds = [model.seeds for model in models if names.trained(pd.Series([model.method])).all()]
     if seeds and min(seeds) < FEWEST_SEEDS:
         said.append(f"Of {names.count(min(seeds), 'training seed')} each, which says little of methods:")
-    lost = sorted(
-        (
-            (model.drop.value, _percent(model.drop), block.title)
-            for block, model in models
-            if model.method == PLAIN
-        ),
-    )
-    if len(lost) == 1:
-        said.append(f"In front of other backgrounds plain models lose {lost[0][1]} % of their MAP@R.")
-    elif lost:
-        (_, least, there), (_, most, here) = lost[0], lost[-1]
-        said.append(
-            f"In front of other backgrounds plain models lose between {least} % ({there}) and {most} % ({here}) of their MAP@R."
+    losing, others = _losing(blocks)
+    of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
+    if losing:
+        how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
+        said.append(f"In front of other backgrounds plain models lose {how_much} of their MAP@R.")
+    if others:
+        where = (
+            f" on {_listed([block.title for block in others])}"
+            if losing
+            else " in front of other backgrounds"
         )
-    gains: dict[str, list[bool]] = {}
-    for _, model in models:
-        if model.change:
-            gains.setdefault(model.title, []).append(model.change.gains)
-    gained = [
-        f"{title}{f' ({sum(won)} of {len(won)} comparisons)' if len(won) > 1 else ''}"
-        for title, won in gains.items()
-        if any(won)
-    ]
-    if gained:
-        said.append(f"More than chance is gained there by {', '.join(gained)}.")
-    elif gains:
-        said.append("No method shows a gain there that is more than chance.")
+        said.append(f"No loss beyond chance is shown{where}.")
+    changes: dict[str, list[Change]] = {}
+    for block, _ in losing:
+        for model in block.models:
+            if model.change:
+                changes.setdefault(model.title, []).append(model.change)
+    told = [sentence for title, of in changes.items() if (sentence := _helps(title, of))]
+    said += told
+    if changes and len(told) < len(changes):
+        rest = "Of the other methods none" if told else "No method"
+        said.append(f"{rest} lessens the drop or raises MAP@R there by more than chance.")
     return " ".join(said) or "Nothing was trained: these are networks as they came."
+
+
+def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
+    """Where plain training loses more than chance, the largest loss first; and where that is not shown."""
+    plain = [(block, model) for block in blocks for model in block.models if model.method == PLAIN]
+    losing = sorted((pair for pair in plain if pair[1].drop.low > 0), key=lambda pair: -pair[1].drop.value)
+    return losing, [block for block, model in plain if not model.drop.low > 0]
+
+
+def _helps(title: str, changes: list[Change]) -> str:
+    """What a method does beyond chance where plain training loses; nothing if it does nothing."""
+    parts = {
+        "lessens the drop": sum(change.drop.less for change in changes),
+        "raises MAP@R there": sum(change.corrupted.more for change in changes),
+    }
+    many = len(changes) > 1
+    said = [
+        what + f" in {count} of {len(changes)} comparisons" * many for what, count in parts.items() if count
+    ]
+    return f"{title} {' and '.join(said)}, by more than chance." if said else ""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _blocks(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
@@ -175,17 +216,22 @@ def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
         clean=_of(row, "clean"),
         drop=_of(row, "relative_drop"),
     )
-    if changes is None:
-        return model
-    own = changes[(changes[MODEL] == [row[part] for part in MODEL]).all(axis=1)]
-    if own.empty or math.isnan(own["corrupted_difference"].iloc[0]):
-        return model
-    (change,) = own.to_dict("records")
-    sure = {name: change[f"{name}_difference_p_holm"] < SIGNIFICANT for name in ("corrupted", "clean")}
-    found = Change(
-        _of(change, "corrupted_difference"), sure["corrupted"], _of(change, "clean_difference"), sure["clean"]
+    own = (
+        []
+        if changes is None
+        else changes[(changes[MODEL] == [row[p] for p in MODEL]).all(axis=1)].to_dict("records")
     )
-    return dataclasses.replace(model, change=found)
+    if not own:
+        return model
+    (change,) = own
+    model = dataclasses.replace(model, score=_of(change, "ref"))
+    if math.isnan(change["corrupted_difference"]):
+        return model
+    tested = {
+        name: Shift(_of(change, column), change[f"{column}_p_holm"] < SIGNIFICANT)
+        for name, column in DIFFERENCES.items()
+    }
+    return dataclasses.replace(model, change=Change(**tested))
 
 
 def _of(row: dict[Any, Any], name: str) -> Estimate:
@@ -277,13 +323,43 @@ def _inside(png: bytes) -> dict[str, Any]:
     return {"picture": url, "width": width, "height": height}
 
 
-def _caveats(table: pd.DataFrame) -> Iterator[str]:
+def _caveats(study: Study, table: pd.DataFrame) -> Iterator[str]:
     """What a reader of the verdict must know at once."""
     trained = table[names.trained(table["method"])]
     counted = trained if len(trained) else table
-    repeated = [(column, noun) for column, noun in formats.REPEATED.items() if column in counted]
-    yield f"{', '.join(names.how_many(counted, column, noun) for column, noun in repeated)}."
-    yield sentences.intervals(table)
+    queries, draws = (
+        names.how_many(counted, column, noun)
+        for column, noun in (("queries", "test photo"), ("draws", "random background"))
+    )
+    seeds = f"Each method was trained with {names.how_many(counted, 'seeds', 'seed')}. " * bool(len(trained))
+    yield f"{seeds}{queries} of each dataset were put in front of {draws} each."
+    again = "methods were trained with other seeds and " if (counted["seeds"] >= FEWEST_SEEDS).all() else ""
+    yield f"[low, high]: 95 % confidence interval: where a number would lie if {again}other classes of this kind were asked for."
+
+
+def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Datasets, methods and networks, in a sentence each: their files' own."""
+    for name, own in table.groupby("dataset", sort=False):
+        chosen = study.datasets[str(name)]
+        options = ", ".join(f"{key}: {value}" for key, value in chosen.options.items())
+        count = f"{names.how_many(own, 'queries', 'test photo')} of {int(own['classes'].max())} classes"
+        about = _first_sentence(plugins.load("datasets", chosen.kind))
+        yield names.dataset(str(name)), f"{about} {count}{f' ({options})' if options else ''}."
+    for method in dict.fromkeys(table["method"]):
+        if file := names.family(method):
+            yield names.method(method), _first_sentence(plugins.load("methods", file))
+    for backbone in dict.fromkeys(table["backbone"]):
+        yield (
+            backbone,
+            _first_sentence(plugins.load("backbones", backbone))
+            if plugins.known("backbones", backbone)
+            else "",
+        )
+
+
+def _first_sentence(file: ModuleType) -> str:
+    text = " ".join((file.__doc__ or "").split("\n\n")[0].split())
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def _of_masks(study: Study) -> Iterator[str]:
@@ -294,25 +370,39 @@ def _of_masks(study: Study) -> Iterator[str]:
             "" if math.isnan(row["mean_iou"]) else f", IoU with true masks {html.number(row['mean_iou'], 2)}"
         )
         count, without = int(row["test_photos"]), int(row["test_photos_without_trusted_mask"])
-        trusted = f"{without:,} of {count:,} test photos have no mask that can be trusted, and are no queries"
-        said = trusted if without else f"all {count:,} test photos have a mask that can be trusted"
-        yield f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth}; {said}."
+        policy = study.mask_policy
+        bounds = f"(area outside {html.percent(policy.min_area, 0)} to {html.percent(policy.max_area, 0)} %)"
+        yield (
+            f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth}; {without or 'none'} of {count:,} test photos"
+            f" {'is' if without == 1 else 'are'} no query because of the mask {bounds}."
+        )
 
 
 def _advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it."""
-    for block in blocks:
-        gaining = [(model, model.change) for model in block.models if model.change and model.change.gains]
+    losing, others = _losing(blocks)
+    for block, _ in losing:
+        changes = [(model, model.change) for model in block.models if model.change]
+        gaining = [pair for pair in changes if pair[1].corrupted.more]
+        lessening = [pair for pair in changes if pair[1].drop.less]
         if gaining:
             best, change = max(gaining, key=lambda pair: pair[0].corrupted.value)
-            paid = "more than chance" if change.clean_sure else "which may be chance"
+            paid = "beyond chance" if change.clean.sure else "which may be chance"
             yield (
-                f"{block.title}: of what gains more than chance, {best.title} has the highest MAP@R in front of other"
-                f" backgrounds: {_points(change.corrupted)} points there, and {_points(change.clean)} on clean photos ({paid})."
+                f"{block.title}: train with {best.title}. Where backgrounds differ it gains {_points(change.corrupted.found)}"
+                f" points of MAP@R, beyond chance; on clean photos it is {_points(change.clean.found)} ({paid})."
             )
-    plain = [model for block in blocks for model in block.models if model.method == PLAIN]
-    if plain and not any(model.drop.low > 0 for model in plain):
-        yield "No drop of plain training is more than chance: these data show nothing to cure."
+        elif lessening:
+            best, change = min(lessening, key=lambda pair: pair[1].drop.found.value)
+            yield (
+                f"{block.title}: {best.title} changes the drop by {_points(change.drop.found)} points, beyond chance, but what it"
+                f" gains where backgrounds differ, {_points(change.corrupted.found)}, may be chance: more seeds or classes would"
+                " tell."
+            )
+        elif changes:
+            yield f"{block.title}: of what was tried nothing helps by more than chance."
+    if others:
+        yield f"{_listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
     if "table7" in read:
         yield "What needs no training was tried on every model: the cures above."
 

@@ -17,8 +17,8 @@ from bgbias.study.params import Study
 
 PLACE = 4
 ABOUT = (
-    "Where in a photo each model's answer comes from: the brighter, the more. The object is outlined; the number is the"
-    " attribution score."
+    "How much each place of a photo moves each model's embedding, by its gradients: the brighter, the more. The object is"
+    " outlined; the number is the attribution score."
 )
 wanted, settings = shown.has_pair, shown.settings
 PHOTOS = 4

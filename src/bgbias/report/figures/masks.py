@@ -24,7 +24,9 @@ from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
 PLACE = 2
-ABOUT = "The worst and the most doubtful masks, with the reason why each is shown."
+ABOUT = (
+    "The worst and the most doubtful masks of all photos that were masked, with the reason why each is shown."
+)
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
