@@ -111,8 +111,8 @@ def test_the_verdict_claims_what_was_tested() -> None:
         (PLAIN, changed(nothing, down)), (larger, changed(up, down)), (unbiased, changed(up, down))
     ) == (
         "In front of other backgrounds plain models lose 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0) of their MAP@R. No"
-        " loss beyond chance is shown on data 2. BGAugment lessens the drop in 2 of 2 comparisons and raises MAP@R there in 1 of 2"
-        " comparisons, by more than chance."
+        " loss beyond chance is shown on data 2. BGAugment lessens the drop in 2 of 2 comparisons and raises MAP@R there in 1 of"
+        " 2 comparisons, by more than chance."
     )
     assert said((unbiased,)) == "No loss beyond chance is shown in front of other backgrounds."
     alone = dataclasses.replace(PLAIN, seeds=1)
