@@ -3,8 +3,8 @@
 ``python docs/sensitivity`` sees the test photos of the grid's toys, whose true masks are known, through each of its trained
 models with the masks of ``VARIANTS`` in turn: true ones, grown, eroded, with other edges, another photo's, the masker's, and
 GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
-How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``, stands in
-``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
+How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``,
+stands in ``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
 """
 
 from __future__ import annotations
