@@ -66,7 +66,8 @@ def accessible(browser: chromium.Page, page: Path) -> None:
                 f"{axe}; axe.run().then(r => {{ window.found = JSON.stringify(r.violations.map({seen})); }}); 0"
             )
             browser.wait_for("window.found")
-            assert json.loads(browser.ask("window.found")) == []
+            found = browser.ask("window.found")
+            assert json.loads(found) == [], f"{page.name}, {scheme}, {width} pixels: {found}"
 
 
 def shown_whole(browser: chromium.Page, page: Path) -> None:
@@ -75,7 +76,8 @@ def shown_whole(browser: chromium.Page, page: Path) -> None:
         browser.call("Emulation.setEmulatedMedia", media="print" if width == PAPER else "screen")
         browser.open(page.as_uri(), width=width)
         browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
-        assert browser.ask("document.documentElement.scrollWidth") <= width
+        wide = browser.ask("document.documentElement.scrollWidth")
+        assert wide <= width, f"{page.name} is {wide} pixels wide on {width}"
         # Lazy pictures are drawn when they are asked for.
         browser.ask("[...document.images].forEach(i => { i.loading = 'eager'; })")
         browser.wait_for("[...document.images].every(i => i.complete)")

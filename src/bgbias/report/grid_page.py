@@ -285,8 +285,6 @@ def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str,
 
 def _table(study: Study, name: str) -> dict[str, Any]:
     """A table with its caption, as its own page has it: both were escaped when that was written."""
-    import markupsafe
-
     text = study.files.at("table_html", table=name).read_text(encoding="utf-8")
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
     # A head without words is none, for whoever hears the page.
@@ -294,8 +292,8 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     return {
         "name": names.table(name),
         "about": tables.load(name).ABOUT,
-        "caption": markupsafe.Markup(caption),
-        "body": markupsafe.Markup(body),
+        "caption": caption,
+        "body": body,
     }
 
 
