@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins, seeds
@@ -53,8 +53,9 @@ def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None
     soft = mask[..., None] / 255
     exact = soft * photo + (1 - soft) * 127.5  # often half way between two levels
     assert np.abs(apply("grey", photo, mask) - exact).max() <= 0.5 + 1e-9
-    blurred = cv2.GaussianBlur(photo, (0, 0), SIDE / 8)
-    assert np.array_equal(apply("blurred", photo, mask), np.rint(soft * photo + (1 - soft) * blurred))
+    blurred = gaussian_filter(photo.astype(float), (SIDE / 8, SIDE / 8, 0), mode="mirror")
+    # The blur is rounded, and what is made of it: half a level each.
+    assert np.abs(apply("blurred", photo, mask) - (soft * photo + (1 - soft) * blurred)).max() <= 1 + 0.05
 
 
 @pytest.mark.parametrize(
