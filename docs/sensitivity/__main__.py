@@ -1,7 +1,8 @@
 """What masks do to the drop and its parts: `make docs-sensitivity`, after `make run GRID=controls`.
 
-``python docs/sensitivity`` sees the test photos of the grid's toys, whose true masks are known, through each of its trained
-models with the masks of ``VARIANTS`` in turn: true ones, grown, eroded, with other edges, another photo's, the masker's, and
+``python docs/sensitivity [toys] [birds]`` makes the named parts, both of them if none is named. It sees the test photos of the
+grid's toys, whose true masks are known, through each of its trained models with the masks of ``VARIANTS`` in turn: true ones,
+grown, eroded, with other edges, another photo's, the masker's, and
 GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
 How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``,
 stands in ``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
@@ -224,6 +225,33 @@ def page(text: str) -> str:
     return PART.sub(lambda found: found[1] + parts[found[2]]() + found[3], text)
 
 
+def of_toys() -> None:
+    """All variants of the toys' masks, and how high their models stand with each masker."""
+    toys = params.load(grid=GRID)
+    cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
+    found = measured(toys, cells, VARIANTS)
+    drops(found).to_csv(TABLE, index=False)
+    keep_levels(found)
+
+
+def of_birds() -> None:
+    """How high the birds' models stand with each of two maskers."""
+    birds = params.load(grid=BIRDS)
+    keep_levels(measured(birds, plan.trained(birds), (FOUND, CUT)))
+
+
+def keep_levels(found: pd.DataFrame) -> None:
+    """Put the levels of these datasets into the table, in place of what it had of them."""
+    made = [levels(found)]
+    if RANKS.exists():
+        before = pd.read_csv(RANKS)
+        made.insert(0, before[~before["dataset"].isin(found["dataset"])])
+    pd.concat(made).to_csv(RANKS, index=False)
+
+
+PARTS = {"toys": of_toys, "birds": of_birds}
+
+
 def main(arguments: list[str]) -> int:
     """The command; its exit status."""
     if arguments == ["--check"]:
@@ -232,12 +260,11 @@ def main(arguments: list[str]) -> int:
             return 0
         print("docs/results/controls.md differs from docs/sensitivity; write it anew: make docs-sensitivity")
         return 1
-    toys, birds = params.load(grid=GRID), params.load(grid=BIRDS)
-    cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
-    of_toys = measured(toys, cells, VARIANTS)
-    of_birds = measured(birds, plan.trained(birds), (FOUND, CUT))
-    drops(of_toys).to_csv(TABLE, index=False)
-    levels(pd.concat([of_toys, of_birds])).to_csv(RANKS, index=False)
+    if unknown := set(arguments) - set(PARTS):
+        print(f"There is nothing called {min(unknown)}; there are: {', '.join(PARTS)}.")
+        return 2
+    for name in arguments or PARTS:
+        PARTS[name]()
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
