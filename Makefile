@@ -132,6 +132,7 @@ check: $(READY)  ## formatting, lint, types; format and lint of the workflow
 	python -m bgbias publish --check
 	python docs/uncertainty --check
 	python docs/settings --check
+	python docs/sensitivity --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
