@@ -11,8 +11,8 @@ import pytest
 from project import Project
 from single_page import Reader, accessible, shown_whole
 
-from bgbias.report import grid_page
-from bgbias.report.grid_page import Change, LossBlock, MethodRow, Shift
+from bgbias.report import comparisons
+from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
 from bgbias.results.uncertainty import Estimate
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
@@ -83,7 +83,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
     up, down = Shift(Estimate(5.0, 3.0, 7.0), sure=True), Shift(Estimate(-5.0, -7.0, -3.0), sure=True)
 
     def said(*blocks: tuple[MethodRow, ...]) -> str:
-        return grid_page.verdict(
+        return comparisons.verdict(
             [LossBlock(f"data {n}", list(models), []) for n, models in enumerate(blocks)]
         )
 

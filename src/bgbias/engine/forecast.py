@@ -113,7 +113,7 @@ def _time(study: Study, each: list[tuple[Node, Cost]]) -> list[str]:
     """Lines about how long the nodes take that have no result yet, one after the other."""
     guessed: dict[str, float] = {}  # of nodes that are to be made, by kind
     finished: dict[str, tuple[float, float]] = {}  # of others: what they took, and what was guessed
-    sides = {c.backbone: _side(study, c.backbone) for c in plan.cells(study)}
+    sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
@@ -126,16 +126,16 @@ def _time(study: Study, each: list[tuple[Node, Cost]]) -> list[str]:
     if not guessed:
         return []
     paces = {name: took / before for name, (took, before) in finished.items()}
-    usual = (
-        sum(took for took, _ in finished.values()) / sum(b for _, b in finished.values()) if paces else 1.0
-    )
+    usual = 1.0
+    if finished:
+        took, before = (sum(numbers) for numbers in zip(*finished.values(), strict=True))
+        usual = took / before
     left = sum(seconds * paces.get(name, usual) for name, seconds in guessed.items())
-    known = ", ".join(name for name in guessed if name in paces)
-    rest = set(guessed) - set(paces)
-    by = [f"as finished ones took here ({known})"] * bool(known)
-    by += ["guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor")] * bool(
-        rest
-    )
+    by = []
+    if known := [name for name in guessed if name in paces]:
+        by.append(f"as finished ones took here ({', '.join(known)})")
+    if len(known) < len(guessed):
+        by.append("guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor"))
     return [
         f"  time left: about {_duration(left)} of steps, one after the other",
         f"    {'; others '.join(by)}",
@@ -150,7 +150,7 @@ def _seconds(cost: Cost, side: int) -> float:
 
 def _prepared(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
-    sides = {c.backbone: _side(study, c.backbone) for c in plan.cells(study)}
+    sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
     wanted = {(c.dataset, sides[c.backbone]) for c in plan.cells(study)}
     behind = {(study.datasets[dataset].backgrounds, side) for dataset, side in wanted}
     total = NONE

@@ -1,0 +1,243 @@
+"""What a grid's models lose in front of other backgrounds, what methods change, and what that says: the words of its page."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.report import html, names
+from bgbias.results.rows import MAP_AT_R, MODEL
+from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, UNKNOWN, Estimate
+from bgbias.study.cell import PLAIN
+from bgbias.study.params import Study
+
+BLOCK = MODEL[:3]  # models that are compared with one another
+MOST_LISTED = 4  # numbers in a sentence
+DIFFERENCES = {
+    "corrupted": "corrupted_difference",
+    "clean": "clean_difference",
+    "drop": "relative_drop_change",
+}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A difference in points with its interval, and whether it is more than chance."""
+
+    found: Estimate
+    sure: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Beyond chance above 0."""
+        return self.sure and self.found.value > 0
+
+    @property
+    def less(self) -> bool:
+        """Beyond chance below 0."""
+        return self.sure and self.found.value < 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Against plain training of the same loss: MAP@R in front of other backgrounds and on clean photos, and the relative drop."""
+
+    corrupted: Shift
+    clean: Shift
+    drop: Shift
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A model's levels in percent, and its attribution score; what it changes, if it is compared with plain training."""
+
+    method: str
+    title: str
+    seeds: int
+    corrupted: Estimate
+    clean: Estimate
+    drop: Estimate
+    score: Estimate = UNKNOWN
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class LossBlock:
+    """What is compared with one another: the models of one dataset, backbone and loss, and what their classes lose."""
+
+    title: str
+    models: list[MethodRow]
+    classes: list[dict[str, Any]]
+
+
+def verdict(blocks: list[LossBlock]) -> str:
+    """What was found, in a few sentences: what plain models lose, and which methods change that by more than chance."""
+    said = []
+    models = [model for block in blocks for model in block.models]
+    seeds = [m.seeds for m in models if m.method.partition("+")[0] not in names.NOT_TRAINED]
+    if seeds and min(seeds) < FEWEST_SEEDS:
+        said.append(f"Of {names.count(min(seeds), 'training seed')} each, which says little of methods:")
+    losing, others = _losing(blocks)
+    of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
+    if losing:
+        how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
+        said.append(f"In front of other backgrounds plain models lose {how_much} of their MAP@R.")
+    if others:
+        where = (
+            f" on {_listed([block.title for block in others])}"
+            if losing
+            else " in front of other backgrounds"
+        )
+        said.append(f"No loss beyond chance is shown{where}.")
+    changes: dict[str, list[Change]] = {}
+    for block, _ in losing:
+        for model in block.models:
+            if model.change:
+                changes.setdefault(model.title, []).append(model.change)
+    told = [sentence for title, of in changes.items() if (sentence := _helps(title, of))]
+    said += told
+    if changes and len(told) < len(changes):
+        rest = "Of the other methods none" if told else "No method"
+        said.append(f"{rest} lessens the drop or raises MAP@R there by more than chance.")
+    return " ".join(said) or "Nothing was trained: these are networks as they came."
+
+
+def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
+    """Where plain training loses more than chance, the largest loss first; and where that is not shown."""
+    plain = [(block, model) for block in blocks for model in block.models if model.method == PLAIN]
+    losing = sorted((pair for pair in plain if pair[1].drop.low > 0), key=lambda pair: -pair[1].drop.value)
+    return losing, [block for block, model in plain if not model.drop.low > 0]
+
+
+def _helps(title: str, changes: list[Change]) -> str:
+    """What a method does beyond chance where plain training loses; nothing if it does nothing."""
+    parts = {
+        "lessens the drop": sum(change.drop.less for change in changes),
+        "raises MAP@R there": sum(change.corrupted.more for change in changes),
+    }
+    many = len(changes) > 1
+    said = [
+        what + f" in {count} of {len(changes)} comparisons" * many for what, count in parts.items() if count
+    ]
+    return f"{title} {' and '.join(said)}, by more than chance." if said else ""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
+    """The comparisons of a finished grid, from its tables by their names."""
+    levels, changes = read["table1"], read.get("table3")
+    lost = _lost(study)
+    several = levels["backbone"].nunique() > 1
+    for _, rows in levels.groupby(BLOCK, sort=False):
+        models = [_model(row, changes) for row in rows.to_dict("records")]
+        dataset, backbone, loss = rows[BLOCK].iloc[0]
+        title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
+        own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
+        yield LossBlock(", ".join(title), models, list(_classes(own, [m.method for m in models])))
+
+
+def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
+    model = MethodRow(
+        method=row["method"],
+        title=names.method(row["method"]),
+        seeds=int(row["seeds"]),
+        corrupted=_of(row, "corrupted"),
+        clean=_of(row, "clean"),
+        drop=_of(row, "relative_drop"),
+    )
+    own = (
+        []
+        if changes is None
+        else changes[(changes[MODEL] == [row[p] for p in MODEL]).all(axis=1)].to_dict("records")
+    )
+    if not own:
+        return model
+    (change,) = own
+    model = dataclasses.replace(model, score=_of(change, "ref"))
+    if math.isnan(change["corrupted_difference"]):
+        return model
+    tested = {
+        name: Shift(_of(change, column), change[f"{column}_p_holm"] < SIGNIFICANT)
+        for name, column in DIFFERENCES.items()
+    }
+    return dataclasses.replace(model, change=Change(**tested))
+
+
+def _of(row: dict[Any, Any], name: str) -> Estimate:
+    return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def _percent(found: Estimate) -> str:
+    return html.interval(found.value, found.low, found.high, 0, scale=1)
+
+
+def _lost(study: Study) -> pd.DataFrame:
+    """MAP@R of each model's classes, as they are and in front of other backgrounds, means over seeds, draws and photos."""
+    wanted = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
+    queries = pd.read_parquet(study.files.at("all_queries"), columns=wanted)
+    own = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]
+    means = own.groupby([*MODEL, "label", "condition"], sort=False)[MAP_AT_R].mean().unstack()
+    about = own.groupby([*MODEL, "label"], sort=False)["image_id"].agg(["first", "nunique"])
+    found = means.join(about).reset_index()
+    # A class is called after its photos' folder, if that is its own.
+    found["folder"] = found["first"].str.rpartition("/")[0].str.rpartition("/")[2]
+    alone = found.groupby(["dataset", "folder"])["label"].transform("nunique") == 1
+    named = alone & (found["folder"] != "")
+    return found.assign(name=found["folder"].where(named, found["label"].astype(str)))
+
+
+def _classes(own: pd.DataFrame, methods: list[str]) -> Iterator[dict[str, Any]]:
+    """Of each class its photos, what the first model finds with their own background, and what each loses without it."""
+    lost = (own[CLEAN] - own[RANDOM_BACKGROUND]).groupby([own["label"], own["method"]]).first().unstack()
+    clean = own[own["method"] == methods[0]].set_index("label")
+    for label in lost.sort_values(methods[0], ascending=False, kind="stable").index:
+        about = clean.loc[label]
+        yield {
+            "name": about["name"],
+            "queries": about["nunique"],
+            "clean": about[CLEAN],
+            "lost": lost.loc[label, methods].tolist(),
+        }
+
+
+def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
+    """What the numbers suggest, each with what was measured of it."""
+    losing, others = _losing(blocks)
+    for block, _ in losing:
+        changes = [(model, model.change) for model in block.models if model.change]
+        gaining = [pair for pair in changes if pair[1].corrupted.more]
+        lessening = [pair for pair in changes if pair[1].drop.less]
+        if gaining:
+            best, change = max(gaining, key=lambda pair: pair[0].corrupted.value)
+            paid = "beyond chance" if change.clean.sure else "which may be chance"
+            yield (
+                f"{block.title}: train with {best.title}. Where backgrounds differ it gains {_points(change.corrupted.found)}"
+                f" points of MAP@R, beyond chance; on clean photos it is {_points(change.clean.found)} ({paid})."
+            )
+        elif lessening:
+            best, change = min(lessening, key=lambda pair: pair[1].drop.found.value)
+            yield (
+                f"{block.title}: {best.title} changes the drop by {_points(change.drop.found)} points, beyond chance, but what it"
+                f" gains where backgrounds differ, {_points(change.corrupted.found)}, may be chance: more seeds or classes would"
+                " tell."
+            )
+        elif changes:
+            yield f"{block.title}: of what was tried nothing helps by more than chance."
+    if others:
+        yield f"{_listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
+    if "table7" in read:
+        yield "What needs no training was tried on every model: the cures above."
+
+
+def _points(found: Estimate) -> str:
+    said = html.interval(found.value, found.low, found.high, 1, scale=1)
+    return said if found.value < 0 else f"+{said}"
