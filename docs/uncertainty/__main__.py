@@ -76,13 +76,13 @@ def _halves(rows: pd.DataFrame) -> str:
 
 
 def _repeats(rows: pd.DataFrame) -> str:
-    names = [column.removesuffix(", p") for column in rows if column.endswith(", p")]
-    p = [rows[f"{name}, p"] for name in names]
-    counts = [
-        [name, str(len(of)), str((of < 0.05).sum()), f"{of.min():.3f}"]
-        for name, of in zip(names, p, strict=True)
-    ]
-    return _table([["difference in", "pairs", "starred", "smallest p"], *counts])
+    lines = [["difference in", "models", "pairs of each", "starred, %", "of one model, %"]]
+    for name, own in rows.groupby("difference", sort=False):
+        shares = own["starred"] / own["pairs"]
+        every = f"{100 * own['starred'].sum() / own['pairs'].sum():.1f}"
+        ends = f"{100 * shares.min():.1f} – {100 * shares.max():.1f}"
+        lines.append([str(name), str(len(own)), str(own["pairs"].iloc[0]), every, ends])
+    return _table(lines)
 
 
 def _range(share: pd.Series) -> str:
