@@ -30,7 +30,7 @@ def build():
     return Slow()
 """
 COMMAND = ["photos", "--model", "slow.py:build", "--masker", "grabcut", "--size", "64", "--resize", "64"]
-COMMAND += ["--backgrounds", "walls", "--attribution", "2"]
+COMMAND += ["--backgrounds", "walls", "--attribution", "12"]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,8 @@ def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-def test_killed_among_masks_embeddings_and_crossed_pictures_it_ends_with_the_same_bytes(place: Path) -> None:
+def test_killed_in_each_of_its_steps_it_ends_with_the_same_bytes(place: Path) -> None:
+    """Among masks, embeddings, crossed pictures and attribution maps."""
     whole = begin(place, "whole", "cache_of_whole")
     assert whole.wait() == 0, whole.communicate()[1]
     first = begin(place, "killed", "cache")
@@ -89,7 +90,13 @@ def test_killed_among_masks_embeddings_and_crossed_pictures_it_ends_with_the_sam
     third.send_signal(signal.SIGKILL)
     third.communicate()
     fourth = begin(place, "killed", "cache")
-    assert fourth.wait() == 0, fourth.communicate()[1]
+    mapped = next_file(place / "killed", "gradients-there.npy", fourth)
+    wait_for(lambda: 0 < sum(mapped.read_bytes()[-12:]) < 12, fourth)
+    fourth.send_signal(signal.SIGKILL)
+    fourth.communicate()
+    assert 0 < sum(mapped.read_bytes()[-12:]) < 12
+    fifth = begin(place, "killed", "cache")
+    assert fifth.wait() == 0, fifth.communicate()[1]
     assert files(place / "killed").keys() == files(place / "whole").keys()
     for name, data in files(place / "whole").items():
         if name != ".lock":
