@@ -8,7 +8,6 @@ the photos with hand-drawn masks and at some birds and groceries, all from the f
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,13 +20,13 @@ from bgbias.backgrounds.settings import Backgrounds, Proposal
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.nodes.propose import propose
+from bgbias.report.parts import Parts, markdown
 from bgbias.study import params
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
 ROWS = HERE / "backgrounds.csv"
 PAGES = (HERE / "backgrounds.md", HERE / "index.md")
-PART = re.compile(r"(<!-- backgrounds (\w+) -->\n?).*?(<!-- end -->)", re.DOTALL)
 POOLS = {"val": "in the pool for training and validation", "test": "in the pool for testing"}
 THINGS = {"cars": "cars", "birds": "birds", "online": "products sold online", "groceries": "groceries"}
 ARCHIVES = {"birds": "cub200_first50.tgz", "groceries": "grocery_store.zip"}
@@ -99,36 +98,22 @@ def parts(rows: pd.DataFrame) -> dict[str, str]:
             **{title: rejected[column].map("{:.2f}".format) for title, column in numbers.items()},
         }
     )
-    lines = [list(table.columns), ["---", "---", *["---:"] * len(numbers)], *table.to_numpy().tolist()]
     return {
         "rule": rule(),
         "share": f"{len(rejected)} of {len(backgrounds)}",
         "pools": f"Of the paper's own {len(backgrounds)} photos it rejects {rejections(rows, POOLS)}.\n",
         "things": f"Of {len(things)} photos with an object it rejects {rejections(rows, THINGS)}.\n",
-        "table": "".join(f"| {' | '.join(line)} |\n" for line in lines),
+        "table": markdown(table, left=2),
     }
 
 
-def wanted(root: Path) -> dict[Path, str]:
-    """The pages with every part as its rows say, by their places below ``root``."""
-    made = parts(pd.read_csv(root / ROWS))
-    texts = {page: (root / page).read_text(encoding="utf-8") for page in PAGES}
-    return {page: PART.sub(lambda m: m[1] + made[m[2]] + m[3], text) for page, text in texts.items()}
-
-
-def differing(root: Path) -> list[Path]:
-    """Pages that do not say what the rows do."""
-    return [p for p, text in wanted(root).items() if (root / p).read_text(encoding="utf-8") != text]
+EVIDENCE = Parts("backgrounds", PAGES, lambda root: parts(pd.read_csv(root / ROWS)), "make docs-backgrounds")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
-        for place in (found := differing(ROOT)):
-            print(f"{place} does not say what {ROWS} does; write it anew: make docs-backgrounds")
-        sys.exit(bool(found))
+        sys.exit(EVIDENCE.check(ROOT))
     with tempfile.TemporaryDirectory() as scratch:
-        made = looked_at(Path(sys.argv[1]), Path(scratch))
-    made.to_csv(ROOT / ROWS, index=False, float_format="%.4f")
-    for page, text in wanted(ROOT).items():
-        (ROOT / page).write_text(text, encoding="utf-8")
-        print(page)
+        looked = looked_at(Path(sys.argv[1]), Path(scratch))
+    looked.to_csv(ROOT / ROWS, index=False, float_format="%.4f")
+    EVIDENCE.write(ROOT)

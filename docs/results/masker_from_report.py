@@ -8,7 +8,6 @@ page differs.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,20 +17,14 @@ import pandas as pd
 from bgbias.images import drawn_masks
 from bgbias.masks import cross_validation, pairs, quality
 from bgbias.masks.fine_tuning import Recipe
+from bgbias.report.parts import Parts, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
 PAGES = (HERE / "masker_finetuning.md", HERE / "index.md", Path("docs/masks.md"))
-PART = re.compile(r"(<!-- masker (\w+) -->\n?).*?(<!-- end -->)", re.DOTALL)
 FIGURES = ("folds", "shares")
 REMBG = HERE / "masker_rembg.csv"
 SETS = {"cars196": "Cars196", "cub200": "CUB200", "sop": "SOP"}
-
-
-def markdown(frame: pd.DataFrame) -> str:
-    """A table, its numbers right."""
-    lines = [list(frame.columns), ["---", *["---:"] * (frame.shape[1] - 1)], *frame.to_numpy().tolist()]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def change(row: pd.Series) -> str:
@@ -127,27 +120,19 @@ def parts(folds: pd.DataFrame, shares: pd.DataFrame, rembg: pd.DataFrame) -> dic
     }
 
 
-def wanted(root: Path) -> dict[Path, str]:
-    """The pages with every part as its figures say, by their places below ``root``."""
+def made(root: Path) -> dict[str, str]:
+    """The same of the figures that lie below ``root``."""
     figures = (*(HERE / f"masker_{name}.csv" for name in FIGURES), REMBG)
-    made = parts(*(pd.read_csv(root / place) for place in figures))
-    texts = {page: (root / page).read_text(encoding="utf-8") for page in PAGES}
-    return {page: PART.sub(lambda m: m[1] + made[m[2]] + m[3], text) for page, text in texts.items()}
+    return parts(*(pd.read_csv(root / place) for place in figures))
 
 
-def differing(root: Path) -> list[Path]:
-    """Pages that do not say what the figures do."""
-    return [p for p, text in wanted(root).items() if (root / p).read_text(encoding="utf-8") != text]
+EVIDENCE = Parts("masker", PAGES, made, "make docs-masker")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
-        for place in (found := differing(ROOT)):
-            print(f"{place} does not say what {HERE}/masker_*.csv do; write it anew: make docs-masker")
-        sys.exit(bool(found))
+        sys.exit(EVIDENCE.check(ROOT))
     for name in FIGURES:
         (ROOT / HERE / f"masker_{name}.csv").write_bytes((Path(sys.argv[1]) / f"{name}.csv").read_bytes())
     of_rembg(Path(sys.argv[2])).to_csv(ROOT / REMBG, index=False, float_format="%.4f")
-    for page, text in wanted(ROOT).items():
-        (ROOT / page).write_text(text, encoding="utf-8")
-        print(page)
+    EVIDENCE.write(ROOT)

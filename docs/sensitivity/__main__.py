@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -36,6 +35,7 @@ from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
 from bgbias.photos.prepared import Pictures
 from bgbias.report import columns, names
+from bgbias.report.parts import Parts, markdown
 from bgbias.results import rows, uncertainty
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
@@ -43,11 +43,8 @@ from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
-HERE = Path(__file__).resolve().parent
-TABLE = HERE / "controls.csv"
-PAGE = HERE.parent / "results/controls.md"
-RANKS = HERE / "maskers.csv"
-PART = re.compile(r"(<!-- (sensitivity|maskers) -->\n).*?(<!-- end -->)", re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+TABLE, RANKS = (Path("docs/sensitivity") / f"{name}.csv" for name in ("controls", "maskers"))
 GRID, BIRDS, METHODS = "controls", "controls_cub50", ("plain", "bgaugment")
 DATASETS = ("demo_00", "demo_90")
 VIEWS = ((CLEAN, 0), ("own_inpainted", 0), (RANDOM_BACKGROUND, 0))
@@ -182,10 +179,7 @@ def levels(found: pd.DataFrame) -> pd.DataFrame:
 
 def ranked(table: pd.DataFrame) -> str:
     """As Markdown: for each dataset and two maskers, how alike they rank the models, and what they say of the two methods."""
-    lines = [
-        ["dataset", "masks", "models", "Kendall's tau", "BGAugment above plain, of the same seed"],
-        ["---", "---", "---:", "---:", "---"],
-    ]
+    lines = []
     for dataset, own in table.groupby("dataset", sort=False):
         by_masker = own.set_index([*MODEL[1:], "seed", "masks"])["corrupted"].unstack("masks")
         for a, b in itertools.combinations([m for m in MASKERS if m in by_masker], 2):
@@ -193,8 +187,9 @@ def ranked(table: pd.DataFrame) -> str:
             told = " and ".join(
                 f"{above} of {pairs}" for above, pairs in (_above(by_masker[m]) for m in (a, b))
             )
-            lines.append([str(dataset), f"{a} and {b}", str(len(by_masker)), f"{tau:.2f}", told])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+            lines.append([str(dataset), f"{a} and {b}", told, str(len(by_masker)), f"{tau:.2f}"])
+    heads = ["dataset", "masks", "BGAugment above plain, of the same seed", "models", "Kendall's tau"]
+    return markdown(pd.DataFrame(lines, columns=heads), left=3)
 
 
 def _above(corrupted: pd.Series) -> tuple[int, int]:
@@ -207,7 +202,7 @@ def shown(table: pd.DataFrame) -> str:
     """As Markdown: a row for each variant, and of each dataset and method the drop and what of it pasting costs."""
     groups = [(d, m) for d in DATASETS for m in METHODS]
     heads = [f"{d}, {names.method(m)}: {what}" for d, m in groups for what in ("pasting", "drop")]
-    lines = [["masks", *heads], ["---", *["---:"] * len(heads)]]
+    lines = []
     for variant in VARIANTS:
         line = [variant]
         for dataset, method in groups:
@@ -216,13 +211,15 @@ def shown(table: pd.DataFrame) -> str:
             ].to_dict("records")
             line += [columns.interval(what, 1)(cast(dict[str, Any], row)) for what in ("pasting", "drop")]
         lines.append(line)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(pd.DataFrame(lines, columns=["masks", *heads]))
 
 
-def page(text: str) -> str:
-    """The page with the parts that the tables hold."""
-    parts = {"sensitivity": lambda: shown(pd.read_csv(TABLE)), "maskers": lambda: ranked(pd.read_csv(RANKS))}
-    return PART.sub(lambda found: found[1] + parts[found[2]]() + found[3], text)
+def parts(root: Path) -> dict[str, str]:
+    """What the page has of each table."""
+    return {"controls": shown(pd.read_csv(root / TABLE)), "maskers": ranked(pd.read_csv(root / RANKS))}
+
+
+EVIDENCE = Parts("sensitivity", (Path("docs/results/controls.md"),), parts, "make docs-sensitivity")
 
 
 def of_toys() -> None:
@@ -230,7 +227,7 @@ def of_toys() -> None:
     toys = params.load(grid=GRID)
     cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
     found = measured(toys, cells, VARIANTS)
-    drops(found).to_csv(TABLE, index=False)
+    drops(found).to_csv(ROOT / TABLE, index=False)
     keep_levels(found)
 
 
@@ -243,10 +240,10 @@ def of_birds() -> None:
 def keep_levels(found: pd.DataFrame) -> None:
     """Put the levels of these datasets into the table, in place of what it had of them."""
     made = [levels(found)]
-    if RANKS.exists():
-        before = pd.read_csv(RANKS)
+    if (ROOT / RANKS).exists():
+        before = pd.read_csv(ROOT / RANKS)
         made.insert(0, before[~before["dataset"].isin(found["dataset"])])
-    pd.concat(made).to_csv(RANKS, index=False)
+    pd.concat(made).to_csv(ROOT / RANKS, index=False)
 
 
 PARTS = {"toys": of_toys, "birds": of_birds}
@@ -255,17 +252,13 @@ PARTS = {"toys": of_toys, "birds": of_birds}
 def main(arguments: list[str]) -> int:
     """The command; its exit status."""
     if arguments == ["--check"]:
-        text = PAGE.read_text(encoding="utf-8")
-        if page(text) == text:
-            return 0
-        print("docs/results/controls.md differs from docs/sensitivity; write it anew: make docs-sensitivity")
-        return 1
+        return EVIDENCE.check(ROOT)
     if unknown := set(arguments) - set(PARTS):
         print(f"There is nothing called {min(unknown)}; there are: {', '.join(PARTS)}.")
         return 2
     for name in arguments or PARTS:
         PARTS[name]()
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    EVIDENCE.write(ROOT)
     return 0
 
 

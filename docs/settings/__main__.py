@@ -9,7 +9,6 @@ other backgrounds are not looked at. Then the page is written; with ``--check`` 
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pandas as pd
 
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
+from bgbias.report.parts import Parts, markdown
 from bgbias.study import params, plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
@@ -30,9 +30,8 @@ from bgbias.training.batches import Epochs
 from bgbias.training.settings import Train
 from bgbias.training.validation import Validation
 
-HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "results/cub50.md"
-PART = re.compile(r"(<!-- settings (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path("docs/settings")
 STEM = tuple(str(block) for block in range(7))  # of MobileNetV2: down to maps of 28 x 28
 DEEP = tuple(str(block) for block in range(14))  # down to maps of 14 x 14
 SHORT: dict[str, Any] = {"iterations_per_epoch": 50, "max_epochs": 8, "patience": 8, "schedule": "cosine"}
@@ -106,19 +105,19 @@ def search(study: Study, dataset: str) -> Iterator[pd.DataFrame]:
         yield found
 
 
-def read(dataset: str) -> pd.DataFrame:
+def read(dataset: str, root: Path = ROOT) -> pd.DataFrame:
     """What was found so far."""
-    file = HERE / f"{dataset}.csv"
+    file = root / HERE / f"{dataset}.csv"
     return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["loss", "settings"])
 
 
-def shown(dataset: str) -> str:
+def shown(rows: pd.DataFrame) -> str:
     """A row for each setting as Markdown: the best validation MAP@R of each loss, its step, and what training took."""
-    rows = read(dataset)
-    rows["score"] = 100 * rows["val_map_at_r"]
+    rows = rows.assign(score=100 * rows["val_map_at_r"])
     trained = rows[rows["loss"] != "none"]
     losses = list(dict.fromkeys(trained["loss"]))
-    table = [["settings", *(f"{names.loss(loss)} (at step)" for loss in losses), "minutes of training"]]
+    heads = ["settings", *(f"{names.loss(loss)} (at step)" for loss in losses), "minutes of training"]
+    table = []
     for name in UNTRAINED:
         score = rows.loc[rows["settings"] == name, "score"].mean()
         table.append([f"untrained, {name}", *[f"{score:.1f}"] * len(losses), "–"])
@@ -131,29 +130,25 @@ def shown(dataset: str) -> str:
             line.append("–" if best is None else f"{best['score']:.1f} ({best['epoch'] * steps:.0f})")
         minutes = trained[trained["settings"] == name].groupby("loss")["train_seconds"].sum() / 60
         table.append([*line, ", ".join(f"{minutes[loss]:.1f}" for loss in losses if loss in minutes)])
-    table.insert(1, ["---", *["---:"] * (len(table[0]) - 1)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in table)
+    return markdown(pd.DataFrame(table, columns=heads))
 
 
-def page(text: str) -> str:
-    """The page with every part as its table has it."""
-    return PART.sub(lambda found: found[1] + shown(found[2]) + found[3], text)
+EVIDENCE = Parts(
+    "settings",
+    (Path("docs/results/cub50.md"),),
+    lambda root: {"cub50": shown(read("cub50", root))},
+    "python docs/settings",
+)
 
 
 def main(arguments: list[str]) -> int:
     """The command; its exit status."""
-    text = PAGE.read_text(encoding="utf-8")
     if arguments == ["--check"]:
-        if page(text) == text:
-            return 0
-        print(
-            "docs/results/cub50.md differs from the tables in docs/settings; write it anew: python docs/settings"
-        )
-        return 1
+        return EVIDENCE.check(ROOT)
     for dataset in arguments:
         for found in search(params.load(grid=dataset), dataset):
-            pd.concat([read(dataset), found]).to_csv(HERE / f"{dataset}.csv", index=False)
-    PAGE.write_text(page(text), encoding="utf-8")
+            pd.concat([read(dataset), found]).to_csv(ROOT / HERE / f"{dataset}.csv", index=False)
+    EVIDENCE.write(ROOT)
     return 0
 
 

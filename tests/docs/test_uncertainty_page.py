@@ -12,20 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 evidence = runpy.run_path(str(ROOT / "docs/uncertainty/__main__.py"), run_name="evidence")
 
 
-def test_the_page_has_what_the_tables_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert evidence["main"](["--check"]) == 0
+def test_a_table_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence["main"](["covarage"]) == 2
     assert "There is no table covarage; there are: coverage" in capsys.readouterr().out
-
-
-def test_another_number_is_another_page() -> None:
-    text = evidence["PAGE"].read_text(encoding="utf-8")
-    assert text.count("<!-- uncertainty: ") == len(evidence["NAMES"])
-    edited = text.replace(
-        "| Grocery Store | pooled | clean | 81 |", "| Grocery Store | pooled | clean | 82 |"
-    )
-    assert edited != text
-    assert evidence["page"](edited) == text
 
 
 def test_what_was_found_is_what_is_promised() -> None:
@@ -40,5 +29,5 @@ def test_what_was_found_is_what_is_promised() -> None:
             assert 0.02 <= rows[name].mean() <= 0.07
     assert found["halves"]["sd"].between(0.9, 1.1).all()
     repeats = found["repeats"]
-    assert len(repeats) >= 20
-    assert repeats["starred"].gt(0).mean() <= 0.2  # of three differences each
+    assert repeats.groupby("difference")["pairs"].sum().min() >= 20
+    assert repeats["starred"].sum() / repeats["pairs"].sum() <= 0.06
