@@ -76,6 +76,21 @@ def test_a_part_of_a_dataset_is_spelled_like_the_whole() -> None:
     assert printed == ["CUB200", "CUB50", "Cars10", "SOP", "toy_090", "my_cub", "shop7"]
 
 
+@pytest.mark.parametrize(
+    ("loss", "method", "printed"),
+    [
+        ("contrastive+neg_margin=0.3", "plain", "Contrastive, neg margin 0.3"),
+        ("contrastive+train.lr=0.001", "bgaugment", "+ BGAugment"),
+        ("contrastive", "plain+train.lr=0.001", "Contrastive, lr 0.001"),
+        ("contrastive", "plain+train.lr=0.001+grey", "+ Plain, lr 0.001 + grey background"),
+        ("arcface", "attr_frac+weight=2+bgaugment", "+ Attribution fraction, weight 2 + BGAugment"),
+        ("arcface", "plain+grey", "+ grey background"),
+    ],
+)
+def test_settings_that_a_name_carries_are_words(loss: str, method: str, printed: str) -> None:
+    assert names.row(loss, method) == printed
+
+
 def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
     for family in ("losses", "methods"):
         files = [plugins.load(family, name) for name in plugins.names(family)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -21,6 +21,7 @@ from bgbias.segmentation.episodes import CENTRE
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, UNTRAINED, side_by_side
 from bgbias.study.params import Study
+from bgbias.study.variants import OF_TRAINING, Value, parsed
 
 # These stand above what is compared with them.
 NOT_TRAINED = (CENTRE, PRETRAINED, UNTRAINED)
@@ -52,9 +53,10 @@ def dataset(name: str) -> str:
 
 
 def loss(name: str) -> str:
-    """A loss in words, e.g. ``Multi Similarity``."""
+    """A loss in words, e.g. ``Multi Similarity``; with another setting ``Contrastive, neg margin 0.3``."""
     titles = {"none": "No training"} | _titles("losses")
-    return titles.get(name, name.replace("_", " ").capitalize())
+    alone, changed = parsed(name)
+    return _with(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
 
 
 def method(name: str) -> str:
@@ -64,7 +66,15 @@ def method(name: str) -> str:
     alone, length = side_by_side(name)
     if length:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
-    return " + ".join(_method(part) for part in name.split("+"))
+    whole, changed = parsed(name)
+    first, *on_top = (_method(part) for part in whole.split("+"))
+    return " + ".join([_with(first, changed), *on_top])
+
+
+def _with(title: str, changed: Mapping[str, Value]) -> str:
+    """A title and the settings of a variant, as words: ``train.lr=0.001`` is ``lr 0.001``."""
+    said = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
+    return ", ".join([title, *said])
 
 
 def _method(name: str) -> str:
@@ -102,9 +112,10 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
         return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
     if method_name.partition("+")[0] in NOT_TRAINED:
         return method(method_name)
-    if method_name == PLAIN:
-        return loss(loss_name)
-    added = f"+ {method(method_name.removeprefix(f'{PLAIN}+'))}"
+    whole, changed = parsed(method_name)
+    if whole == PLAIN:
+        return _with(loss(loss_name), changed)
+    added = f"+ {method(method_name if changed else whole.removeprefix(f'{PLAIN}+'))}"
     return added if below_plain else f"{loss(loss_name)} {added}"
 
 
