@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pytest
 import torch
@@ -34,6 +33,8 @@ def network() -> nn.Module:
 
 @pytest.mark.parametrize("kind", ["pickle", "pt2"])
 def test_networks_of_torch_embed_as_they_were_saved(kind: Any, network: nn.Module, tmp_path: Path) -> None:
+    import mlflow
+
     example = np.zeros((1, 3, 32, 32), np.float32)
     mlflow.pytorch.save_model(
         network,
@@ -49,6 +50,8 @@ def test_networks_of_torch_embed_as_they_were_saved(kind: Any, network: nn.Modul
 
 def test_a_run_of_bgbias_embeds_as_ever(tmp_path: Path) -> None:
     """From a store, by an address."""
+    import mlflow
+
     save(build_model("tiny", Params(), 16, seeds.torch_generator("mlflow")), tmp_path / "model.safetensors")
     mlflow.pyfunc.save_model(
         str(tmp_path / "model"),
@@ -66,6 +69,8 @@ def test_a_run_of_bgbias_embeds_as_ever(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlflow
+
     # What another test of this process named goes before the environment.
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     monkeypatch.setattr("mlflow.tracking._model_registry.utils._registry_uri", None)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import mteb
 import numpy as np
 import pytest
 from brought_models import assert_equal, ours, photos
-from datasets import Dataset, Image
-from mteb._create_dataloaders import create_dataloader
-from mteb.models.model_implementations.clip_models import CLIPModel
 from PIL import Image as Pillow
 from small_transformers import clip_folder
 
@@ -23,6 +19,10 @@ CPU = Options(device="cpu")
 
 def asked(model: Any) -> np.ndarray:
     """The photos' vectors, as a task of MTEB gets them."""
+    import mteb
+    from datasets import Dataset, Image
+    from mteb._create_dataloaders import create_dataloader
+
     task = mteb.get_task("CIFAR10Clustering").metadata
     pictures = Dataset.from_dict({"image": [Pillow.fromarray(p) for p in photos()]}).cast_column(
         "image", Image()
@@ -33,8 +33,10 @@ def asked(model: Any) -> np.ndarray:
 
 
 def test_vectors_are_those_that_a_task_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mteb.models.model_implementations.clip_models import CLIPModel
+
     model = CLIPModel(str(clip_folder(tmp_path)), revision=None, device="cpu")
-    monkeypatch.setattr(mteb, "get_model", lambda name, device: model)
+    monkeypatch.setattr("mteb.get_model", lambda name, device: model)
     # Its processor's resize by torchvision is up to a grey level beside Pillow's.
     for found in (load("mteb:openai/clip-vit-base-patch32", CPU), load(model)):
         assert_equal(ours(found), asked(model), 0.2)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, randomised, saved, theirs
-from open_clip.transform import PreprocessCfg, image_transform_v2
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options, load
@@ -26,8 +25,16 @@ SMALL = {
 COLOURS = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
 
 
+@pytest.fixture
+def open_clip() -> Any:
+    """The library, imported where it is tested and not wherever this file is read."""
+    return importlib.import_module("open_clip")
+
+
 @pytest.fixture(autouse=True)
-def _a_small_model_among_the_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _a_small_model_among_the_built_in(
+    open_clip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """It has two tags: one was trained with QuickGELU, one with other colours and squashed photos."""
     from open_clip import factory, pretrained
 
@@ -55,12 +62,14 @@ def _a_small_model_among_the_built_in(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def expected(network: Any, **config: Any) -> np.ndarray:
     """Through OpenCLIP's own transform and ``encode_image``."""
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
     prepare = image_transform_v2(PreprocessCfg(**network.visual.preprocess_cfg | config), is_train=False)
     return theirs(prepare, network.encode_image)
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
-def test_vectors_are_those_of_open_clip(prefix: str, tmp_path: Path) -> None:
+def test_vectors_are_those_of_open_clip(open_clip: Any, prefix: str, tmp_path: Path) -> None:
     network = randomised(open_clip.create_model("Small-8"))
     weights = saved(network, tmp_path / "w.pt", prefix, ("state_dict",))
     found = load("open_clip:Small-8", Options(weights=weights, device="cpu"))
@@ -70,7 +79,7 @@ def test_vectors_are_those_of_open_clip(prefix: str, tmp_path: Path) -> None:
     assert any("tensors of the file are not used" in line for line in found.told), "those of the text tower"
 
 
-def test_a_tag_brings_its_preparation_and_its_activation(tmp_path: Path) -> None:
+def test_a_tag_brings_its_preparation_and_its_activation(open_clip: Any, tmp_path: Path) -> None:
     network = randomised(open_clip.create_model("Small-8"))
     weights = saved(network, tmp_path / "w.pt")
     squashed = load("open_clip:Small-8/squashed", Options(weights=weights, device="cpu"))
@@ -84,7 +93,7 @@ def test_a_tag_brings_its_preparation_and_its_activation(tmp_path: Path) -> None
         load("open_clip:Small-8-quickgelu/squashed", Options(weights=weights))
 
 
-def test_a_folder_of_the_hubs_form_is_read(tmp_path: Path) -> None:
+def test_a_folder_of_the_hubs_form_is_read(open_clip: Any, tmp_path: Path) -> None:
     network = randomised(open_clip.create_model("Small-8"))
     config = {
         "model_cfg": SMALL,
@@ -96,7 +105,7 @@ def test_a_folder_of_the_hubs_form_is_read(tmp_path: Path) -> None:
     assert_equal(ours(found), expected(network, **COLOURS))
 
 
-def test_positions_of_another_size_are_resampled(tmp_path: Path) -> None:
+def test_positions_of_another_size_are_resampled(open_clip: Any, tmp_path: Path) -> None:
     network = randomised(open_clip.create_model("Small-8"))
     weights = saved(network, tmp_path / "w.pt")
     found = load("open_clip:Small-8", Options(weights=weights, size=48, device="cpu"))
@@ -129,6 +138,6 @@ def test_a_model_without_its_library_says_how_to_install_it(monkeypatch: pytest.
         load("open_clip:Small-8")
 
 
-def test_a_photo_has_one_vector_whatever_else_the_tower_gives() -> None:
+def test_a_photo_has_one_vector_whatever_else_the_tower_gives(open_clip: Any) -> None:
     """CoCa's gives its tokens, too."""
     assert torch.is_tensor(open_clip.create_model("Small-8").visual(torch.zeros(1, 3, 32, 32)))

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from brought_models import assert_equal, ours, photos
 from PIL import Image
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import BoW
 from small_transformers import clip_folder
 
 from bgbias.errors import UserError
@@ -19,6 +17,8 @@ CPU = Options(device="cpu")
 
 @pytest.mark.parametrize("spec", ["sentence-transformers:{}", "sentence_transformers:{}"])
 def test_vectors_are_those_of_encode(spec: str, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     folder = clip_folder(tmp_path)
     found = load(spec.format(folder), CPU)
     expected = SentenceTransformer(str(folder), device="cpu").encode([Image.fromarray(p) for p in photos()])
@@ -30,6 +30,8 @@ def test_vectors_are_those_of_encode(spec: str, tmp_path: Path) -> None:
 
 def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
     """The processor would enlarge and crop it once more; to its owner it is as it was."""
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(clip_folder(tmp_path)), device="cpu")
     found = load(model)
     views = [Image.fromarray(found.look(photo)) for photo in photos()]
@@ -45,6 +47,9 @@ def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
 def test_models_that_are_not_there_or_embed_no_images_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import BoW
+
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(
         UserError, match=r"could not be fetched from https://huggingface.co/sentence-transformers/none"
