@@ -69,11 +69,22 @@ def small_plugins() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The grid `smoke`, run once from photos to figures, MLflow told. Tests that change anything copy it."""
+def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all test processes of one run of pytest share."""
     folder = tmp_path_factory.getbasetemp()
-    # Test processes of one run of pytest share the folder above their own, and the run.
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_cache_of_their_own(common_folder: Path) -> None:
+    """What a person's computer keeps (places.cache) is kept for one run of pytest, and nothing of hers is met."""
+    os.environ["BGBIAS_CACHE"] = str(common_folder / "cache")
+
+
+@pytest.fixture(scope="session")
+def smoke_run(common_folder: Path) -> Project:
+    """The grid `smoke`, run once from photos to figures, MLflow told. Tests that change anything copy it."""
+    folder = common_folder
     finished = folder / "smoke_finished"
     with (folder / "smoke_lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

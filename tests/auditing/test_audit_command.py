@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -29,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return commands.bgbias(place, "audit", *arguments, BGBIAS_CACHE=str(place / "cache"))
+    return commands.bgbias(place, "audit", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,6 @@ def audited(place: Path) -> tuple[Path, str]:
             "first",
         ],
         cwd=place,
-        env=os.environ | {"BGBIAS_CACHE": str(place / "cache")},
         capture_output=True,
         text=True,
         check=False,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import ExifTags, Image
 
+from bgbias.auditing import backgrounds
 from bgbias.auditing.backgrounds import find
+from bgbias.backgrounds import drawn
 from bgbias.backgrounds.draws import Draw
 from bgbias.images import pixels
 
@@ -24,3 +27,28 @@ def test_a_background_that_a_phone_turned_stands_as_a_person_sees_it(tmp_path: P
     turned, upright = (pool.picture(Draw(index, whole, flip=False), 40) for index in (0, 1))
     assert upright[:, 0].max() == turned[0].max() == 0
     assert upright[:, -1].min() == turned[-1].min() == 250
+
+
+def test_drawn_ones_are_drawn_once_on_a_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
+    monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2, "colours": 1})
+    real, times = drawn.pictures, list[str]()
+
+    def counted(kind: str, *rest: object) -> object:
+        times.append(kind)
+        return real(kind, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(drawn, "pictures", counted)
+    first = find(None)
+    assert find(None) == first
+    assert times == ["gradients", "colours"]
+    # A damaged file, and a place where nothing can be kept, cost the drawing, and nothing else.
+    [kept] = tmp_path.rglob("*.zip")
+    data = kept.read_bytes()
+    for damaged in (data[:-30], data.replace(b"IDAT", b"TADI")):
+        kept.write_bytes(damaged)
+        assert find(None) == first
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "file"))
+    assert find(None) == first
+    assert len(times) == 8

@@ -30,8 +30,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def photos(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+def photos(toys: Path, tmp_path: Path) -> Path:
     shutil.copytree(toys / "photos", tmp_path / "photos")
     shutil.copytree(toys / "masks", tmp_path / "masks")
     return tmp_path / "photos"
@@ -112,9 +111,12 @@ def test_masks_that_show_nothing_are_a_reason(photos: Path) -> None:
         (lambda batch: np.ones((len(batch) + 1, 3)), "a vector of each"),
     ],
 )
-def test_a_model_that_is_none_is_told_before_masks_are_made(photos: Path, answer: object, words: str) -> None:
+def test_a_model_that_is_none_is_told_before_masks_are_made(
+    photos: Path, toys: Path, answer: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(photos.parent / "cache"))
     with pytest.raises(UserError, match=words):
-        bgbias.audit(photos, answer, masker="grabcut", **HOW)  # type: ignore[arg-type]
+        bgbias.audit(photos, answer, masker="grabcut", backgrounds=toys / "walls", **HOW)  # type: ignore[arg-type]
     assert not (photos.parent / "cache").exists()
 
 

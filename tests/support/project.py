@@ -131,7 +131,9 @@ class Project:
         tools = str(Path(sys.executable).parent)
         kept = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if p != tools]
         plain = {
-            k: v for k, v in os.environ.items() if not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
+            k: v
+            for k, v in os.environ.items()
+            if k == "BGBIAS_CACHE" or not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
         }
         return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,14 @@ import numpy as np
 from bgbias.backgrounds import drawn, pools
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
-from bgbias.files import places
+from bgbias.files import code, places
+from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 
 # Walls above all, since products stand in front of them; drawn as the study's own pools for testing are.
 DRAWN = {"textures": 60, "toy_scenes": 25, "gradients": 15}
 SIDE = 320
+FOLDER = "backgrounds"  # of the person's cache
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def find(place: str | None) -> BackgroundPhotos:
     Too few, and one that cannot be read, are errors that name it.
     """
     if place is None:
-        pairs = list(_drawn())
+        pairs = _drawn()
         told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
         return BackgroundPhotos([name for name, _ in pairs], [data for _, data in pairs], told)
     if not places.source(place).exists():
@@ -69,7 +72,19 @@ def find(place: str | None) -> BackgroundPhotos:
     return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
 
 
-def _drawn() -> Iterator[tuple[str, bytes]]:
-    for kind, count in DRAWN.items():
-        for name, picture in drawn.pictures(kind, count, "test", SIDE):
-            yield f"{name}.png", pixels.encode_png(np.ascontiguousarray(picture))
+def _drawn() -> list[tuple[str, bytes]]:
+    """Names and PNGs. Drawing takes seconds, so that they are kept, under the code that draws them and the libraries it calls."""
+    by = json.dumps([code.fingerprint(__name__), code.libraries(__name__)])
+    kept = places.cache() / FOLDER / f"{hashlib.sha256(by.encode()).hexdigest()[:16]}.zip"
+    with suppress(UserError):  # not there yet, or damaged
+        there = ImageStore(kept)
+        return [(name, there.read(name)) for name in there.ids]
+    pairs = [
+        (f"{name}.png", pixels.encode_png(np.ascontiguousarray(picture)))
+        for kind, count in DRAWN.items()
+        for name, picture in drawn.pictures(kind, count, "test", SIDE)
+    ]
+    with suppress(OSError), writing(kept) as store:  # a cache that cannot be written to is done without
+        for name, data in pairs:
+            store.add(name, data)
+    return pairs
