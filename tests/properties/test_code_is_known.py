@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -58,22 +58,28 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     @contextmanager
     def watched(study: Study, worker: Node) -> Iterator[records.Record]:
         files = seen.setdefault(worker, set())
+        met: dict[int, CodeType] = {}  # kept alive, as another one's number may be its own after it
 
         def note(frame: FrameType, event: str, arg: Any) -> None:
-            file, name = frame.f_code.co_filename, frame.f_code.co_name
-            # An import computes nothing, and what a plan is made of stands in the digest itself.
-            planned = name == "<module>" or (name in code_text.PLANNING and any(p in file for p in PLANNED))
-            if event == "call" and not planned:
-                files.add(file)
+            """Told of every function's begin, and by returning nothing of none of its lines."""
+            function = frame.f_code
+            if id(function) not in met:
+                met[id(function)] = function
+                file, name = function.co_filename, function.co_name
+                # An import computes nothing, and what a plan is made of stands in the digest itself.
+                if name != "<module>" and not (
+                    name in code_text.PLANNING and any(p in file for p in PLANNED)
+                ):
+                    files.add(file)
 
         with real(study, worker) as made:
-            threading.setprofile(note)
-            sys.setprofile(note)
+            threading.settrace(note)
+            sys.settrace(note)
             try:
                 yield made
             finally:
-                sys.setprofile(None)
-                threading.setprofile(None)  # type: ignore[arg-type]
+                sys.settrace(None)
+                threading.settrace(None)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "node", watched)
