@@ -32,6 +32,7 @@ from bgbias.errors import UserError
 
 FAMILIES = {
     "adapters": "bgbias.models.adapters",
+    "attacks": "bgbias.attacks",
     "backbones": "bgbias.models.backbones",
     "conditions": "bgbias.evaluation.conditions",
     "cures": "bgbias.evaluation.cures",
@@ -59,6 +60,7 @@ class Required(NamedTuple):
 # The docstring of a family's package says what these are.
 REQUIRED = {
     "adapters": Required(("TAKES", "OPTIONS", "adapt")),
+    "attacks": Required(("TITLE", "targets", "objective")),
     "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
     "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
     "cures": Required(("TITLE", "INDEX", "FITTED"), "FITTED", ("fit",), ("AT", "apply")),

@@ -21,7 +21,7 @@ LAYERS = (
     ("compute", "toy"),
     ("photos",),
     ("models",),
-    ("masks",),
+    ("attacks", "masks"),
     ("backgrounds", "datasets"),
     ("evaluation",),
     ("attribution",),

@@ -1,0 +1,122 @@
+"""Attacks on an embedding: small changes of a photo that bring it to photos of other classes. One attack, one file.
+
+A file has ``TITLE``, its name for people; ``targets(variant)``, to how many photos of as many other classes each photo is
+brought; and ``objective(embeddings, targets, reduction)``, the scalar to be minimised, of embeddings [B, d] of the changed photos
+and [B, targets, d] of theirs, summed over photos. One that stands for many (``VARIANTS`` says what goes behind the colon, as in
+``mtax:5``) is given the variant, others an empty text.
+
+Their common engine is here, projected gradient descent (Madry et al., ICLR 2018; docs/methods.md, section 8); which photos are
+the targets is drawn in ``attacks/_targets.py``. All works on plain tensors and on any function from photos to embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from bgbias import plugins
+from bgbias.settings import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+# Of ImageNet's photos, by channel in RGB, for all networks: what a photo may be changed by is the same for each of them.
+STD = (0.229, 0.224, 0.225)
+WHITE = 255.0
+
+Embed = Callable[["Tensor"], "Tensor"]
+"""Photos, float grey levels [B, 3, H, W] in RGB, to embeddings [B, d]."""
+
+
+class Strength(Strict):
+    """How far an attack may go, and how."""
+
+    epsilon: float = Field(
+        0.01,
+        ge=0,
+        description="by how much a pixel may change, in standard deviations of ImageNet's channels: .01 is .57 to .58 of 255",
+    )
+    steps: int = Field(1, ge=1, description="of epsilon / steps each")
+    noise: float = Field(5e-4, ge=0, description="uniform, before the first step, in the unit of epsilon")
+    l2_reduction: Literal["squared", "l2", "released"] = Field(
+        "squared",
+        description="of distances to targets: the mean of their squares, their mean, or the square of their mean over a batch",
+    )
+
+
+def targets(attack: str) -> int:
+    """How many targets each photo has in the attack of this name (``stax``, ``mtax:5``)."""
+    return int(plugins.load("attacks", attack).targets(plugins.variant(attack)))
+
+
+def title(attack: str) -> str:
+    """What people call it: STAX, MTAX-5."""
+    variant = plugins.variant(attack)
+    return f"{plugins.load('attacks', attack).TITLE}{variant and f'-{variant}'}"
+
+
+def grey_levels(epsilon: float, like: Tensor) -> Tensor:
+    """``epsilon`` standard deviations of each channel of photos in 0..255, [1, 3, 1, 1] of the type and place of ``like``."""
+    return WHITE * epsilon * like.new_tensor(STD).view(1, 3, 1, 1)
+
+
+def start(photos: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Photos [B, 3, H, W] in grey levels with uniform noise, by a generator of their device; an attack starts from there."""
+    drawn = photos.new_empty(photos.shape).uniform_(-1, 1, generator=generator)
+    return photos + grey_levels(noise, photos) * drawn
+
+
+def descended(
+    objective: Callable[[Tensor], Tensor],
+    photos: Tensor,
+    begin: Tensor,
+    epsilon: Tensor,
+    steps: int,
+    lowest: float = 0.0,
+    highest: float = WHITE,
+) -> Tensor:
+    """Photos [B, 3, H, W] after ``steps`` steps from ``begin`` against the sign of the gradient of ``objective``, a scalar.
+
+    A step is ``epsilon / steps``, of a size that broadcasts to the photos; each ends within ``epsilon`` of ``photos`` and within
+    ``lowest`` to ``highest``, as the first one begins. Nothing but the photos is differentiated.
+    """
+    import torch
+
+    low, high = (photos - epsilon).clamp_(min=lowest), (photos + epsilon).clamp_(max=highest)
+    step, x = epsilon / steps, begin.clamp(low, high)
+    for _ in range(steps):
+        x.requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(objective(x), x)
+        x = (x.detach() - step * slope.sign()).clamp_(low, high)
+    return x
+
+
+def attacked(
+    embed: Embed, photos: Tensor, aims: Tensor, attack: str, strength: Strength, begin: Tensor
+) -> Tensor:
+    """Photos [B, 3, H, W], grey levels, changed so that ``embed`` brings them to their ``aims`` [B, targets, d].
+
+    ``begin``: what the first step starts from, as ``start`` draws it. What ``embed`` calls should be ``evaluating``.
+    """
+    aim = plugins.load("attacks", attack).objective
+    epsilon, aims = grey_levels(strength.epsilon, photos), aims.detach()
+    return descended(
+        lambda x: aim(embed(x), aims, strength.l2_reduction), photos, begin, epsilon, strength.steps
+    )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode: photos do not see one another, and no batch norm learns. Each part's mode is put back."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

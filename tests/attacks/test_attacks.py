@@ -1,0 +1,246 @@
+"""Attacks: golden values, a naive twin, and what an attack must leave as it is (docs/methods.md, sections 8 and 11, G10)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from sam_models import model
+from torch import Tensor
+
+from bgbias import attacks, plugins, seeds
+from bgbias.attacks import Strength
+from bgbias.errors import UserError
+from bgbias.models.model import EmbeddingModel
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+NAMES = ("stax", "mtax:2", "mtax:3")
+REDUCTIONS = ("squared", "l2", "released")
+
+
+def network() -> EmbeddingModel:
+    """In double precision, with batch norms that have seen something and learn in training."""
+    net = model().double()
+    net.freeze_batch_norm = False
+    net.train()(torch.randn(8, 3, 32, 32, generator=seeds.torch_generator("seen"), dtype=torch.float64))
+    return net
+
+
+def photos(count: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Grey levels; some pixels black or white, where the range ends."""
+    drawn = torch.rand(count, 3, 32, 32, generator=seeds.torch_generator("attacked photos"), dtype=dtype)
+    return (300 * drawn - 20).clamp(0, 255)
+
+
+def embed(net: EmbeddingModel) -> attacks.Embed:
+    return lambda x: net(net.preprocess(x))
+
+
+def aims(net: EmbeddingModel, count: int, number: int) -> Tensor:
+    drawn = torch.randn(count, number, net.dim, generator=seeds.torch_generator("aims"), dtype=torch.float64)
+    return torch.nn.functional.normalize(drawn, dim=2)
+
+
+def run(net: EmbeddingModel, attack: str, shown: Tensor, goal: Tensor, **options: Any) -> Tensor:
+    strength = Strength(**options)
+    begin = attacks.start(shown, strength.noise, seeds.torch_generator("noise"))
+    with attacks.evaluating(net):
+        return attacks.attacked(embed(net), shown, goal, attack, strength, begin)
+
+
+def naive(net: EmbeddingModel, shown: Tensor, goal: Tensor, options: Any) -> Tensor:
+    """One photo, one pixel, one step at a time; the released reduction is the only one that needs the whole batch."""
+    net.eval()
+    strength = Strength(**options)
+    noise = 2 * torch.rand(shown.shape, generator=seeds.torch_generator("noise"), dtype=shown.dtype) - 1
+    reach = [255 * strength.epsilon * s for s in (0.229, 0.224, 0.225)]
+    x = shown.clone()
+    for i, c, h, w in torch.cartesian_prod(*(torch.arange(n) for n in shown.shape)).tolist():
+        moved = shown[i, c, h, w] + 255 * strength.noise * (0.229, 0.224, 0.225)[c] * noise[i, c, h, w]
+        x[i, c, h, w] = inside(float(moved), float(shown[i, c, h, w]), reach[c])
+    for _ in range(strength.steps):
+        slopes = []
+        for i in range(len(x)):
+            leaf = x[i : i + 1].clone().requires_grad_()
+            # As a network with these facts normalises: grey levels / 127.5 - 1.
+            embedding = net(leaf / 127.5 - 1)[0]
+            total = torch.zeros((), dtype=torch.float64)
+            for target in goal[i]:
+                square = sum(((a - b) ** 2 for a, b in zip(embedding, target, strict=True)), torch.zeros(()))
+                total = total + (square if strength.l2_reduction == "squared" else square.sqrt())
+            slopes.append(torch.autograd.grad(total / len(goal[i]), leaf)[0][0])
+        for i, c, h, w in torch.cartesian_prod(*(torch.arange(n) for n in shown.shape)).tolist():
+            slope = float(slopes[i][c, h, w])
+            step = reach[c] / strength.steps * (math.copysign(1, slope) if slope else 0)
+            x[i, c, h, w] = inside(float(x[i, c, h, w]) - step, float(shown[i, c, h, w]), reach[c])
+    return x
+
+
+def inside(value: float, photo: float, reach: float) -> float:
+    return min(max(value, photo - reach, 0.0), photo + reach, 255.0)
+
+
+def test_golden_epsilon_in_grey_levels() -> None:
+    like = torch.zeros((), dtype=torch.float64)
+    assert attacks.grey_levels(0.01, like).flatten().tolist() == pytest.approx(
+        [0.584, 0.5712, 0.5738], abs=5e-5
+    )
+    assert attacks.grey_levels(0.1, like).flatten().tolist() == pytest.approx(
+        [5.8395, 5.712, 5.7375], abs=5e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("reduction", "value", "slope"),
+    [
+        ("squared", 3.666667, (-2.0, -1.333333)),
+        ("l2", 1.666667, (-0.333333, -0.666667)),
+        # The square of a mean: twice the mean times its gradient.
+        ("released", 2.777778, (-1.111111, -2.222222)),
+    ],
+)
+def test_golden_objectives(reduction: str, value: float, slope: tuple[float, float]) -> None:
+    f = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    goal = torch.tensor([[[3.0, 0.0], [0.0, 1.0], [0.0, 1.0]]], dtype=torch.float64)
+    found = plugins.load("attacks", "mtax:3").objective(f, goal, reduction)
+    assert found.item() == pytest.approx(value, abs=5e-7)
+    assert torch.autograd.grad(found, f)[0][0].tolist() == pytest.approx(slope, abs=5e-7)
+
+
+def test_golden_step() -> None:
+    x = torch.tensor([0.5, -0.2], dtype=torch.float64)
+    begin = x + torch.tensor([0.0003, -0.0004], dtype=torch.float64)
+    slope = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    limits = {"epsilon": torch.tensor(0.01, dtype=torch.float64), "lowest": -1.0, "highest": 1.0}
+    found = attacks.descended(lambda y: (slope * y).sum(), x, begin, steps=1, **limits)
+    assert found.tolist() == pytest.approx([0.4903, -0.1904], abs=1e-12)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("attack", NAMES)
+def test_attack_agrees_with_its_naive_twin(attack: str, reduction: str) -> None:
+    net, shown = network(), photos(2)[:, :, :8, :8].contiguous()
+    options = {"epsilon": 0.05, "steps": 3, "l2_reduction": reduction}
+    goal = aims(net, 2, attacks.targets(attack))
+    torch.testing.assert_close(run(net, attack, shown, goal, **options), naive(net, shown, goal, options))
+
+
+def test_what_several_targets_are_reduced_to_changes_the_attack() -> None:
+    net, shown = network(), photos()
+    goal = aims(net, 3, 3)
+    squared, l2, released = (
+        run(net, "mtax:3", shown, goal, l2_reduction=reduction) for reduction in REDUCTIONS
+    )
+    torch.testing.assert_close(l2, released)
+    assert not torch.allclose(squared, l2)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("attack", NAMES)
+def test_every_step_stays_within_epsilon_and_range(attack: str, steps: int) -> None:
+    net, shown = network(), photos()
+    seen: list[Tensor] = []
+
+    def watching(x: Tensor) -> Tensor:
+        seen.append(x.detach().clone())
+        return net(net.preprocess(x))
+
+    begin = attacks.start(shown, 5.0, seeds.torch_generator("noise"))  # more than epsilon
+    goal, strength = aims(net, 3, attacks.targets(attack)), Strength(epsilon=0.1, steps=steps)
+    with attacks.evaluating(net):
+        last = attacks.attacked(watching, shown, goal, attack, strength, begin)
+    assert len(seen) == steps
+    for x in (*seen, last):
+        assert ((x - shown).abs() <= attacks.grey_levels(0.1, shown) + 1e-9).all()
+        assert x.min() >= 0
+        assert x.max() <= 255
+        assert not torch.equal(x, shown)
+
+
+def test_without_epsilon_photos_stay_as_they_are() -> None:
+    net, shown = network(), photos(dtype=torch.float32)
+    assert torch.equal(run(net.float(), "stax", shown, aims(net, 3, 1).float(), epsilon=0.0, steps=4), shown)
+
+
+@pytest.mark.parametrize("attack", NAMES)
+def test_photos_come_closer_to_their_targets_with_more_strength(attack: str) -> None:
+    net, shown = network(), photos()
+    goal = aims(net, 3, attacks.targets(attack))
+
+    def apart(x: Tensor) -> float:
+        with attacks.evaluating(net), torch.no_grad():
+            return float(plugins.load("attacks", attack).objective(embed(net)(x), goal, "squared"))
+
+    reached = [apart(run(net, attack, shown, goal, epsilon=e, steps=20)) for e in (0.0, 0.01, 0.1, 1.0)]
+    assert reached == sorted(reached, reverse=True)
+    assert reached[-1] < 0.9 * reached[0]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_nothing_of_the_model_moves(training: bool) -> None:
+    """Neither weights nor statistics nor modes, and no gradient is left behind; a frozen norm in a training model stays so."""
+    net = network().train(training)
+    frozen = net.trunk[1]
+    frozen.train(False)
+    state = {k: v.clone() for k, v in net.state_dict().items()}
+    modes = [m.training for m in net.modules()]
+    shown = photos()
+    run(net, "mtax:2", shown, aims(net, 3, 2), steps=3)
+    assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
+    assert [m.training for m in net.modules()] == modes
+    assert all(p.grad is None and p.requires_grad for p in net.parameters())
+    assert not shown.requires_grad
+
+
+def test_modes_are_put_back_after_an_error() -> None:
+    net = network()
+    with pytest.raises(ZeroDivisionError), attacks.evaluating(net):
+        raise ZeroDivisionError
+    assert all(m.training for m in net.modules())
+
+
+def test_a_photo_is_attacked_alike_in_any_batch() -> None:
+    net, shown = network(), photos()
+    goal, strength = aims(net, 3, 2), Strength(epsilon=0.1, steps=4)
+    begin = attacks.start(shown, strength.noise, seeds.torch_generator("noise"))
+    with attacks.evaluating(net):
+        whole = attacks.attacked(embed(net), shown, goal, "mtax:2", strength, begin)
+        alone = [
+            attacks.attacked(embed(net), *(t[i : i + 1] for t in (shown, goal)), "mtax:2", strength, begin[i : i + 1])
+            for i in range(3)
+        ]  # fmt: skip
+    torch.testing.assert_close(torch.cat(alone), whole)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_step_is_one_pass_forward(steps: int) -> None:
+    net, passes = network(), list[int]()
+    net.trunk.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    run(net, "mtax:3", photos(), aims(net, 3, 3), steps=steps)
+    assert passes == [3] * steps
+
+
+@pytest.mark.parametrize("name", ["mtax:1", "mtax:x", "mtax:-2"])
+def test_a_number_of_targets_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=rf"'{name}' in attacks"):
+        attacks.targets(name)
+
+
+def test_names_of_attacks() -> None:
+    assert [attacks.title(name) for name in ("stax", "mtax:5")] == ["STAX", "MTAX-5"]
+    with pytest.raises(UserError, match="needs the number of targets behind a colon"):
+        attacks.targets("mtax")
+    with pytest.raises(UserError, match=r"no 'max:3' in attacks"):
+        attacks.targets("max:3")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": -0.1}, {"steps": 0}, {"noise": -1.0}, {"l2_reduction": "l1"}, {"step": 1}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Strength(**wrong)
