@@ -50,6 +50,8 @@ class EmbeddingModel(nn.Module):
         self.neck: nn.Module | None = None
         self.head_norm: nn.BatchNorm1d | None = None
         self.neck_name, self.neck_params = "", Strict()
+        self.auxiliary_norms: tuple[str, ...] = ()
+        """Kinds of photos that had batch norms of their own in training (models/norms.py); those of clean photos are here."""
 
     def add_neck(self, name: str, params: Strict) -> nn.Module:
         """Put the neck ``necks/<name>.py`` between trunk and pooling and return it; it is saved and loaded with the model."""
@@ -150,6 +152,8 @@ def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = No
         header |= {"neck": model.neck_name, "neck_params": model.neck_params.model_dump_json()}
     if model.head_norm is not None:
         header["head_norm"] = json.dumps(True)
+    if model.auxiliary_norms:
+        header["auxiliary_norms"] = json.dumps(model.auxiliary_norms)
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     # One entry: safetensors writes several in an order that changes from run to run.
     with replacing(path) as temporary:
@@ -176,6 +180,7 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
             model.add_neck(neck, neck_params)
         if json.loads(header.get("head_norm", "false")):
             model.add_head_norm()
+        model.auxiliary_norms = tuple(json.loads(header.get("auxiliary_norms", "[]")))
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
         said = (str(error).splitlines() or [""])[0]

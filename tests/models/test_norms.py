@@ -1,0 +1,167 @@
+"""Several batch norms: copies that learn from their own photos alone, and a model file that has but the first."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+from backbone_models import make, photos, unsettle
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bgbias.errors import UserError
+from bgbias.models.model import EmbeddingModel, load, save
+from bgbias.models.norms import AuxiliaryNorms
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+NAMES = ("stax", "mtax:2")
+WITH = ("resnet18", "mobilenet_v2_tf", "bn_inception", "timm:mobilenetv3_small_050")
+
+
+def network(name: str = "pixels", frozen: bool = False) -> EmbeddingModel:
+    net = make(name, freeze_batch_norm=frozen)
+    unsettle(net)
+    return net.train()
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_each_begins_as_a_copy_with_its_statistics(name: str) -> None:
+    net, shown = network(name).eval(), photos(name)
+    norms = AuxiliaryNorms(net, NAMES).eval()
+    expected = net(shown)
+    for one in NAMES:
+        with norms.using(one):
+            assert torch.equal(net(shown), expected)
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_no_norm_of_the_clean_photos_is_passed_by_others(name: str) -> None:
+    net = network(name)
+    own = [m for m in net.modules() if isinstance(m, _BatchNorm)]
+    norms = AuxiliaryNorms(net, NAMES).train()
+    calls: list[nn.Module] = []
+    for module in (*own, *norms.sets[0], *norms.sets[1]):
+        module.register_forward_hook(lambda one, *_: calls.append(one))
+    for kind, expected in (("mtax:2", list(norms.sets[1])), ("stax", list(norms.sets[0])), ("", own)):
+        calls.clear()
+        if kind:
+            with norms.using(kind):
+                net(photos(name))
+        else:
+            net(photos(name))
+        assert set(map(id, calls)) == set(map(id, expected))
+
+
+def test_each_learns_from_its_own_photos_alone() -> None:
+    net = network()
+    norms = AuxiliaryNorms(net, NAMES).train()
+    before = [state(part) for part in (net, *norms.sets)]
+    with norms.using("stax"):
+        net(photos("pixels", 4)).sum().backward()
+    after = [state(part) for part in (net, *norms.sets)]
+    assert same(before[0], after[0])
+    assert same(before[2], after[2])
+    assert not torch.equal(before[1]["0.running_mean"], after[1]["0.running_mean"])
+    assert net.trunk[1].weight.grad is None
+    assert norms.sets[0][0].weight.grad is not None
+    assert norms.sets[1][0].weight.grad is None
+    assert net.trunk[0].weight.grad is not None
+    net(photos("pixels", 4))
+    assert not same(before[0], state(net))
+    assert same(after[1], state(norms.sets[0]))
+
+
+def test_gradients_are_those_of_networks_of_their_own() -> None:
+    """A naive twin: a whole network a distribution. Of what they share, the gradient is the sum of theirs."""
+    net = network().double()
+    norms = AuxiliaryNorms(net, NAMES).train()
+    twins = [deepcopy(net) for _ in range(3)]
+    generator = torch.Generator().manual_seed(5)
+    batches = [torch.randn(4, 3, 32, 32, generator=generator, dtype=torch.float64) for _ in range(3)]
+    total = net(batches[0])[:, 0].sum()
+    for name, batch in zip(NAMES, batches[1:], strict=True):
+        with norms.using(name):
+            total = total + net(batch)[:, 0].sum()
+    total.backward()
+    for twin, batch in zip(twins, batches, strict=True):
+        twin(batch)[:, 0].sum().backward()
+    torch.testing.assert_close(net.trunk[0].weight.grad, sum(t.trunk[0].weight.grad for t in twins))
+    torch.testing.assert_close(net.embedder.weight.grad, sum(t.embedder.weight.grad for t in twins))
+    for norm, twin in zip((net.trunk[1], norms.sets[0][0], norms.sets[1][0]), twins, strict=True):
+        torch.testing.assert_close(norm.weight.grad, twin.trunk[1].weight.grad)
+        torch.testing.assert_close(norm.running_var, twin.trunk[1].running_var)
+
+
+def test_frozen_ones_keep_their_statistics_in_training() -> None:
+    net = network(frozen=True)
+    norms = AuxiliaryNorms(net, NAMES).train()
+    before = state(norms)
+    with norms.using("stax"):
+        net(photos("pixels", 4)).sum().backward()
+    assert same(before, state(norms))
+    assert norms.sets[0][0].weight.grad is not None
+
+
+def test_gains_are_trained_where_those_of_the_model_are() -> None:
+    net = network()
+    norms = AuxiliaryNorms(net, NAMES)
+    assert len(norms.trained()) == 4
+    net.trunk[1].weight.requires_grad_(False)
+    assert [id(p) for p in norms.trained()] == [id(s[0].bias) for s in norms.sets]
+    assert not norms.sets[1][0].weight.requires_grad
+
+
+def test_the_model_is_itself_again_after_an_error() -> None:
+    net = network()
+    norms, own = AuxiliaryNorms(net, NAMES), net.trunk[1]
+    with pytest.raises(ZeroDivisionError), norms.using("stax"):
+        raise ZeroDivisionError
+    assert net.trunk[1] is own
+
+
+def test_a_norm_that_stands_in_two_places_has_one_copy() -> None:
+    net = network()
+    net.trunk = nn.Sequential(*net.trunk, net.trunk[1])
+    norms = AuxiliaryNorms(net, NAMES)
+    assert len(norms.sets[0]) == 1
+    with norms.using("stax"):
+        assert net.trunk[1] is net.trunk[3] is norms.sets[0][0]
+    assert net.trunk[1] is net.trunk[3] is not norms.sets[0][0]
+
+
+def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
+    net, path = network(), tmp_path / "model.safetensors"
+    names = set(net.state_dict())
+    save(net, tmp_path / "before.safetensors")
+    norms = AuxiliaryNorms(net, NAMES).train()
+    with norms.using("mtax:2"):
+        net(photos("pixels", 4))
+    save(net, path)
+    with safe_open(path, "pt") as file:
+        assert set(file.keys()) == names
+        header = json.loads(file.metadata()["bgbias"])
+    assert json.loads(header["auxiliary_norms"]) == list(NAMES)
+    loaded = load(path)
+    assert loaded.auxiliary_norms == NAMES
+    assert load(tmp_path / "before.safetensors").auxiliary_norms == ()
+    shown = photos("pixels")
+    assert torch.equal(loaded(shown), net.eval()(shown))
+
+
+@pytest.mark.parametrize("name", ["tiny", "timm:vit_tiny_patch16_224"])
+def test_a_network_without_batch_norm_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=rf"{name} has no batch norm"):
+        AuxiliaryNorms(make(name), NAMES)
