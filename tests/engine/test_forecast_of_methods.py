@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import adversarial_models
 import dcml_models
 import pytest
 import torch
@@ -56,6 +57,7 @@ def batch() -> Batch:
             ("attr_emb", {"photos": 3}),
         ],
         *[("dcml_code", {}), ("dcml_paper", {})],
+        *[("st_unfrozen", {}), ("at", {"epsilon": 0}), ("mdprop", {"kappa": 0})],
     ],
 )
 def test_photos_of_a_step_are_as_many_as_forecast(kind: str, options: dict[str, Any]) -> None:
@@ -72,6 +74,34 @@ def test_photos_of_a_step_are_as_many_as_forecast(kind: str, options: dict[str, 
     method.loss(batch())["loss"].backward()
     forecast = named.module.Method.photos_a_step(named.params(), len(LABELS))
     assert (counted.forward, counted.backward) == forecast
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("at", {}),
+        ("at", {"attacks": ["stax", "mtax:2"]}),
+        ("advprop_d", {}),
+        ("mdprop", {"attacks": ["stax", "mtax:2"]}),
+        ("mdprop", {"attacks": ["stax", "mtax:2"], "losses": "joint_half"}),
+    ],
+)
+def test_photos_of_attacks_are_as_many_as_forecast(kind: str, options: dict[str, Any], steps: int) -> None:
+    """On the way back through a network in evaluation mode no gradient of a weight is made: two photos are one."""
+    method = adversarial_models.method(kind, steps=steps, **options)
+    seen: dict[tuple[bool, bool], int] = {}
+
+    def count(trunk: nn.Module, given: tuple[Tensor], made: Tensor) -> None:
+        key = trunk.training, made.requires_grad
+        seen[key] = seen.get(key, 0) + len(made)
+
+    method.model.trunk.register_forward_hook(count)
+    method.loss(adversarial_models.batch())["loss"].backward()
+    attacks = seen[False, True]
+    assert set(seen) == {(True, True), (False, False), (False, True)}
+    forecast = type(method).photos_a_step(method.params, 8)
+    assert forecast == (sum(seen.values()), seen[True, True] + attacks // 2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
-from bgbias.training.batches import Batch, TrainingPhotos, sample
+from bgbias.training.batches import Batch, Epochs, TrainingPhotos, sample
+from bgbias.training.settings import Train
 
 LABELS = np.repeat(np.arange(10), [6, 6, 6, 6, 6, 6, 6, 6, 4, 2])
 
@@ -52,6 +53,23 @@ def test_too_few_classes_are_an_error_with_a_way_out() -> None:
         UserError, match=r"needs 16 classes; training has 10.*train\.batch_size to at most 40"
     ):
         sample(LABELS, 64, 4, 1, seeds.generator("sample"))
+
+
+def test_batches_drawn_as_one_have_twice_the_photos_and_classes(folder: Path) -> None:
+    settings = Train(batch_size=4, iterations_per_epoch=3)
+    photos = training(folder, True, True)
+    double, once = (Epochs(photos, ("squares", 0), settings, 2, batches) for batches in (2, 1))
+    for batch in double.batches(1):
+        assert len(batch.images) == 8
+        assert len(batch.labels.unique()) == 4
+    alone = photos.epoch(("squares", 0, 1), 4, 2, 3, settings.crop_scale, settings.crop_ratio)
+    for ours, expected in zip(once.batches(1), alone, strict=True):
+        assert torch.equal(ours.images, expected.images)
+    wide = Epochs(photos, ("squares", 0), Train(batch_size=6), 2, 2)
+    with pytest.raises(
+        UserError, match=r"A batch of 12 .* needs 6 classes; training has 5\. .* to at most 4 "
+    ):
+        list(wide.batches(1))
 
 
 @pytest.mark.parametrize("batch_size", [30, 2])

@@ -29,12 +29,7 @@ class AuxiliaryNorms(nn.Module):
         """``names``: of the distributions, no two alike; the model's file tells them. A model without batch norm is an error."""
         super().__init__()
         self._frozen = model.freeze_batch_norm
-        self._own = _norms(model)
-        if not self._own:
-            raise UserError(
-                f"{model.backbone} has no batch norm, so that photos of another distribution cannot have one of their own. Take a"
-                " network that has (resnet18, resnet50, mobilenet_v2, bn_inception, many of timm), or the method `at`."
-            )
+        self._own = batch_norms(model)
         numbers = {id(norm): number for number, norm in enumerate(self._own)}
         # A norm may stand in several places.
         self._places = [
@@ -77,5 +72,14 @@ class AuxiliaryNorms(nn.Module):
             parent._modules[name] = norms[number]
 
 
-def _norms(model: EmbeddingModel) -> list[nn.Module]:
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m is not model.head_norm]
+def batch_norms(model: EmbeddingModel) -> list[nn.Module]:
+    """Those before pooling, in the model's order. A model without any is an error."""
+    found: list[nn.Module] = [
+        m for m in model.modules() if isinstance(m, _BatchNorm) and m is not model.head_norm
+    ]
+    if not found:
+        raise UserError(
+            f"{model.backbone} has no batch norm, which this method is about. Take a network that has (resnet18, resnet50,"
+            " mobilenet_v2, bn_inception, many of timm), or a method that needs none (plain, at), in params.yaml."
+        )
+    return found

@@ -56,7 +56,8 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
     shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
     chosen = [("backbones", cell.backbone), ("losses", cell.loss), ("conditions", shown)]
     scored = [("metrics", name) for name in METRICS]
-    return [plan.method(study, cell).module, *(plugins.load(*one) for one in chosen + scored)]
+    named = plan.method(study, cell)
+    return [named.module, *(plugins.load(*one) for one in chosen + scored + named.uses)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -101,7 +102,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             shown, training.condition, device, settings.precision, study.evaluation.batch_size
         )
         method = training.build(model, photos.labels)
-        epochs = Epochs(photos, (cell.dataset, cell.run), settings, training.images_per_class(method))
+        per_class, batches_a_step = training.images_per_class(method), method.batches_a_step
+        epochs = Epochs(photos, (cell.dataset, cell.run), settings, per_class, batches_a_step)
         checkpoint = study.files.at("partial", grid=study.grid, **cell.wildcards)
         history = study.files.at("partial_history", grid=study.grid, **cell.wildcards)
         state = loop.fit(
@@ -115,7 +117,9 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         made.epoch_seconds |= state.seconds
         made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch}
         made.metrics[f"best_{validate.monitor}"] = state.best_score
-        made.metrics["images_per_second"] = state.rate(settings.batch_size * settings.iterations_per_epoch)
+        made.metrics["images_per_second"] = state.rate(
+            batches_a_step * settings.batch_size * settings.iterations_per_epoch
+        )
         steps = settings.iterations_per_epoch * state.epoch
         made.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
         made.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"

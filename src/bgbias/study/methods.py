@@ -46,6 +46,12 @@ class NamedMethod:
         return frozenset(self.module.NEEDS) | (REPLACING if self.replaces else frozenset())
 
     @property
+    def uses(self) -> list[tuple[str, str]]:
+        """Files of other families that it works by, by family and name."""
+        tell = getattr(self.module, "uses", None)
+        return list(tell(self.params())) if tell else []
+
+    @property
     def trains(self) -> bool:
         """Whether there is a model to train."""
         return bool(self.module.TRAINS)
@@ -77,8 +83,8 @@ def find(entries: Entries, name: str) -> NamedMethod:
 
 def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
     """Refuse what cannot be trained together when planning, not after an hour: a loss without the class weights that the method
-    re-weights, batches that photos of a class do not fill evenly, batches without the tuples that the method compares. ``cell``
-    is what messages call it.
+    re-weights, batches that photos of a class do not fill evenly, batches with fewer classes than an attack has targets, batches
+    without the tuples that the method compares. ``cell`` is what messages call it.
     """
     if getattr(method.module, "CLASS_WEIGHTS", False) and not _has_class_weights(loss):
         with_class_weights = filter(_has_class_weights, plugins.names("losses"))
@@ -92,6 +98,14 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
         raise UserError(
             f"{cell}: train.batch_size is {batch_size}, but {f'method {method.entry!r}' if own else f'the loss {loss!r}'} wants"
             f" {per_class} photos a class; set it to a multiple of {per_class} in params.yaml."
+        )
+    tell = getattr(method.module, "classes", None)
+    least: int = tell(method.params()) if tell else 1
+    if batch_size // per_class < least:
+        raise UserError(
+            f"{cell}: the method '{method.entry}' attacks photos towards {least - 1} other classes of a batch, but a batch of"
+            f" {batch_size} with {per_class} photos a class has {batch_size // per_class}. Name attacks with fewer targets, or"
+            f" raise train.batch_size in params.yaml to at least {per_class * least}."
         )
     negatives: int | None = getattr(method.module, "NEGATIVES", None)
     if negatives is None:

@@ -49,14 +49,19 @@ class Batch:
 
 
 def sample(
-    labels: np.ndarray, batch_size: int, images_per_class: int, steps: int, generator: np.random.Generator
+    labels: np.ndarray,
+    batch_size: int,
+    images_per_class: int,
+    steps: int,
+    generator: np.random.Generator,
+    batches: int = 1,
 ) -> np.ndarray:
     """Rows of the photos of each batch, int64 [steps, batch_size]: distinct classes, ``images_per_class`` photos of each.
 
     Within a class photos are drawn without replacement where it has enough, with replacement otherwise. With one
     photo a class and fewer classes than the batch has places, every class comes in turn, so that classification
     losses still get a full, balanced batch. Too few classes for several photos a class, and a batch that is no
-    multiple of ``images_per_class``, are errors.
+    multiple of ``images_per_class``, are errors, which speak of a grid's batches where ``batches`` of them are one.
     """
     if batch_size % images_per_class:
         raise UserError(
@@ -68,7 +73,7 @@ def sample(
     if len(classes) < wanted and images_per_class > 1:
         raise UserError(
             f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes;"
-            f" training has {len(classes)}. Set train.batch_size to at most {len(classes) * images_per_class}"
+            f" training has {len(classes)}. Set train.batch_size to at most {len(classes) // batches * images_per_class}"
             " in params.yaml."
         )
     members = [np.flatnonzero(codes == c) for c in range(len(classes))]
@@ -148,11 +153,18 @@ class TrainingPhotos:
         )
 
     def epoch(
-        self, key: Key, batch_size: int, images_per_class: int, steps: int, scale: Range, ratio: Range
+        self,
+        key: Key,
+        batch_size: int,
+        images_per_class: int,
+        steps: int,
+        scale: Range,
+        ratio: Range,
+        batches: int = 1,
     ) -> Iterator[Batch]:
-        """The batches of one epoch. ``key``: (dataset, seed, epoch)."""
+        """The batches of one epoch, each ``batches`` times ``batch_size`` photos. ``key``: (dataset, seed, epoch)."""
         drawn = seeds.generator("sampler", *key, images_per_class)
-        rows = sample(self.labels, batch_size, images_per_class, steps, drawn)
+        rows = sample(self.labels, batches * batch_size, images_per_class, steps, drawn, batches)
         yield from self._batches(key, list(rows), scale, ratio)
 
     def every(self, key: Key, batch_size: int, scale: Range, ratio: Range) -> Iterator[Batch]:
@@ -203,12 +215,14 @@ class Epochs:
     key: Key
     settings: Train
     images_per_class: int
+    batches_a_step: int = 1
+    """Batches of the grid's size that are drawn as one."""
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
         s, key = self.settings, (*self.key, epoch)
         steps, crops = s.iterations_per_epoch, (s.crop_scale, s.crop_ratio)
-        return self.photos.epoch(key, s.batch_size, self.images_per_class, steps, *crops)
+        return self.photos.epoch(key, s.batch_size, self.images_per_class, steps, *crops, self.batches_a_step)
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
         """Every training photo once, for the purpose ``name``."""

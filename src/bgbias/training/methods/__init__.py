@@ -2,9 +2,11 @@
 
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
-other classes, and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows and
-of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it. Planning reads the facts of every method,
-so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may use.
+other classes, ``classes(params)`` if it attacks photos towards others of a batch, which must be of so many classes,
+``uses(params)`` if it works by files of other families (pairs of family and name), and ``class Method``. What tables and figures
+call it may be left out: ``TITLE``; ``PLACE``, that of its rows and of its colour; ``ENTRIES``, titles of entries of params.yaml
+that are called after it. Planning reads the facts of every method, so these files import torch only for type checking or inside
+functions. ``study/methods.py`` says which names a grid may use.
 """
 
 from __future__ import annotations
@@ -49,6 +51,9 @@ class BaseMethod:
     images_per_class: int | None
     """Photos of each class in a batch, if the method's options have another number than its loss."""
 
+    batches_a_step = 1
+    """Batches of the grid's size that are drawn as one for each step."""
+
     full_precision = False
     """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
 
@@ -60,7 +65,10 @@ class BaseMethod:
 
     @classmethod
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
-        """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts."""
+        """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts.
+
+        On a way back that gives no gradients of weights, two photos count as one.
+        """
         return batch_size, batch_size
 
     @classmethod
@@ -71,11 +79,15 @@ class BaseMethod:
     def photos(self, batch: Batch) -> Tensor:
         """What the model is to see, float [B, 3, S, S]: the batch's photos, normalised, and with their backgrounds replaced if
         the method is combined with that."""
+        return self.model.preprocess(self.grey_levels(batch))
+
+    def grey_levels(self, batch: Batch) -> Tensor:
+        """The same before the model normalises it, in 0..255: uint8 or, with replaced backgrounds, float32."""
         if not self.replaces_backgrounds:
-            return self.model.preprocess(batch.images)
+            return batch.images
         if batch.masks is None or batch.backgrounds is None:
             raise ValueError("replacing backgrounds needs batches with masks and backgrounds")
-        return self.model.preprocess(replaced(batch.images, batch.masks, batch.backgrounds))
+        return replaced(batch.images, batch.masks, batch.backgrounds)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The scalar to minimise under ``loss``; further entries are logged beside it."""

@@ -1,0 +1,209 @@
+"""What adversarial training and its controls share: attacked photos beside those of a batch, and which batch norms they pass
+(docs/methods.md, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from bgbias import attacks, seeds
+from bgbias.attacks import Strength
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod, plain
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Task
+
+BatchNorm = Literal["trained", "frozen", "as_train"]
+BATCH_NORM = "whether statistics are learned; as_train: as train.freeze_batch_norm says"
+
+Judge = Callable[["Tensor", "Tensor"], "Tensor"]
+"""Feature maps [B, channels, h, w], as the model pools them, and labels [B] to a scalar loss."""
+
+
+class NormParams(plain.Params):
+    """Batches, and what batch norms learn."""
+
+    batch_norm: BatchNorm = Field("as_train", description=BATCH_NORM)
+
+
+class AttackParams(NormParams, Strength):
+    """Attacks of one step on every photo of a batch, as published."""
+
+    kappa: float = Field(1.0, ge=0, description="weight of the losses of attacked photos; 0: there are none")
+    losses: Literal["separate", "joint_half"] = Field(
+        "separate",
+        description="one for each distribution (paper), or one of all photos, each attack with its share of a batch (released)",
+    )
+
+    @model_validator(mode="after")
+    def _one_loss_has_no_weights(self) -> AttackParams:
+        if self.losses == "joint_half" and self.kappa not in (0, 1):
+            raise ValueError(
+                "joint_half is one loss of all photos, so that kappa weighs nothing: leave it at 1"
+            )
+        return self
+
+
+class ChosenAttacks(AttackParams):
+    """Those of methods that may have any attacks."""
+
+    attacks: tuple[str, ...] = Field(min_length=1, description="names of files in attacks/: stax, mtax:3")
+
+    @field_validator("attacks")
+    @classmethod
+    def _are_attacks(cls, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        for attack in chosen:
+            attacks.targets(attack)
+        if len(set(chosen)) < len(chosen):
+            raise ValueError("each attack is named once")
+        return chosen
+
+
+def used(params: AttackParams, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The files of these attacks, by family and name; none if there are no attacks."""
+    return [("attacks", name) for name in names] if _attacks(params) else []
+
+
+def attacked_classes(params: AttackParams, names: tuple[str, ...]) -> int:
+    """A photo's own class and those of its targets."""
+    return 1 + max((attacks.targets(name) for _, name in used(params, names)), default=0)
+
+
+class Standard(BaseMethod):
+    """The base loss, judged by the maps that the model pools, with batch norms as the method's options say."""
+
+    params: NormParams
+
+    def __init__(
+        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
+    ) -> None:
+        super().__init__(model, base_loss, params, task)
+        if self.params.batch_norm != "as_train":
+            model.freeze_batch_norm = self.params.batch_norm == "frozen"
+        self.judge: Judge = self.judged
+
+    def judged(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The base loss of the maps' embeddings."""
+        return self.base_loss(self.model.embed_features(features), labels)  # type: ignore[no-any-return]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Scalar ``loss`` of the batch."""
+        return {"loss": self.judge(self.model.pooled_map(self.photos(batch)), batch.labels)}
+
+
+class Adversarial(Standard):
+    """The base loss of a batch and of the same photos attacked; every attack is made afresh, on the network as it is.
+
+    Its targets are photos of the batch, drawn by the batch's rows, which are the same for every method with the same seed.
+    """
+
+    SEPARATE_NORMS = True
+    """Whether each attack's photos pass batch norms of their own, instead of those of the clean photos, together with these."""
+
+    params: AttackParams
+
+    def __init__(
+        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
+    ) -> None:
+        from bgbias.models.norms import AuxiliaryNorms
+
+        super().__init__(model, base_loss, params, task)
+        self.attacks = self.named(self.params) if _attacks(self.params) else ()
+        separate = bool(self.attacks) and self.SEPARATE_NORMS
+        self.norms = AuxiliaryNorms(model, self.attacks) if separate else None
+
+    @classmethod
+    def named(cls, params: Any) -> tuple[str, ...]:
+        """The attacks' names."""
+        return tuple(params.attacks)
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """The batch, the targets, the attacks' steps and the attacked photos."""
+        assert isinstance(params, AttackParams)
+        if not _attacks(params):
+            return batch_size, batch_size
+        count = len(cls.named(params))
+        attacked = batch_size if params.losses == "joint_half" else count * batch_size
+        towards = (count if cls.SEPARATE_NORMS else 1) * batch_size
+        steps = params.steps * attacked
+        # Attacks go back to the photos alone.
+        return batch_size + towards + steps + attacked, batch_size + -(-steps // 2) + attacked
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """``loss``; of separate losses also ``base_loss``, that of the clean photos, and each attack's by its name."""
+        import torch
+
+        if not self.attacks:
+            return super().loss(batch)
+        photos = self.grey_levels(batch)
+        attacked, rows = self.attacked(photos.float(), batch)
+        shown = [self.model.preprocess(p) for p in (photos, *attacked)]
+        labels = [batch.labels, *(batch.labels[chosen] for chosen in rows)]
+        if self.norms is None:
+            maps = self.model.pooled_map(torch.cat(shown)).split([len(x) for x in shown])
+        else:
+            maps = [self.model.pooled_map(shown[0])]
+            for name, photos in zip(self.attacks, shown[1:], strict=True):
+                with self.norms.using(name):
+                    maps.append(self.model.pooled_map(photos))
+        if self.params.losses == "joint_half":
+            return {"loss": self.judge(torch.cat(list(maps)), torch.cat(labels))}
+        clean, *others = (self.judge(*pair) for pair in zip(maps, labels, strict=True))
+        parts = {name.replace(":", "_"): loss for name, loss in zip(self.attacks, others, strict=True)}
+        return {"loss": clean + self.params.kappa * torch.stack(others).sum(), "base_loss": clean, **parts}
+
+    def attacked(self, photos: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+        """Each attack's photos, grey levels [b, 3, S, S] in 0..255, and their rows in the batch, int64 [b].
+
+        ``photos``: the batch's, float in 0..255. The network stands still meanwhile, in evaluation mode.
+        """
+        import torch
+
+        everyone = torch.arange(len(photos), device=photos.device)
+        whole = self.params.losses == "separate"
+        rows = [everyone] * len(self.attacks) if whole else list(everyone.tensor_split(len(self.attacks)))
+        found, everybody = [], None
+        for name, chosen in zip(self.attacks, rows, strict=True):
+            with self.norms.using(name) if self.norms else nullcontext(), attacks.evaluating(self.model):
+                # Of one set of norms, targets are embedded once.
+                if everybody is None or self.norms:
+                    with torch.no_grad():
+                        everybody = self._embedded(photos)
+                found.append(self._attacked(name, photos, chosen, everybody, batch))
+        return found, rows
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Beside model and loss the attacked photos' batch norms."""
+        return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
+
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """Gains and offsets of those norms."""
+        trained = self.norms.trained() if self.norms else []
+        return [{"params": trained}] if trained else []
+
+    def _attacked(self, name: str, photos: Tensor, chosen: Tensor, everybody: Tensor, batch: Batch) -> Tensor:
+        from bgbias.attacks import _targets
+
+        # The photos of a batch are drawn by seed, epoch and step; they in turn say what is drawn for them.
+        key = (name, *batch.index.tolist())
+        drawn = seeds.torch_generator("attack targets", *key)
+        aims = everybody[_targets.of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
+        noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
+        begin = attacks.start(photos[chosen], self.params.noise, noise)
+        return attacks.attacked(self._embedded, photos[chosen], aims, name, self.params, begin)
+
+    def _embedded(self, photos: Tensor) -> Tensor:
+        return self.model(self.model.preprocess(photos))  # type: ignore[no-any-return]
+
+
+def _attacks(params: AttackParams) -> bool:
+    return bool(params.epsilon and params.kappa)
