@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
 from pathlib import Path
 
 import chromium
+import numpy as np
 import pandas as pd
 import pytest
 from project import Project
 from single_page import Reader, accessible, shown_whole
 
-from bgbias.report import comparisons
+from bgbias.report import comparisons, grid_page, grid_photos
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
+from bgbias.results.leak import Leak
 from bgbias.results.uncertainty import Estimate
+from bgbias.study import params
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
 PLAIN = MethodRow("plain", "Plain", 3, LEVEL, LEVEL, Estimate(33.0, 28.0, 38.0))
@@ -58,12 +63,63 @@ def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
 
 
 @pytest.mark.workflow
+def test_the_worst_queries_are_those_of_the_results_and_what_they_find_is_what_is_near(page: Path) -> None:
+    text = Reader.of(page).text
+    rows = pd.read_parquet(page.parent / "queries.parquet")
+    rows = rows[rows["method"] == "plain"]
+    clean, elsewhere = (
+        rows[(rows["setting"] == setting) & (rows["condition"] == condition)]
+        .groupby("image_id")["map_at_r"]
+        .mean()
+        for setting, condition in (("symmetric", "clean"), ("query", "random_background"))
+    )
+    lost = (clean - elsewhere).sort_index().sort_values(ascending=False, kind="stable")
+    worst, by_lot = text.partition("The queries that lose most")[2].partition("Randomly chosen queries")[::2]
+    shown = re.findall(r"(test/[\w/.]+) ?Plain: MAP@R (\d+) → (\d+)", worst)
+    assert [name for name, *_ in shown] == list(lost.index[:12])
+    for name, *levels in shown + re.findall(r"(test/[\w/.]+) ?Plain: MAP@R (\d+) → (\d+)", by_lot):
+        assert [int(n) for n in levels] == [round(100 * of[name]) for of in (clean, elsewhere)]
+    # Three photos of either view and model, right where they are of the query's class.
+    stored = np.load(
+        next(page.parents[2].glob("runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz"))
+    )
+    row = stored["ids"].tolist().index(lost.index[0])
+    for condition, card in (("clean", worst), ("corrupted", worst.partition("Plain finds")[2])):
+        near = stored["clean"] @ stored[condition].reshape(-1, *stored["clean"].shape)[0][row]
+        near[row] = -2
+        first = np.argsort(-near, kind="stable")[:3]
+        said = "".join(
+            f"{'right' if stored['labels'][i] == stored['labels'][row] else 'wrong'} {stored['ids'][i].split('/')[1]}"
+            for i in first
+        )
+        assert card.partition("Plain finds")[2].startswith(said)
+
+
+@pytest.mark.workflow
+def test_without_embeddings_the_page_says_what_is_not_here(finished: Project, tmp_path: Path) -> None:
+    other = finished.copy(tmp_path / "project")
+    gone = Path("data/runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz")
+    study = params.load(other.folder / "params.yaml", "smoke")
+    (other.folder / gone).unlink()
+    with contextlib.chdir(other.folder):
+        text = grid_page.made(study)
+    assert f"Nothing can be shown: {gone} is not on this machine." in text
+    assert "The queries that lose most" not in text
+
+
+@pytest.mark.workflow
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
 def test_a_browser_shows_all_of_it(page: Path) -> None:
     assert page.stat().st_size < 10e6
     with chromium.browsing() as browser:
         shown_whole(browser, page)
         accessible(browser, page)
+        flipped = (
+            "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
+            " card.querySelector('button').click();"
+            " return [...card.querySelectorAll('[data-view]')].map(p => p.hidden); })()"
+        )
+        assert browser.ask(flipped) == [True, False]
 
 
 @pytest.mark.workflow
@@ -84,7 +140,10 @@ def test_the_verdict_claims_what_was_tested() -> None:
 
     def said(*blocks: tuple[MethodRow, ...]) -> str:
         return comparisons.verdict(
-            [LossBlock(f"data {n}", list(models), []) for n, models in enumerate(blocks)]
+            [
+                LossBlock(("data", "tiny", str(n)), f"data {n}", list(models), [])
+                for n, models in enumerate(blocks)
+            ]
         )
 
     def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment") -> MethodRow:
@@ -120,3 +179,28 @@ def test_the_verdict_claims_what_was_tested() -> None:
     assert said((MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, LEVEL),)).startswith(
         "Nothing was trained"
     )
+
+
+def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
+    unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
+    untested = dataclasses.replace(PLAIN, drop=Estimate(30.0))
+    before = dataclasses.replace(PLAIN, method="pretrained", title="Pretrained")
+    blocks = [
+        LossBlock((name, "tiny", loss), name, [before, model], [])
+        for name, loss, model in (
+            ("a", "contrastive", PLAIN),
+            ("a", "arcface", unbiased),
+            ("b", "contrastive", PLAIN),
+            ("c", "contrastive", unbiased),
+            ("d", "contrastive", PLAIN),
+            ("e", "contrastive", untested),
+        )
+    ]
+    leaking, not_shown = Leak(0.1, Estimate(0.5, 0.4, 0.6)), Leak(0.1, Estimate(0.0, -0.1, 0.1))
+    leaks = {"a": leaking, "b": not_shown, "c": not_shown, "d": Leak(0.1, Estimate(0.5)), "e": leaking}
+    assert grid_photos.four(blocks, leaks)["placed"] == {
+        (True, True): ["a: Plain (1 of 2 comparisons)"],
+        (True, False): ["a: Plain (1 of 2 comparisons)"],
+        (False, True): ["b: Plain 33 %"],
+        (False, False): ["c: Plain −4 %"],
+    }

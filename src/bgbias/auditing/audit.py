@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins, seeds
-from bgbias.auditing import embedded, findings, forecast, leak, looks, page, shown, slices, workplace, written
+from bgbias.auditing import embedded, findings, forecast, looks, page, shown, slices, workplace, written
 from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
@@ -28,7 +28,6 @@ from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
-from bgbias.auditing.shown import ShownQuery
 from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing, variance
@@ -41,6 +40,8 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
+from bgbias.report.queries import ShownQuery
+from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
 
 
@@ -212,7 +213,7 @@ def _concluded(
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
     found: Findings | None = None
     queries: dict[str, list[ShownQuery]] = {}
-    of_classes: dict[str, np.ndarray] = {}
+    of_classes: dict[str, str] = {}
     thirds: tuple[slices.Third, ...] = ()
     leaks: leak.Leak | None = None
     if collection.labelled:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
-from bgbias.auditing.leak import Leak
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.shown import DoubtfulMask, ShownQuery
+from bgbias.auditing.shown import DoubtfulMask
 from bgbias.auditing.slices import Third
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
+from bgbias.report.queries import ShownQuery
+from bgbias.results.leak import Leak
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Measured:
     queries: dict[str, list[ShownQuery]]
     thirds: tuple[Third, ...]
     leak: Leak | None
-    portraits: dict[str, np.ndarray]
+    portraits: dict[str, str]
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     took: dict[str, float]

@@ -12,40 +12,16 @@ import pandas as pd
 from bgbias.attribution.settings import Attribution
 from bgbias.auditing import findings, slices, written
 from bgbias.auditing.measured import Measured
-from bgbias.auditing.shown import FoundPhoto, ShownQuery
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.report import html, maps
+from bgbias.report import four_fields, html, maps
+from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import Estimate
 from bgbias.version import VERSION
 
 CLASSES = 500  # rows of the page's table; classes.csv has all
-SIDE, SMALL, TINY = 260, 150, 84
-PORTRAIT = 56
-# Does the dataset leak, does the model lean on it? What was not shown is not disproved.
-COLUMNS = {True: "it loses when they change", False: "no loss shown beyond chance"}
-ROWS = {True: "backgrounds tell the class", False: "not shown to, beyond chance"}
-MEANINGS = {
-    (
-        True,
-        True,
-    ): "Photos of a class share their backgrounds, and the model loses without them. Where objects will be seen"
-    " elsewhere, it needs a cure.",
-    (True, False): "Photos of a class share their backgrounds. That the model needs them is not shown.",
-    (
-        False,
-        True,
-    ): "The model loses when backgrounds change, though their colours and edges were not shown to tell the class.",
-    (False, False): "Neither is shown. That is no proof that neither is so: look at the intervals.",
-}
-KINDS = {
-    "worst": (
-        "The queries that lose most",
-        "Chosen for what they lose: they show how it happens, not how often.",
-    ),
-    "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
-}
+SMALL = 150
 
 
 def made(audit: Measured) -> str:
@@ -102,10 +78,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low)
     return {
-        "here": (audit.leak.found, lost.low > 0) if audit.leak and tested else None,
-        "meanings": MEANINGS,
-        "columns": COLUMNS,
-        "rows": ROWS,
+        "four": four_fields.of({(audit.leak.found, lost.low > 0): ()} if audit.leak and tested else {}),
         "levels": [
             {"title": written.LEVEL_TITLES.get(str(condition), str(condition))}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
@@ -119,7 +92,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
             " sd: of what a class's photos lose."
         ),
         "classes": [
-            {"name": short[row["class_name"]], "picture": _portrait(audit, row["class_name"])}
+            {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
             | {key: row[key] for key in ("queries", "clean", "corrupted", "lost", "sd")}
             for row in found.classes.head(CLASSES).to_dict("records")
         ],
@@ -130,15 +103,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         ),
         "thirds": audit.thirds,
         "properties": slices.PROPERTIES,
-        "queries": [
-            {
-                "id": name,
-                "title": KINDS[name][0],
-                "told": KINDS[name][1],
-                "queries": [_query(q) for q in queries],
-            }
-            for name, queries in audit.queries.items()
-        ],
+        "queries": asking.on_page(audit.queries),
     }
 
 
@@ -155,38 +120,6 @@ def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tu
     ends = np.array([[e.value, e.low, e.high] for e in every or [Estimate(0.0)]])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
-
-
-def _portrait(audit: Measured, name: str) -> str:
-    return inside(audit.portraits[name], PORTRAIT) if name in audit.portraits else ""
-
-
-def _query(query: ShownQuery) -> dict[str, Any]:
-    def of(found: tuple[FoundPhoto, ...]) -> list[dict[str, Any]]:
-        return [
-            {"class_name": f.class_name, "right": f.right, "picture": inside(f.picture, TINY)} for f in found
-        ]
-
-    return {
-        "class_name": query.class_name,
-        "image_id": query.image_id,
-        "clean": query.clean,
-        "corrupted": query.corrupted,
-        "views": [
-            {
-                "name": "own",
-                "words": "as it is, with its mask",
-                "picture": inside(outlined(query.photo, query.mask), SIDE),
-                "found": of(query.found),
-            },
-            {
-                "name": "elsewhere",
-                "words": "in front of another background",
-                "picture": inside(query.elsewhere, SIDE),
-                "found": of(query.found_elsewhere),
-            },
-        ],
-    }
 
 
 def _coloured(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:

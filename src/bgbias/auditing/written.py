@@ -15,10 +15,10 @@ import pandas as pd
 
 from bgbias.auditing import findings
 from bgbias.auditing.measured import Measured
-from bgbias.auditing.shown import ShownQuery
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
+from bgbias.report.queries import ShownQuery
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 from bgbias.version import VERSION
@@ -213,7 +213,8 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
     """The photo, its object in front of another background, and what each finds first."""
     yield query.class_name, query.photo
     yield "another background", query.elsewhere
-    for first in (query.found[0], query.found_elsewhere[0]):
+    (answer,) = query.answers
+    for first in (answer.found[0], answer.found_elsewhere[0]):
         yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
 
 

@@ -71,6 +71,7 @@ class MethodRow:
 class LossBlock:
     """What is compared with one another: the models of one dataset, backbone and loss, and what their classes lose."""
 
+    of: tuple[str, str, str]
     title: str
     models: list[MethodRow]
     classes: list[dict[str, Any]]
@@ -142,7 +143,12 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
         dataset, backbone, loss = rows[BLOCK].iloc[0]
         title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
         own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
-        yield LossBlock(", ".join(title), models, list(_classes(own, [m.method for m in models])))
+        yield LossBlock(
+            (dataset, backbone, loss),
+            ", ".join(title),
+            models,
+            list(_classes(own, [m.method for m in models])),
+        )
 
 
 def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
@@ -196,13 +202,17 @@ def _lost(study: Study) -> pd.DataFrame:
 
 
 def _classes(own: pd.DataFrame, methods: list[str]) -> Iterator[dict[str, Any]]:
-    """Of each class its photos, what the first model finds with their own background, and what each loses without it."""
+    """Of each class its photos, what the first model finds with their own background, and what each loses without it; ``label``
+    is its number, ``image_id`` a photo of it.
+    """
     lost = (own[CLEAN] - own[RANDOM_BACKGROUND]).groupby([own["label"], own["method"]]).first().unstack()
     clean = own[own["method"] == methods[0]].set_index("label")
     for label in lost.sort_values(methods[0], ascending=False, kind="stable").index:
         about = clean.loc[label]
         yield {
+            "label": label,
             "name": about["name"],
+            "image_id": about["first"],
             "queries": about["nunique"],
             "clean": about[CLEAN],
             "lost": lost.loc[label, methods].tolist(),

@@ -17,7 +17,7 @@ from bgbias import plugins
 from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.report import comparisons, costs, curves, figures, formats, html, look, names, tables
+from bgbias.report import comparisons, costs, curves, figures, formats, grid_photos, html, look, names, tables
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
@@ -55,6 +55,8 @@ def made(study: Study) -> str:
     """The page."""
     read = {name: formats.read(study.files.at("table_csv", table=name)) for name in tables.wanted(study)}
     blocks = list(comparisons.of_grid(study, read))
+    photos = list(grid_photos.of_grid(study, blocks))
+    leaks = {own.dataset: own.leak for own in photos}
     values: dict[str, Any] = {
         "title": f"{study.grid}: do the models look at the object?",
         "grid": study.grid,
@@ -62,7 +64,11 @@ def made(study: Study) -> str:
         "caveats": list(_caveats(read["table1"])),
         "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
         "blocks": blocks,
-        "opened": max(blocks, key=lambda block: max(model.drop.value for model in block.models)),
+        "photos": photos,
+        "portraits": {own.dataset: own.portraits or {} for own in photos},
+        "four": grid_photos.four(blocks, leaks),
+        "leaks": [(names.dataset(name), found) for name, found in leaks.items() if found],
+        "opened": grid_photos.losing_most(blocks),
         "sections": list(_sections(study, read)),
         "curves": _drawn(curves.drawn(study)),
         "masks_told": list(_of_masks(study)),

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import bgbias
-from bgbias.auditing import leak
+from bgbias.results import leak
 from tests.support import toy_folder
 
 

@@ -1,0 +1,177 @@
+"""What a grid's page shows of photos: queries with what models find for them, a photo of each class, and whether backgrounds
+alone tell the class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.report import four_fields, html, names, queries
+from bgbias.report.comparisons import LossBlock, MethodRow
+from bgbias.report.four_fields import Field
+from bgbias.report.queries import AskedModel
+from bgbias.results import leak
+from bgbias.results.leak import Leak
+from bgbias.results.rows import MAP_AT_R
+from bgbias.results.uncertainty import Estimate
+from bgbias.study import plan
+from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.params import Study, options
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.photos import EvaluationPhotos
+
+FEWEST = 4  # queries of either kind that a dataset is shown with, however many datasets there are
+
+
+@dataclass(frozen=True)
+class DatasetPhotos:
+    """Of a dataset what is shown of its photos: in the comparison (``title``) in which plain training loses most.
+
+    ``queries`` as ``queries.on_page`` gives them, and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
+    name; ``missing``: the first file that is not on this machine, and because of which nothing is shown.
+    """
+
+    dataset: str
+    title: str
+    over: str = ""
+    queries: Sequence[Mapping[str, Any]] = ()
+    portraits: Mapping[str, str] | None = None
+    leak: Leak | None = None
+    missing: str = ""
+
+
+def of_grid(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos]:
+    """Dataset by dataset."""
+    by_dataset: dict[str, list[LossBlock]] = {}
+    for block in blocks:
+        by_dataset.setdefault(block.of[0], []).append(block)
+    count = max(FEWEST, queries.QUERIES // len(by_dataset))
+    for own in by_dataset.values():
+        yield _of_dataset(study, losing_most(own), count)
+
+
+def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
+    """The comparison in which plain training loses most."""
+    return max(blocks, key=lambda block: block.models[_first(block)].drop.value)
+
+
+def _first(block: LossBlock) -> int:
+    """The model that the others are seen beside: the plain one, or the first that was trained."""
+    methods = [model.method for model in block.models]
+    return methods.index(PLAIN) if PLAIN in methods else methods.index(_trained(block)[0].method)
+
+
+def _trained(block: LossBlock) -> list[MethodRow]:
+    """The models that were trained; all, where none was."""
+    return [m for m in block.models if m.method not in names.NOT_TRAINED] or block.models
+
+
+def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
+    dataset, backbone, _ = block.of
+    first = block.models[_first(block)]
+    others = [model for model in _trained(block) if model is not first]
+    # Beside the plain one the best: more would fill a page that nobody reads.
+    shown = [first, *sorted(others, key=lambda model: -model.corrupted.value)[:1]]
+    cells = [_cell(study, block.of, model.method) for model in shown]
+    embedded = [files_of(step("embed", cell=cell), "embeddings")["embeddings"] for cell in cells]
+    if gone := _missing(study, dataset, embedded):
+        return DatasetPhotos(dataset, block.title, missing=gone)
+    photos = _photos(study, dataset, backbone)
+    levels = _levels(study, block.of, [model.method for model in shown])
+    models = [
+        AskedModel(model.title if len(shown) > 1 else "", _embeddings(study, made), levels[model.method])
+        for model, made in zip(shown, embedded, strict=True)
+    ]
+    frame = photos.table.frame
+    of_label = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
+    of_label |= {int(row["label"]): row["name"] for row in block.classes}
+    draws = f"with the own background → mean of {study.evaluation.draws} others"
+    seeds = f" and {names.count(first.seeds, 'seed')}; shown is what seed {cells[0].run} finds"
+    return DatasetPhotos(
+        dataset,
+        block.title,
+        draws + seeds * (first.seeds > 1),
+        queries.on_page(queries.shown(models, photos, of_label, count)),
+        queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
+        leak.of(photos),
+    )
+
+
+def _cell(study: Study, block: tuple[str, str, str], method: str) -> Cell:
+    """The model of the first seed."""
+    return next(c for c in plan.cells(study) if (c.dataset, c.backbone, c.loss, c.method) == (*block, method))
+
+
+def _missing(study: Study, dataset: str, embedded: Sequence[Made]) -> str:
+    """Tables can be brought along without what they were made from."""
+    read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
+    paths = [made.path(study) for made in (*read.values(), *embedded)]
+    return next((str(path) for path in paths if not path.exists()), "")
+
+
+def _photos(study: Study, dataset: str, backbone: str) -> EvaluationPhotos:
+    """The test photos as a network sees them, with all that puts them in front of other backgrounds."""
+    from bgbias.evaluation.conditions import random_background
+    from bgbias.models import backbones
+    from bgbias.study.album import Album
+
+    facts = backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone]))
+    album = Album(study, dataset, facts.resize, facts.input_size)
+    return album.evaluation(album.table("test"), random_background.NEEDS, "test")
+
+
+def _embeddings(study: Study, made: Made) -> Any:
+    from bgbias.evaluation import embeddings
+
+    return embeddings.read(made.path(study))
+
+
+def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> dict[str, pd.DataFrame]:
+    """MAP@R of each model's queries in the gallery of photos as they are, means over seeds and draws."""
+    of_block = [
+        *zip(("dataset", "backbone", "loss"), ("==",) * 3, block, strict=True),
+        ("method", "in", methods),
+    ]
+    wanted = ["method", "setting", "condition", "image_id", MAP_AT_R]
+    rows = pd.read_parquet(study.files.at("all_queries"), columns=wanted, filters=of_block)
+    # Clean queries are of either setting, and written as symmetric.
+    settings = rows["condition"].map({CLEAN: SYMMETRIC, RANDOM_BACKGROUND: QUERY_ONLY})
+    means = rows[rows["setting"] == settings].groupby(["method", "image_id", "condition"])[MAP_AT_R].mean()
+    return {str(method): own.droplevel(0).unstack() for method, own in means.groupby(level="method")}
+
+
+def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[str, Any]:
+    """The four fields, each with the trainings that stand there and their drops, dataset by dataset; nothing where a leak cannot
+    be tested. A model leans on backgrounds if its drop is beyond chance.
+    """
+    placed: dict[Field, list[str]] = {}
+    for dataset, found in leaks.items():
+        if found is None or math.isnan(found.more.low):
+            continue
+        own = [block for block in blocks if block.of[0] == dataset]
+        drops: dict[str, list[Estimate]] = {}
+        for model in (model for block in own for model in _trained(block)):
+            if not math.isnan(model.drop.low):
+                drops.setdefault(model.title, []).append(model.drop)
+        for leans in (True, False):
+            there = {title: [d for d in some if (d.low > 0) == leans] for title, some in drops.items()}
+            said = [f"{title} {_drops(some, len(drops[title]))}" for title, some in there.items() if some]
+            if said:
+                placed.setdefault((found.found, leans), []).append(
+                    f"{names.dataset(dataset)}: {', '.join(said)}"
+                )
+    return four_fields.of(placed)
+
+
+def _drops(some: Sequence[Estimate], every: int) -> str:
+    """A drop in percent, or how many of several comparisons it is."""
+    return f"{html.number(some[0].value, 0)} %" if every == 1 else f"({len(some)} of {every} comparisons)"

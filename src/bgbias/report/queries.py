@@ -1,0 +1,176 @@
+"""Queries as a page shows them: the photo with its mask, its object elsewhere, and what each model finds first for either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.photos import subset
+from bgbias.photos.table import ImageTable
+from bgbias.report.html.pictures import inside, outlined
+
+QUERIES = 12  # of either kind
+FOUND = 3  # photos that are found first
+PORTRAITS = 60  # classes
+LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
+SIDE, TINY, PORTRAIT = 260, 84, 56  # pixels
+KINDS = {
+    "worst": (
+        "The queries that lose most",
+        "Chosen for what they lose: they show how it happens, not how often.",
+    ),
+    "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
+}
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """A model that is shown queries: its embeddings of the photos, and MAP@R in 0..1 of each query by image id, a column for
+    each of ``clean`` and ``random_background``, in the gallery of photos as they are. ``title`` tells it from others.
+    """
+
+    title: str
+    embeddings: Embeddings
+    levels: pd.DataFrame
+
+    @property
+    def lost(self) -> pd.Series:
+        """MAP@R that each query loses in front of other backgrounds, the greatest loss first."""
+        lost = (self.levels[CLEAN] - self.levels[RANDOM_BACKGROUND]).dropna()
+        return lost.sort_index().sort_values(ascending=False, kind="stable")
+
+
+@dataclass(frozen=True)
+class FoundPhoto:
+    """A photo that a query finds, uint8 [S, S, 3], and whether it is of the query's class."""
+
+    class_name: str
+    right: bool
+    picture: np.ndarray
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model makes of a query: MAP@R in 0..1, ``corrupted`` the mean over backgrounds, and what the query finds first, the
+    nearest first, as it is and in front of the first random background.
+    """
+
+    title: str
+    clean: float
+    corrupted: float
+    found: tuple[FoundPhoto, ...]
+    found_elsewhere: tuple[FoundPhoto, ...]
+
+
+@dataclass(frozen=True)
+class ShownQuery:
+    """``photo`` and ``elsewhere`` (the first random background) uint8 [S, S, 3], ``mask`` uint8 [S, S]; an answer a model."""
+
+    image_id: str
+    class_name: str
+    photo: np.ndarray
+    elsewhere: np.ndarray
+    mask: np.ndarray
+    answers: tuple[Answer, ...]
+
+
+def shown(
+    models: Sequence[AskedModel], photos: EvaluationPhotos, names: Mapping[int, str], count: int = QUERIES
+) -> dict[str, list[ShownQuery]]:
+    """``worst``: so many queries on which the first model loses most; ``random``: as many by lot, against cherry-picking. All
+    have a mask that is trusted; ``names`` are those of the classes by number.
+    """
+    lost = models[0].lost
+    of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
+    by_lot = subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids
+
+    def some(ids: Iterable[str]) -> list[ShownQuery]:
+        return [_query(i, models, photos, names) for i in ids]
+
+    return {"worst": some(lost.index[:count]), "random": some(by_lot)}
+
+
+def _query(
+    image_id: str, models: Sequence[AskedModel], photos: EvaluationPhotos, names: Mapping[int, str]
+) -> ShownQuery:
+    row = photos.table.ids.index(image_id)
+    return ShownQuery(
+        image_id,
+        names[int(photos.table.labels[row])],
+        photos.clean(image_id),
+        next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1))),
+        photos.mask(image_id),
+        tuple(_answer(model, image_id, photos, names) for model in models),
+    )
+
+
+def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: Mapping[int, str]) -> Answer:
+    embeddings = model.embeddings
+    row = embeddings.ids.index(image_id)
+    own = int(embeddings.labels[row])
+    gallery = np.asarray(embeddings.views[CLEAN, 0])
+
+    def finds(condition: str) -> tuple[FoundPhoto, ...]:
+        near = gallery @ embeddings.views[condition, 0][row]
+        near[row] = -np.inf
+        first = np.argsort(-near, kind="stable")[: min(FOUND, len(near) - 1)]
+        labels = [int(embeddings.labels[i]) for i in first]
+        return tuple(
+            FoundPhoto(names[label], label == own, photos.clean(embeddings.ids[i]))
+            for i, label in zip(first, labels, strict=True)
+        )
+
+    ((clean, corrupted),) = model.levels.loc[[image_id], [CLEAN, RANDOM_BACKGROUND]].to_numpy(float).tolist()
+    return Answer(model.title, clean, corrupted, finds(CLEAN), finds(RANDOM_BACKGROUND))
+
+
+def portraits(first: Mapping[str, str], photos: EvaluationPhotos) -> dict[str, str]:
+    """Of the first classes, each with the name of a photo, that photo as a page holds it."""
+    return {name: inside(photos.clean(first[name]), PORTRAIT) for name in list(first)[:PORTRAITS]}
+
+
+def on_page(queries: Mapping[str, Sequence[ShownQuery]]) -> list[dict[str, Any]]:
+    """The same as the template takes them, kind by kind."""
+    return [
+        {
+            "id": name,
+            "title": KINDS[name][0],
+            "told": KINDS[name][1],
+            "queries": [_card(q) for q in some],
+        }
+        for name, some in queries.items()
+    ]
+
+
+def _card(query: ShownQuery) -> dict[str, Any]:
+    def of(found: tuple[FoundPhoto, ...]) -> list[dict[str, Any]]:
+        return [
+            {"class_name": f.class_name, "right": f.right, "picture": inside(f.picture, TINY)} for f in found
+        ]
+
+    return {
+        "class_name": query.class_name,
+        "image_id": query.image_id,
+        "levels": [(a.title, a.clean, a.corrupted) for a in query.answers],
+        "views": [
+            {
+                "name": "own",
+                "words": "as it is, with its mask",
+                "picture": inside(outlined(query.photo, query.mask), SIDE),
+                "found": [(a.title, of(a.found)) for a in query.answers],
+            },
+            {
+                "name": "elsewhere",
+                "words": "in front of another background",
+                "picture": inside(query.elsewhere, SIDE),
+                "found": [(a.title, of(a.found_elsewhere)) for a in query.answers],
+            },
+        ],
+    }
