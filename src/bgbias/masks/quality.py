@@ -1,7 +1,7 @@
 """How good a mask is: its area, what it misses and what it adds, where the truth is known.
 
-Overlap alone hides false foreground: a mask may cover nearly all of an object, and much else. Hence both are given, and the share of the
-mask that lies off the object.
+Overlap alone hides false foreground: a mask may cover nearly all of an object, and much else. Hence both are given, and the share
+of the mask that lies off the object.
 """
 
 from __future__ import annotations
