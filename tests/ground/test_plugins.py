@@ -101,7 +101,9 @@ def test_an_installed_package_offers_files_by_entry_points(
     assert plugins.load("losses", "theirs").__name__ == "their_losses.theirs"
     with pytest.raises(UserError, match=r"their_losses\.gone of their-losses: ModuleNotFoundError"):
         plugins.load("losses", "gone")
+    # Another version is another folder, as pip leaves it.
     points.write_text("[bgbias.losses]\ntriplet = their_losses.theirs\n")
+    declared.rename(tmp_path / "site/their_losses-1.1.dist-info")
     plugins.use()
     with pytest.raises(
         UserError, match=r"their_losses\.theirs of their-losses hides .*triplet\.py.*another name"
