@@ -192,12 +192,13 @@ def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path
     made.git("init", "--quiet")
     made.git("add", "--all")
     made.git("commit", "--quiet", "-m", "before")
-    for setting, lines in WRITTEN.items():
-        made.dvc("exp", "run", "--queue", "-S", setting, "table1")
-        changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml")
-        found = [line for line in changed.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
-        assert len(found) == len(lines), changed
-        assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), changed
+    settings = [word for setting in WRITTEN for word in ("-S", setting)]
+    made.dvc("exp", "run", "--queue", *settings, "table1")
+    changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml")
+    found = [line for line in changed.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    lines = [line for own in WRITTEN.values() for line in own]
+    assert len(found) == len(lines), changed
+    assert all(any(line.startswith(start) for line in found) for start in lines), changed
 
 
 def _share_cache(clone: Repository, repository: Repository, link: str) -> Path:
