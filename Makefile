@@ -98,8 +98,8 @@ docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, j
 docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, and write docs/results/controls.md (after `make run GRID=controls`; minutes)
 	python docs/sensitivity
 
-ui: $(READY)  ## compare runs in the MLflow UI
-	mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1 --port 5000
+ui: $(READY)  ## compare models in the MLflow UI: prints the address of the grid that ran last (or GRID=cub50)
+	@python -m bgbias ui $(GRID)
 
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
 	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(GRID)

@@ -32,7 +32,7 @@ def take(page: Page, address: Callable[[str], str], name: str) -> Path:
     """One picture; ``address`` is that of a view."""
     view, words, width, height = PICTURES[name]
     page.open(address(view), width, height)
-    page.wait_for_text("seed0")
+    page.wait_for_text("seed 0")
     for label in ("Close", "Hide banner", "Toggle sidebar"):
         page.ask(f"document.querySelector('button[aria-label=\"{label}\"]')?.click()")
     page.ask(

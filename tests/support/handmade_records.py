@@ -13,9 +13,9 @@ from typing import Any
 
 from bgbias.tracking import follow, store
 
-TRAIN = "train toy_090 contrastive bgaugment seed0 (small)"
-SCORE = "score toy_090 contrastive bgaugment seed0 (small)"
-MODEL = "toy_090 contrastive bgaugment seed0 (small)"
+TRAIN = "train Contrastive + BGAugment, toy_090, seed 0 (small)"
+SCORE = "score Contrastive + BGAugment, toy_090, seed 0 (small)"
+MODEL = "Contrastive + BGAugment, toy_090, seed 0 (small)"
 START = "2025-06-01T12:00:00+00:00"
 CELL = {"dataset": "toy_090", "backbone": "small", "loss": "contrastive", "method": "bgaugment", "seed": 0}
 NAME = "toy_090/small/contrastive/bgaugment/seed0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 from handmade_records import MODEL, NAME, SCORE, TRAIN, Project, chain
 
+from bgbias.errors import UserError
+from bgbias.report import look
+from bgbias.tracking import follow, store, ui, views
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.records import Records
 
@@ -48,6 +52,81 @@ def test_a_models_results_stand_side_by_side(project: Project) -> None:
     }
     assert joined.params.items() >= (settings | {"node": "cell", "method": "bgaugment"}).items()
     assert (joined.name, joined.status) == (MODEL, "FINISHED")
+
+
+def test_a_models_run_is_named_coloured_and_described_as_the_tables_are(project: Project) -> None:
+    scores = project.data / f"runs/demo/scores/{NAME}/scores.csv"
+    scores.write_text("metric,value\n")
+    record = scores.with_name("score.json")
+    told = json.loads(record.read_text())
+    record.write_text(json.dumps(told | {"outputs": {str(scores): "6" * 64}}))
+    project.sync()
+    run = project.runs()[MODEL]
+    assert run.info.run_name == "Contrastive + BGAugment, toy_090, seed 0 (small)"
+    tags = run.data.tags
+    assert tags["mlflow.runColor"] == look.colour("bgaugment") != look.colour("plain")
+    lines = tags["mlflow.note.content"].splitlines()
+    heads, values = ([cell.strip() for cell in lines[n].strip("|").split("|")] for n in (2, 4))
+    assert dict(zip(heads, values, strict=True)) == {
+        "MAP@R, other backgrounds, %": "45.0",
+        "MAP@R, clean, %": "60.0",
+        "drop, %": "25.0",
+        "attribution score": "0.300",
+        "minutes": "0.3",
+    }
+    assert [step for step, _ in project.curve(run, "epoch/loss")] == [1, 2, 3]
+    with store.experiment(project.uri, "demo") as found:
+        assert [file.path for file in found.client.list_artifacts(run.info.run_id)] == ["scores.csv"]
+
+
+def test_a_description_follows_the_results_until_somebody_edits_it(project: Project) -> None:
+    record = project.data / f"runs/demo/scores/{NAME}/score.json"
+    whole = record.read_text()
+    record.unlink()
+    project.sync()
+
+    def note() -> str:
+        return str(project.runs()[MODEL].data.tags["mlflow.note.content"])
+
+    assert "MAP@R" not in note()
+    record.write_text(whole)
+    project.sync()
+    assert "| 45.0 |" in note()
+    identity = project.runs()[MODEL].info.run_id
+    with store.experiment(project.uri, "demo") as found:
+        found.client.set_tag(identity, "mlflow.note.content", "mine")
+        found.client.set_tag(identity, "mlflow.runColor", "#123456")
+    record.write_text(whole.replace("0.45", "0.46"))
+    project.sync()
+    run = project.runs()[MODEL]
+    assert run.data.metrics["map_at_r_corrupted"] == 0.46
+    assert (note(), run.data.tags["mlflow.runColor"]) == ("mine", "#123456")
+
+
+def test_the_address_of_the_charts_is_of_the_grid_that_ran_last(project: Project) -> None:
+    with pytest.raises(UserError, match="is missing; `make demo`"):
+        ui.link(project.uri, None, "http://here")
+    project.sync()
+    later = project.data / "runs/later/models/run.json"
+    later.parent.mkdir(parents=True)
+    told = json.loads((project.data / f"runs/demo/models/{NAME}/run.json").read_text())
+    later.write_text(json.dumps(told | {"grid": "later", "started": "2025-06-02T12:00:00+00:00"}))
+    follow.sync([project.data], project.uri, "later")
+    found = {}
+    for grid in ("demo", "later"):
+        with store.experiment(project.uri, grid) as experiment:
+            found[grid] = f"http://here/{views.page(experiment.identity, 'compare')}"
+    assert ui.link(project.uri, None, "http://here") == found["later"]
+    assert ui.link(project.uri, "demo", "http://here") == found["demo"]
+    with pytest.raises(UserError, match=r"no grid 'other' \(grids: demo, later\)"):
+        ui.link(project.uri, "other", "http://here")
+
+
+def test_a_port_that_is_taken_is_told_before_a_server_begins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"Port {port} is in use; name another one: bgbias ui --port"):
+            ui.check_free(port)
 
 
 def test_segmentation_stands_beside_them_where_it_was_asked_for(project: Project) -> None:

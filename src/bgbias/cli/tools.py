@@ -105,6 +105,29 @@ def track(
 
 
 @app.command()
+def ui(
+    grid: Annotated[
+        str | None, typer.Argument(help="Which grid; the one that ran last if not given.", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where MLflow answers, on this machine alone.")] = 5000,
+    uri: Annotated[
+        str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
+    ] = None,
+) -> None:
+    """Compare models in MLflow's pages: prints the address of the charts, and serves them until Ctrl-C."""
+    from bgbias.tracking import follow as mirror
+    from bgbias.tracking import ui as pages
+
+    target = uri or mirror.default_uri(Path.cwd())
+    if target.startswith("http"):
+        print(f"open {pages.link(target, grid, target.rstrip('/'))}")
+        return
+    pages.check_free(port)
+    print(f"open {pages.link(target, grid, f'http://127.0.0.1:{port}')}", flush=True)
+    pages.serve(target, port)
+
+
+@app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
     from bgbias.engine import forecast as costs

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from bgbias.tracking import looks
 from bgbias.tracking.curves import Point, epochs, samples
 
 # What a person opens from a run's page. Embeddings and stores are named by checksum, never copied.
@@ -62,6 +63,8 @@ class Entry:
     upstream: dict[str, str]
     """Digests of the nodes that made them."""
     pictures: tuple[Path, ...] = ()
+    tables: tuple[Path, ...] = ()
+    """CSV files of a model's node, which its model's run has."""
     model: tuple[Path, str] | None = None
     """Trained weights, and their SHA-256."""
     history: Path | None = None
@@ -124,6 +127,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         "outputs": _json(made),
         **{k: _json(record.get(k) or {}) for k in ("packages", "notes")},
         **place,
+        **(looks.of_method(cell["method"]) if cell else {}),
     }
     measured = {**(record.get("metrics") or {}), **{k: record.get(k) for k in ("seconds", "peak_memory_mb")}}
     finished, status = record.get("finished"), STATUS[record["status"]]
@@ -142,6 +146,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         inputs=inputs,
         upstream=upstream,
         pictures=tuple(path for path in map(Path, made) if _is_picture(path, node)),
+        tables=tuple(path for path in map(Path, made) if cell and path.suffix == ".csv"),
         model=next(((Path(p), s) for p, s in made.items() if node == "train" and p.endswith(MODEL)), None),
         epoch_seconds=dict(sorted((record.get("epoch_seconds") or {}).items())),
         history=Path(record["history"]) if record.get("history") else None,
@@ -202,14 +207,17 @@ def stamp(path: Path | None) -> Stamp:
 def _name(node: str, subject: str, cell: dict[str, Any]) -> str:
     if not cell:
         return f"{node} {subject.replace('/', ' ')}".strip()
-    # The backbone last: tables cut long names at the end, and most grids have one backbone a dataset.
-    loss = "" if cell["loss"] == "none" else f"{cell['loss']} "
-    return f"{node} {cell['dataset']} {loss}{cell['method']} seed{cell['seed']} ({cell['backbone']})"
+    return f"{node} {looks.name(cell)}"
 
 
 def _is_picture(path: Path, node: str) -> bool:
     if path.suffix not in PICTURES and not (path.suffix == ".csv" and node in REPORT):
         return False
+    return is_small(path)
+
+
+def is_small(path: Path) -> bool:
+    """Whether a file is there, and small enough to be copied into a store."""
     found = stamp(path)
     return found is not None and found[1] <= PICTURE_BYTES
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bgbias.files import sealed
-from bgbias.tracking import dvc
+from bgbias.tracking import dvc, looks
 from bgbias.tracking.entries import (
     CELL_PARAMS,
     Collection,
@@ -23,6 +23,7 @@ from bgbias.tracking.entries import (
     collection,
     collections_of,
     entry_of,
+    is_small,
     stamp,
 )
 from bgbias.tracking.folders import Folders
@@ -39,7 +40,15 @@ UNTRAINED = frozenset({"backbone", "index", "weights"})
 OF_NODES = frozenset({"seconds", "peak_memory_mb"})
 # How many photos were seen is said by the nodes that saw them.
 COUNTS = frozenset({"photos", "photos_without_trusted_mask"})
-TAGS = ("grid", "subject", "git_commit", "mlflow.source.git.commit", "mlflow.source.type", *CELL_PARAMS)
+TAGS = (
+    "grid",
+    "subject",
+    "git_commit",
+    "mlflow.source.git.commit",
+    "mlflow.source.type",
+    looks.COLOUR,
+    *CELL_PARAMS,
+)
 
 log = logging.getLogger("bgbias.tracking")
 
@@ -227,26 +236,26 @@ def _joined(chain: list[Entry]) -> Entry | None:
     status = next((s for s in ("RUNNING", "FAILED", "KILLED") if s in found), "FINISHED")
     ended = [entry.finished for entry in chain if entry.finished]
     digests = {entry.node: entry.digest for entry in chain}
+    title = first.name.removeprefix(f"{first.node} ")
     return replace(
         first,
         key=first.key.replace(f"/{first.node}/", f"/{NODE}/", 1),
         node=NODE,
-        name=first.name.removeprefix(f"{first.node} "),
+        name=title,
         # Of what it was made of first: what is found of the same model later is added to its run.
         digest=hashlib.sha256(f"{NODE} {first.digest}".encode()).hexdigest()[:16],
         status=status,
         finished=max(ended) if ended and status != "RUNNING" else None,
         params=params | {"node": NODE},
         tags={k: first.tags[k] for k in TAGS if k in first.tags}
-        | {"node": NODE, "mlflow.source.name": "bgbias", "upstream": json.dumps(digests, sort_keys=True)},
+        | {"node": NODE, "mlflow.source.name": "bgbias", "upstream": json.dumps(digests, sort_keys=True)}
+        | looks.described(title, metrics, first.tags.get("grid", "")),
         metrics=metrics,
         model=None,
-        history=None,
-        epoch_seconds={},
         vitals=None,
         process=None,
-        pictures=(),
-        growth=(None, None),
+        pictures=tuple(path for entry in chain for path in entry.tables if is_small(path)),
+        growth=(first.growth[0], None),
     )
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bgbias.compute.vitals import shown
 from bgbias.files.locks import locked
-from bgbias.tracking import entries, faults, registry, rows, views
+from bgbias.tracking import entries, faults, looks, registry, rows, views
 from bgbias.tracking.curves import Point, mark
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.records import NODE
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric, Run, RunData
 
 SQLITE = "sqlite:///"
+PREFIX = "bgbias-"  # of a grid's experiment
 LOCK_SECONDS = 60.0
 DATASET_NAME, DATASET_DIGEST = 500, 36  # characters
 KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
@@ -110,9 +111,7 @@ class Experiment:
         if run.data.tags.get(FINGERPRINT) != wanted[FINGERPRINT]:
             self._attach(run, entry)
         # Last, since they say that all the rest is there.
-        tags = entry.tags | wanted
-        # People edit a run's description in the UI.
-        tags.pop("mlflow.note.content", None)
+        tags = looks.kept(entry.tags | wanted, run.data.tags)
         changed = {k: v for k, v in tags.items() if run.data.tags.get(k) != v}
         self._store.state(run, entry.status, entry.finished or entry.started, changed)
 
@@ -150,18 +149,33 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    database = (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
+    of_database = (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
     try:
         # One writer a store: two would both migrate a fresh database, or both make a node's run.
         with locked(_lock_of(uri), LOCK_SECONDS):
             client = _client(uri)
-            identity = _identity(client, uri, f"bgbias-{grid}")
-            local = rows.connected(_database(uri)) if uri.startswith(SQLITE) else None
+            identity = _identity(client, uri, f"{PREFIX}{grid}")
+            local = rows.connected(database(uri)) if uri.startswith(SQLITE) else None
             with closing(local) if local else nullcontext():
                 runs = rows.Rows(local, identity) if local else rows.Served(client, identity)
                 yield Experiment(client, identity, runs)
-    except (MlflowException, *database, sqlite3.Error, OSError, ImportError) as error:
+    except (MlflowException, *of_database, sqlite3.Error, OSError, ImportError) as error:
         raise faults.fault(uri, error) from error
+
+
+def grids(uri: str) -> dict[str, str]:
+    """The experiment's id of each grid that a store has, the one that ran last first."""
+    faults.check_uri(uri)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    found = []
+    for experiment in client.search_experiments():
+        newest = client.search_runs([experiment.experiment_id], order_by=["start_time DESC"], max_results=1)
+        if experiment.name.startswith(PREFIX) and newest:
+            grid = experiment.name.removeprefix(PREFIX)
+            found.append((newest[0].info.start_time, grid, str(experiment.experiment_id)))
+    return {grid: identity for _, grid, identity in sorted(found, reverse=True)}
 
 
 @cache
@@ -181,7 +195,7 @@ def _do_not_wait_for_the_disk() -> None:
 
 def _lock_of(uri: str) -> Path:
     if uri.startswith(SQLITE):
-        return _database(uri).with_name(f"{_database(uri).name}.lock")
+        return database(uri).with_name(f"{database(uri).name}.lock")
     name = sha256(uri.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
 
@@ -192,7 +206,7 @@ def _client(uri: str) -> MlflowClient:
 
     if not uri.startswith(SQLITE):
         return MlflowClient(tracking_uri=uri)
-    path = _database(uri)
+    path = database(uri)
     if not path.exists():
         fresh = path.with_name(f"{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
         try:
@@ -208,13 +222,14 @@ def _client(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=f"{SQLITE}{path.parent}/{'./' * (len(seen) - 1)}{path.name}")
 
 
-def _database(uri: str) -> Path:
+def database(uri: str) -> Path:
+    """The file of a store in SQLite."""
     return Path(uri.removeprefix(SQLITE)).absolute()
 
 
 def artifacts(uri: str) -> Path | None:
     """Where the runs' files lie: beside a local database; a server knows its own place."""
-    return _database(uri).parent / "mlartifacts" if uri.startswith(SQLITE) else None
+    return database(uri).parent / "mlartifacts" if uri.startswith(SQLITE) else None
 
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
