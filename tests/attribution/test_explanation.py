@@ -146,7 +146,11 @@ def test_command_writes_a_figure(
     typed: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], count: int, name: str
 ) -> None:
     assert typed("model.safetensors", *NAMES[:count], "--out", f"made/{name}", "--device", "cpu") == 0
-    assert capsys.readouterr().out == f"made/{name}\n"
+    told = capsys.readouterr()
+    assert told.out == f"made/{name}\n"
+    # What maps cannot show is said, with the command that measures it.
+    assert "not what would be found in front of another background" in told.err
+    assert "bgbias audit PHOTOS --model run:model.safetensors" in told.err
     written = (folder / "made" / name).read_bytes()
     if name.endswith("pdf"):
         assert written.startswith(b"%PDF")

@@ -12,6 +12,7 @@ from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
 from bgbias.compute import gpu_slots
 from bgbias.plugins import use
+from bgbias.progress import say
 from bgbias.study.params import load
 
 app = typer.Typer()
@@ -283,6 +284,7 @@ def explain(
     found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
     figures.write(figure_explanation(found), out)
     print(out)
+    say(f"{explanation.NOT_SHOWN} To measure that: bgbias audit PHOTOS --model run:{model}")
 
 
 @app.command()
