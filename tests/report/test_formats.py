@@ -69,11 +69,30 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     assert r"4.17 $\pm$ 0.05" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
-    assert sum(text.count(f"\\begin{{{e}}}") for e in ("table*", "tabular")) == text.count(r"\end{") == 2
+    opened = [found for found in re.findall(r"\\(begin|end)\{([a-z*]+)\}", text)]
+    assert opened == [
+        *(("begin", e) for e in ("table*", "adjustbox", "tabular")),
+        *(("end", e) for e in ("tabular", "adjustbox", "table*")),
+    ]
+    # A list of tables has room for a sentence; the rest stands below the rows.
+    (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
+    assert caption.startswith(
+        "Retrieval in front of random backgrounds, and of the photos' own: two training seeds"
+    )
+    assert caption.index(".") == len(caption) - 1
+    assert "selected" in text[text.index(r"\end{tabular}") :]
     assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
     # A blank line inside \caption stops LaTeX; a character it does not know, too.
     assert "\n\n" not in text
     assert text.isascii()
+
+
+def test_a_column_that_says_nothing_of_any_row_is_left_out() -> None:
+    table = retrieval.table(*study({("contrastive", "plain"): PLAIN}))
+    for text in (formats.html(table, "table1", ""), formats.markdown(table, "table1", "")):
+        assert "Corrupted" in text
+        assert "Change of drop" not in text  # from plain, and nothing but plain is here
+        assert "Published" not in text
 
 
 def test_latex_escapes() -> None:

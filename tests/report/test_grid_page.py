@@ -114,6 +114,12 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
     with chromium.browsing() as browser:
         shown_whole(browser, page)
         accessible(browser, page)
+        browser.open(page.as_uri(), width=1280)
+        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+        hidden = (
+            "[...document.querySelectorAll('.printed')].filter(t => t.scrollWidth > t.clientWidth).length"
+        )
+        assert browser.ask(hidden) == 0
         flipped = (
             "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
             " card.querySelector('button').click();"

@@ -18,7 +18,7 @@ import yaml
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import names, tables
-from bgbias.report.columns import Column, Row
+from bgbias.report.columns import NOTHING, Column, Row
 from bgbias.results.rows import MODEL
 from bgbias.study.cell import PLAIN
 
@@ -92,18 +92,21 @@ def entry(column: Column, row: Row) -> str:
 
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
-    r"""A ``table*`` to \input: booktabs rules, one block a dataset and backbone, a loss's leaders in bold."""
+    r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, a loss's leaders in
+    bold. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands below the table.
+    """
     columns = _columns(table, name)
-    # \caption wants one paragraph.
+    # \caption wants one paragraph, and so does \parbox.
     plain = caption.replace("**", "").replace("\n\n", " ")
+    short, dot, notes = plain.partition(". ")
     heads = (r"\shortstack[r]{" + r"\\".join(map(escape, c.head.split(", ", 1))) + "}" for c in columns)
     lines = [
-        r"% needs \usepackage{booktabs} and \usepackage{graphicx}",
+        r"% needs \usepackage{booktabs} and \usepackage{adjustbox}",
         r"\begin{table*}[t]",
         r"\centering",
-        rf"\caption{{{escape(plain)}}}",
+        rf"\caption{{{escape(short + dot.strip())}}}",
         rf"\label{{tab:{name}}}",
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        r"\begin{adjustbox}{max width=\linewidth, max totalheight=.75\textheight}",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
         " & ".join(["", *heads]) + r" \\",
@@ -118,7 +121,10 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
             words = [_shown(escape(text), bold, r"\textbf{{{}}}") for text, bold in entries]
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
             lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}"]
+    if notes:
+        lines += [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape(notes)}}}"]
+    return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
 def html(table: pd.DataFrame, name: str, caption: str) -> str:
@@ -135,7 +141,8 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
     paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
     return "\n".join(
         [
-            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{_web(names.table(name))}</title>',
+            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{_web(names.table(name))}</title>',
             f"<style>\n{STYLE}</style>",
             *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
             f"<div><table>\n<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead>",
@@ -175,11 +182,13 @@ def _columns(table: pd.DataFrame, name: str) -> list[Column]:
 
 
 def _known(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
-    return [
+    known = [
         column
         for column in columns
         if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
     ]
+    rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+    return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
@@ -236,15 +245,18 @@ def escape(text: str) -> str:
 STYLE = """\
 body { margin: 1.5rem; color: #20242a; background: #fff; font: 13px/1.5 system-ui, "DejaVu Sans", sans-serif }
 p { max-width: 44rem; margin: 0 0 .8rem }
-div { overflow-x: auto; margin-top: 1.5rem }
+div { overflow: auto; max-height: 94vh; margin-top: 1.5rem }
 table { border-collapse: collapse; border-block: 2px solid #20242a; font-variant-numeric: tabular-nums }
 th, td { padding: .3rem .5rem; text-align: right; white-space: nowrap; vertical-align: bottom }
 th { font-weight: normal }
 th:first-child { text-align: left; padding-left: 0 }
 thead { color: #6b7280; font-size: 11px }
+thead th { position: sticky; top: 0; background: #fff }
 tbody { border-top: 1px solid #d5d9df }
 tbody tr:first-child th { font-style: italic; padding-top: .8rem }
 tbody tr:not(:first-child):hover { background: #f4f6f8 }
+@media (max-width: 480px) { body { margin: .8rem } }
+@media print { div { overflow: visible; max-height: none } thead th { position: static } }
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +37,7 @@ SECTIONS = {
     "cures": ("Cures without training", ("table7",), ()),
 }
 COMPARED = "compared"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def write(study: Study) -> Path:
@@ -101,6 +103,8 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
     # A head without words is none, for whoever hears the page.
     body = rest.partition("</div>")[0].replace("<tr><th></th>", "<tr><td></td>", 1)
+    # Where there is no room an interval stands below its number, and is not parted.
+    body = re.sub(r"\[[^\[\]<>]*\]", lambda ends: ends[0].replace(" ", NO_BREAK), body)
     return {
         "name": names.table(name),
         "about": tables.load(name).ABOUT,
