@@ -47,10 +47,17 @@ class Training:
 
         from bgbias.training.methods import Task
 
-        weights = seeds.torch_generator("loss", self.cell.dataset, self.cell.loss, self.cell.run)
-        classes, width = int(labels.max()) + 1, self.settings.embedding_dim
-        loss = self.loss.build(self.loss_params, classes, width, weights)
-        task = Task(torch.from_numpy(labels), (self.cell.dataset, self.cell.run))
+        key, classes = (self.cell.dataset, self.cell.loss, self.cell.run), int(labels.max()) + 1
+
+        def loss_of(width: int, *purpose: object) -> nn.Module:
+            weights = seeds.torch_generator("loss", *key, *purpose)
+            return self.loss.build(self.loss_params, classes, width, weights)  # type: ignore[no-any-return]
+
+        def wider(width: int) -> nn.Module:
+            return loss_of(width, "width", width)
+
+        loss, names = loss_of(self.settings.embedding_dim), (self.cell.dataset, self.cell.run)
+        task = Task(torch.from_numpy(labels), names, wider, self.loss_rate)
         return around(self.method, model, loss, task)
 
     def images_per_class(self, method: BaseMethod) -> int:

@@ -35,10 +35,14 @@ Passes = Callable[[str, int], "Iterator[Batch]"]
 @dataclass(frozen=True)
 class Task:
     """What is learned: the classes of all training photos, int64 [N] from 0, by ``Batch.index``; and what randomness of a
-    method's own is keyed by: (dataset, seed)."""
+    method's own is keyed by: (dataset, seed). ``loss_of`` builds the base loss anew, for embeddings of another length;
+    ``loss_lr`` is the rate of its class weights, if it names one.
+    """
 
     labels: Tensor
     key: tuple[object, ...]
+    loss_of: Callable[[int], nn.Module] | None = None
+    loss_lr: float | None = None
 
 
 class BaseMethod:

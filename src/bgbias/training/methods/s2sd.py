@@ -1,0 +1,194 @@
+"""S2SD: wider embeddings are trained beside the embedding, which learns their similarities (Roth et al., ICML 2021;
+docs/methods.md, section 8). It combines with plain and adversarial training; at test time there is the embedding alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from bgbias import plugins, seeds
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod, plain
+from bgbias.training.methods._adversarial import NormParams, Standard
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Passes, Task
+
+TITLE = "S2SD"
+PLACE = 23
+ENTRIES = {"s2sd_advprop_d": "AdvProp-D, S2SD", "s2sd_mdprop": "MDProp, S2SD", "s2sd_at": "AT, S2SD"}
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
+
+
+class Params(plain.Params):
+    """As published, with plain training."""
+
+    method: str = Field(
+        "plain", description="whose losses are distilled: plain, at, advprop_d, mdprop or a control of these"
+    )
+    options: dict[str, Any] = Field({}, description="of that method")
+    kappa: float = Field(1.0, ge=0, description="share of what S2SD adds; 0: the method alone")
+    widths: tuple[int, ...] = Field(
+        (512, 1024, 1536, 2048), min_length=1, description="of the wider embeddings"
+    )
+    weight: float = Field(50.0, ge=0, description="of the divergence of similarities")
+    temperature: float = Field(1.0, gt=0, description="of similarities")
+    features_after: int | None = Field(
+        1000,
+        ge=0,
+        description="steps, after which similarities of pooled features are learned, too; never if null",
+    )
+
+    @model_validator(mode="after")
+    def _method_can_be_distilled(self) -> Params:
+        if min(self.widths) < 1:
+            raise ValueError("widths are 1 or more")
+        if "images_per_class" in self.options:
+            raise ValueError("images_per_class stands beside method, not in its options")
+        if not issubclass(_class(self.method), Standard):
+            raise ValueError(f"'{self.method}' cannot be distilled; plain, at, advprop_d and mdprop can")
+        self.inner()
+        return self
+
+    def inner(self) -> Any:
+        """The options of the method."""
+        try:
+            return _params(self.method).model_validate(self.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, ("options", *first["loc"])))
+            raise ValueError(f"{place}: {first['msg']}") from error
+
+
+def _module(method: str) -> ModuleType:
+    return plugins.load("methods", method)
+
+
+def _class(method: str) -> Any:
+    return Standard if method == "plain" else getattr(_module(method), "Method", BaseMethod)
+
+
+def _params(method: str) -> Any:
+    return NormParams if method == "plain" else _module(method).Params
+
+
+def uses(params: Params) -> list[tuple[str, str]]:
+    """The method, and what it works by."""
+    tell = getattr(_module(params.method), "uses", None)
+    return [("methods", params.method), *(tell(params.inner()) if tell else ())]
+
+
+def classes(params: Params) -> int:
+    """That a batch must have, for the method."""
+    tell = getattr(_module(params.method), "classes", None)
+    return int(tell(params.inner())) if tell else 1
+
+
+class Method(BaseMethod):
+    """The method's own step, in which every loss is that of an embedding and of its wider ones."""
+
+    params: Params
+
+    def __init__(
+        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
+    ) -> None:
+        from torch import nn
+
+        from bgbias.training.methods._distillation import Heads
+
+        super().__init__(model, base_loss, params, task)
+        self.inner: Standard = _class(self.params.method)(model, base_loss, self.params.inner(), task)
+        self.batches_a_step = self.inner.batches_a_step
+        self._lr = task.loss_lr if task else None
+        self.heads: Heads | None = None
+        self.losses = nn.ModuleList()
+        if self.params.kappa:
+            channels, widths = model.embedder.in_features, self.params.widths
+            self.heads = Heads(channels, widths, seeds.torch_generator("s2sd", *(task.key if task else ())))
+            self.losses = nn.ModuleList(_loss(base_loss, width, task) for width in widths)
+            self.inner.judge = self.judged
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Those of the method."""
+        assert isinstance(params, Params)
+        found: tuple[int, int] = _class(params.method).photos_a_step(params.inner(), batch_size)
+        return found
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The method's losses, by its names."""
+        self.inner.replaces_backgrounds = self.replaces_backgrounds
+        found = self.inner.loss(batch)
+        if self.heads is not None:
+            self.heads.steps += 1
+        return found
+
+    def judged(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The loss of feature maps [B, channels, h, w] with labels [B]."""
+        import torch
+        import torch.nn.functional as F
+
+        from bgbias.training.methods import _distillation as distillation
+
+        assert self.heads is not None
+        chosen = self.params
+        # Widths of thousands and divergences of small differences: only the trunk gains by mixed precision.
+        with torch.autocast(features.device.type, enabled=False):
+            embeddings = self.model.embed_features(features)
+            pooled = distillation.pooled(features.to(embeddings.dtype))
+            wider = self.heads(pooled)
+            own = distillation.cosines(embeddings)
+            apart = [distillation.divergence(own, distillation.cosines(z), chosen.temperature) for z in wider]
+            losses = [loss(z, labels) for loss, z in zip(self.losses, wider, strict=True)]
+            source = self.base_loss(embeddings, labels)
+            total = distillation.distilled(source, losses, apart, chosen.weight, chosen.kappa)
+            # The step's number stays on the device: to ask for it would make a GPU wait.
+            if chosen.features_after is not None:
+                seen = distillation.cosines(F.normalize(pooled, dim=1))
+                late = (self.heads.steps >= chosen.features_after).to(total.dtype)
+                apart_from_features = distillation.divergence(own, seen, chosen.temperature)
+                total = total + late * chosen.kappa * chosen.weight * apart_from_features
+        return total
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Those of the method, the heads, and the class weights of their losses."""
+        found = self.inner.modules()
+        if self.heads is not None:
+            found["s2sd"] = self.heads
+        if list(self.losses.parameters()):
+            found["s2sd_losses"] = self.losses
+        return found
+
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """Those of the method and the heads; class weights learn at their loss's rate."""
+        groups = self.inner.own_parameters(lr)
+        if self.heads is not None:
+            groups.append({"params": list(self.heads.parameters())})
+        if weights := list(self.losses.parameters()):
+            groups.append({"params": weights, "lr": self._lr or lr})
+        return groups
+
+    def start_epoch(self, epoch: int, passes: Passes) -> None:
+        """What the method does before an epoch."""
+        self.inner.start_epoch(epoch, passes)
+
+    def end_epoch(self) -> None:
+        """What the method does after an epoch."""
+        self.inner.end_epoch()
+
+
+def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
+    """The base loss for embeddings of another width: itself, if it has no class weights."""
+    if not list(base_loss.parameters()):
+        return base_loss
+    if task is None or task.loss_of is None:
+        raise ValueError("a loss with class weights needs a task that builds it for other widths")
+    return task.loss_of(width)
