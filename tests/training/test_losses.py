@@ -27,6 +27,9 @@ GOLDEN = [
     ("arcface", {"margin": 20, "scale": 10, "lr": 1}, 0.249237),
     ("normalized_softmax", {"temperature": 0.1, "lr": 1}, 0.031775),
     ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
+    ("roth_arcface", {"margin": 0.5, "scale": 16}, 0.755547),
+    ("roth_arcface", {"margin": 0.5, "scale": 16, "bug": True}, 0.00999),
+    ("roth_arcface", {"margin": 0.0, "scale": 16}, 0.00999),
 ]
 # Settings for tests that want any valid ones: those of CUB-200-2011 in docs/methods.md, section 1.
 CUB = {
@@ -37,6 +40,8 @@ CUB = {
     "arcface": {"margin": 23.2259355, "scale": 100, "lr": 0.0051384088},
     "normalized_softmax": {"temperature": 0.10874715, "lr": 0.0044689},
     "cosface": {"margin": 0.6182, "scale": 100, "lr": 2.53e-3},
+    "roth_multi_similarity": {"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": 0.1},
+    "roth_arcface": {"margin": 0.5, "scale": 16, "lr": 5e-4, "bug": False},
 }
 
 
@@ -150,6 +155,40 @@ def naive_normalized_softmax(
     return sum(cross_entropy(row, own) for row, own in zip(logits, y, strict=True)) / len(y)
 
 
+def naive_mined(
+    z: list[list[float]], y: list[int], alpha: float, beta: float, base: float, epsilon: float
+) -> float:
+    each = []
+    for i in range(len(y)):
+        positive = [dot(z[i], z[j]) for j in range(len(y)) if y[j] == y[i] and j != i]
+        negative = [dot(z[i], z[j]) for j in range(len(y)) if y[j] != y[i]]
+        hard_positive = [s for s in positive if negative and s - epsilon < max(negative)]
+        hard_negative = [s for s in negative if positive and s + epsilon > min(positive)]
+        if hard_positive and hard_negative:
+            near = math.log(1 + sum(math.exp(-alpha * (s - base)) for s in hard_positive)) / alpha
+            far = math.log(1 + sum(math.exp(beta * (s - base)) for s in hard_negative)) / beta
+            each.append(near + far)
+    return sum(each) / len(each) if each else 0.0
+
+
+def naive_clamped_arcface(
+    z: list[list[float]],
+    y: list[int],
+    margin: float,
+    scale: float,
+    lr: float,
+    bug: bool,
+    weights: list[list[float]],
+) -> float:
+    total = 0.0
+    for vector, own in zip(z, y, strict=True):
+        cosines = [max(dot(vector, unit(w)), 0.0) for w in weights]
+        moved = math.cos(math.acos(cosines[own]) + margin) - cosines[own]
+        logits = [scale * (c + moved * (bug or i == own)) for i, c in enumerate(cosines)]
+        total += cross_entropy(logits, own)
+    return total / len(y)
+
+
 TWINS = {
     "contrastive": naive_contrastive,
     "triplet": naive_triplet,
@@ -158,6 +197,8 @@ TWINS = {
     "arcface": naive_arcface,
     "normalized_softmax": naive_normalized_softmax,
     "cosface": naive_cosface,
+    "roth_multi_similarity": naive_mined,
+    "roth_arcface": naive_clamped_arcface,
 }
 
 
@@ -169,6 +210,34 @@ def test_agrees_with_naive_twin(name: str, seed: int) -> None:
     extra = dict(zip(["weights"], [p.double().T.tolist() for p in loss.parameters()], strict=False))
     expected = TWINS[name](z.tolist(), y.tolist(), **CUB[name], **extra)
     assert loss(z, y).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_margin_that_moves_every_logit_is_no_margin(seed: int) -> None:
+    z, y = random_batch(seed)
+    without, with_bug, meant = (
+        build("roth_arcface", {"margin": margin, "bug": bug}, n_classes=5, dim=6)(z, y).item()
+        for margin, bug in ((0.0, False), (0.5, True), (0.5, False))
+    )
+    assert with_bug == pytest.approx(without, rel=1e-9)
+    assert meant > without + 0.1
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3])
+def test_mining_leaves_out_easy_pairs(epsilon: float) -> None:
+    """Close classes, of which some pairs are easy; as the naive twin has it, whatever is left out."""
+    generator = seeds.torch_generator("close classes")
+    centres = torch.nn.functional.normalize(
+        torch.randn(4, 6, generator=generator, dtype=torch.float64), dim=1
+    )
+    y = torch.arange(4).repeat_interleave(4)
+    spread = torch.randn(16, 6, generator=generator, dtype=torch.float64)
+    z = torch.nn.functional.normalize(centres[y] + 0.3 * spread, dim=1)
+    settings = {"alpha": 2.0, "beta": 40.0, "base": 0.5}
+    found = build("roth_multi_similarity", {**settings, "epsilon": epsilon})(z, y).item()
+    assert found == pytest.approx(naive_mined(z.tolist(), y.tolist(), epsilon=epsilon, **settings), rel=1e-9)
+    everything = build("multi_similarity", settings)(z, y).item()
+    assert found != pytest.approx(everything, rel=1e-3)
 
 
 def test_arcface_goes_on_falling_beyond_180_degrees() -> None:
@@ -197,7 +266,7 @@ def family_member(request: pytest.FixtureRequest) -> tuple[str, ModuleType]:
 
 def test_facts_are_stated(family_member: tuple[str, ModuleType]) -> None:
     name, module = family_member
-    assert module.IMAGES_PER_CLASS in (1, 4)
+    assert module.IMAGES_PER_CLASS in (1, 2, 4)
     euclidean = name in ("contrastive", "triplet", "quadruplet")
     assert ("l2" if euclidean else "cosine") == module.DISTANCE
 
