@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins
 from bgbias.photos.folds import FOLDS
@@ -22,6 +20,9 @@ from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, UNTRAINED, side_by_side
 from bgbias.study.params import Study
 from bgbias.study.variants import OF_TRAINING, Value, parsed
+
+if TYPE_CHECKING:
+    import pandas as pd  # which commands that print no table do without
 
 # These stand above what is compared with them.
 NOT_TRAINED = (CENTRE, PRETRAINED, UNTRAINED)
