@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -70,6 +71,9 @@ def server() -> Server:
 def _serve() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
+    # Else each command would look through all of it for garbage, and copy it doing so.
+    gc.collect()
+    gc.freeze()
     assert threading.active_count() == 1
     while line := sys.stdin.readline():
         child = os.fork()
