@@ -1,5 +1,6 @@
 # What all rules share: the study, how a node's command ends, and what it reads.
 
+import gc
 import os
 import re
 import shlex
@@ -13,6 +14,9 @@ from pathlib import Path
 
 from snakemake.exceptions import LockException, WorkflowError
 from snakemake.persistence import PersistenceBase as Persistence
+
+# What Snakemake has imported stays: no collection of garbage need look through it again.
+gc.freeze()
 
 # Whether this workflow was started itself. Else it is a module of another one, whose config, report and defaults are not ours.
 MAIN = workflow.modifier.is_main_snakefile()
