@@ -39,7 +39,7 @@ cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes ta
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
 demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, about five minutes on two cores
-	snakemake --cores all --config grid=demo --quiet rules
+	snakemake --cores all --config grid=demo --logger bgbias
 	@python -m bgbias show --grid demo
 
 # As many threads as in `make demo`, so that the tables are the same.
@@ -49,7 +49,7 @@ slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single 
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
-	snakemake --cores all $(if $(GRID),--config grid=$(GRID))
+	snakemake --cores all --logger bgbias $(if $(GRID),--config grid=$(GRID))
 	@python -m bgbias show $(CHOICE)
 
 resume: $(READY)  ## go on after anything was killed (the same grid, or GRID=cub50)

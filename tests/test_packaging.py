@@ -28,6 +28,7 @@ from bgbias.models import model
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Found by pip where the platform has no wheel of faiss with a GPU's kernels.
 ONLY_ELSEWHERE = {"faiss-cpu"}
+LOGGER = "snakemake_logger_plugin_bgbias"  # which Snakemake finds by this name, beside the package
 
 
 def declared(extra: str | None = None) -> dict[str, Requirement]:
@@ -52,7 +53,7 @@ def imported() -> dict[str, set[str]]:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 found.setdefault(name.partition(".")[0], set()).add(
-                    path.relative_to(ROOT / "src/bgbias").as_posix()
+                    path.relative_to(ROOT / "src").as_posix().removeprefix("bgbias/")
                 )
             waiting += ast.iter_child_nodes(node)
     return {k: v for k, v in found.items() if k not in sys.stdlib_module_names and k != "bgbias"}
@@ -70,7 +71,10 @@ def test_every_package_that_the_source_imports_is_declared() -> None:
             continue
         # What only an extra brings is asked for in few places, none of which the core needs.
         assert any(by & asked for asked in extras.values()), f"{name} is not declared: {files}"
-        assert {file.partition("/")[0] for file in files} <= {"tracking", "masks", "models"}, (name, files)
+        assert {file.partition("/")[0] for file in files} <= {"tracking", "masks", "models", LOGGER}, (
+            name,
+            files,
+        )
 
 
 def test_the_lock_is_one_of_the_environments_that_pip_may_make() -> None:
@@ -121,7 +125,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         said = archive.read(metadata).decode()
     # Also what is no code: lists of names, py.typed.
-    files = [p for p in (ROOT / "src/bgbias").rglob("*") if p.is_file() and p.parent.name != "__pycache__"]
+    places = [p for name in ("bgbias", LOGGER) for p in (ROOT / "src" / name).rglob("*")]
+    files = [p for p in places if p.is_file() and p.parent.name != "__pycache__"]
     assert names == {p.relative_to(ROOT / "src").as_posix() for p in files}
     assert "bgbias/py.typed" in names
     assert f"\nVersion: {bgbias.__version__}\n" in said

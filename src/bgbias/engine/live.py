@@ -1,0 +1,201 @@
+"""What a run is doing, on one screen: how far it is, which jobs are at work, of trainings epoch and score, and the time left.
+
+Without a terminal it is a line for each job that has ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TextIO
+
+from bgbias.files import sealed
+from bgbias.study.cell import CELL
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+AGAIN = 1.0  # seconds from one look to the next
+SHOWN = 12  # jobs at work; more would not fit
+LOGS = "/logs/"  # in the path of every job's log, below the folder where unfinished work lies
+
+
+@dataclass
+class Work:
+    """A job: what it does, where it logs, when it began (seconds of ``time.monotonic``)."""
+
+    rule: str
+    of: str
+    began: float
+    log: str = ""
+
+    @property
+    def label(self) -> str:
+        """As people call it: ``train demo_90/tiny/contrastive/plain/seed0``."""
+        return f"{self.rule} {self.of}".strip()
+
+
+@dataclass
+class Course:
+    """How far a run is. ``left``: jobs of each rule that have not ended; ``took``: seconds of those that have."""
+
+    left: Counter[str] = field(default_factory=Counter)
+    took: dict[str, list[float]] = field(default_factory=dict)
+    at_once: int = 1
+    total: int = 0
+    done: int = 0
+
+    def seconds_left(self, at_work: Iterable[Work], now: float) -> float | None:
+        """What is left takes what jobs of the same rule took, or else all, as many at once as there were; None before the first
+        has ended.
+        """
+        every = [seconds for some in self.took.values() for seconds in some]
+        if not every:
+            return None
+        usual = {rule: fmean(self.took.get(rule) or every) for rule in self.left}
+        spent = sum(min(now - work.began, usual.get(work.rule, 0.0)) for work in at_work)
+        return max(0.0, sum(n * usual[rule] for rule, n in self.left.items()) - spent) / self.at_once
+
+
+class Screen:
+    """The screen, or lines, of one run; ``out`` is a terminal or not."""
+
+    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.out = out or sys.stderr
+        self.course = Course()
+        self._clock, self._begun = clock, clock()
+        self._jobs: dict[int, Work] = {}
+        self._broken: list[Work] = []
+        self._console: Console | None = None
+        self._live: Live | None = None
+        if self.out.isatty():
+            from rich.console import Console
+
+            self._console = Console(file=self.out)
+
+    def begins(self, stats: Mapping[str, int]) -> None:
+        """``stats``: how many jobs of each rule there are, and the ``total``."""
+        self.course.left = Counter({rule: n for rule, n in stats.items() if rule != "total"})
+        self.course.total = sum(self.course.left.values())
+        if self._console and self.course.total and self._live is None:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._drawn,
+                refresh_per_second=1 / AGAIN,
+                transient=True,
+            )
+            self._live.start()
+
+    def started(self, job: int, rule: str, wildcards: Mapping[str, Any], log: Sequence[str]) -> None:
+        """A job begins."""
+        whole = {"dataset", "backbone", "loss", "method", "seed"} <= wildcards.keys()
+        of = CELL.format(**wildcards) if whole else "/".join(map(str, wildcards.values()))
+        self._jobs[job] = Work(rule, of, self._clock(), str(log[0]) if log else "")
+        self.course.at_once = max(self.course.at_once, len(self._jobs))
+
+    def finished(self, job: int) -> None:
+        """This job has ended well."""
+        work = self._jobs.pop(job, None)
+        if work is None:
+            return
+        self.course.done += 1
+        self.course.left[work.rule] -= 1
+        seconds = self._clock() - work.began
+        self.course.took.setdefault(work.rule, []).append(seconds)
+        if self._console is None:
+            left = self._left()
+            self.say(
+                f"{self.course.done} of {self.course.total}: {work.label}, {seconds:.0f} s{left and f'; {left}'}"
+            )
+
+    def failed(self, job: int) -> None:
+        """This job has not."""
+        if work := self._jobs.pop(job, None):
+            self._broken.append(work)
+
+    def say(self, text: str) -> None:
+        """A message that stays."""
+        if self._console:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=self.out, flush=True)
+
+    def ends(self) -> None:
+        """The screen goes; what stays is a summary."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+        if not self.course.total:
+            return
+        self.say(f"{self.course.done} of {self.course.total} jobs in {minutes(self._clock() - self._begun)}")
+        for work in self._broken:
+            self.say(f"failed: {work.label}; see {work.log}")
+        self.course.total = 0
+
+    def _left(self) -> str:
+        seconds = self.course.seconds_left(list(self._jobs.values()), self._clock())
+        return (
+            f"about {minutes(seconds)} left"
+            if seconds is not None and self.course.done < self.course.total
+            else ""
+        )
+
+    def _drawn(self) -> Group:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        course, now = self.course, self._clock()
+        head = Table.grid(padding=(0, 1))
+        said = f"{course.done} of {course.total} jobs, {minutes(now - self._begun)}"
+        head.add_row(
+            ProgressBar(max(1, course.total), course.done, width=30),
+            ", ".join(filter(None, [said, self._left()])),
+        )
+        rows = Table.grid(padding=(0, 2))
+        at_work = list(self._jobs.values())
+        for work in at_work[:SHOWN]:
+            rows.add_row(f"  {work.label}", training(work), minutes(now - work.began))
+        if len(at_work) > SHOWN:
+            rows.add_row(f"  and {len(at_work) - SHOWN} more", "", "")
+        return Group(head, rows)
+
+
+def minutes(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 05 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    whole = round(seconds / 60)
+    return f"{whole} min" if whole < 100 else f"{whole // 60} h {whole % 60:02} min"
+
+
+def training(work: Work) -> str:
+    """Of a training at work its epoch and the best score so far; nothing of other jobs, or before its first epoch."""
+    folder, found, _ = work.log.partition(LOGS)
+    if work.rule != "train" or not found:
+        return ""
+    for path in Path(folder).glob("running/*.json"):
+        try:
+            record = sealed.read(path)
+            if record.get("subject") != work.of or not record.get("history"):
+                continue
+            # The last line may be on its way.
+            rows = list(
+                csv.DictReader(Path(record["history"]).read_text(encoding="utf-8").splitlines(keepends=True))
+            )
+            scores = [float(row["val_map_at_r"]) for row in rows if row.get("val_map_at_r")]
+            most = record["spec"]["train"]["max_epochs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if scores:
+            return f"epoch {len(scores)} of at most {most}, best validation MAP@R {100 * max(scores):.1f} %"
+    return ""

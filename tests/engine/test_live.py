@@ -1,0 +1,108 @@
+"""One screen for a run: a real Snakemake on a real terminal, and lines where there is none."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import fresh, wait_for
+
+from bgbias.engine import live
+from bgbias.engine.live import Course, Screen, Work
+
+CELL = {"dataset": "toys", "backbone": "tiny", "loss": "arcface", "method": "plain", "seed": "0"}
+NAME = "toys/tiny/arcface/plain/seed0"
+
+
+class Clock:
+    """Time as a test wants it."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_a_terminal_it_is_a_line_a_job() -> None:
+    out, clock = io.StringIO(), Clock()
+    screen = Screen(out, clock)
+    screen.begins({"train": 2, "table": 1, "total": 3})
+    screen.started(0, "train", CELL, ["data/work/logs/g/train.log"])
+    screen.started(1, "train", CELL | {"seed": "1"}, [])
+    clock.now += 60
+    screen.finished(0)
+    clock.now += 20
+    screen.failed(1)
+    screen.ends()
+    # One of two that ran at once took a minute: a training that is as old and a table are left.
+    assert out.getvalue().splitlines() == [
+        f"1 of 3: train {NAME}, 60 s; about 30 s left",
+        "1 of 3 jobs in 80 s",
+        "failed: train toys/tiny/arcface/plain/seed1; see ",
+    ]
+
+
+def test_what_is_left_is_reckoned_by_jobs_of_the_same_kind() -> None:
+    course = Course(total=9)
+    course.left.update(train=3, score=4)
+    assert course.seconds_left([], 0.0) is None
+    course.took = {"train": [90.0, 110.0], "score": [2.0]}
+    assert course.seconds_left([], 0.0) == 3 * 100 + 4 * 2
+    course.at_once = 2
+    # One training is at it for 40 s; another for longer than any has taken, and counts as about to end.
+    at_work = [Work("train", "", 960.0), Work("train", "", 100.0)]
+    assert course.seconds_left(at_work, 1000.0) == (308 - 40 - 100) / 2
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(99.4, "99 s"), (720.0, "12 min"), (11100.0, "3 h 05 min")])
+def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
+    assert live.minutes(seconds) == said
+
+
+def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
+    work = Work("train", NAME, 0.0, f"{tmp_path}/logs/grid/train/{NAME}.log")
+    assert live.training(work) == ""
+    history = tmp_path / "history.csv"
+    for name, subject in (("mine", NAME), ("another", "toys/tiny/arcface/plain/seed1")):
+        told = {"subject": subject, "history": str(history), "spec": {"train": {"max_epochs": 20}}}
+        (tmp_path / "running").mkdir(exist_ok=True)
+        (tmp_path / "running" / f"{name}.json").write_text(json.dumps(told))
+    assert live.training(work) == ""
+    history.write_text("epoch,loss,val_map_at_r\n1,0.9,0.25\n2,0.8,0.5\n3,0.7,0.4\n4,0.")
+    assert live.training(work) == "epoch 3 of at most 20, best validation MAP@R 50.0 %"
+    assert live.training(Work("embed", NAME, 0.0, work.log)) == ""
+
+
+@pytest.mark.workflow
+def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> None:
+    project = fresh(tmp_path / "project")
+    project.edit("lr: 1.0e-3\n      freeze", "lr: 1.0e+30\n      freeze")
+    words = ["-m", "snakemake", "--cores", "2", "--logger", "bgbias", "--config", "grid=smoke"]
+    ours, theirs = pty.openpty()
+    around = project.environment(PYTHONPATH=str(project.folder / "src"), TERM="xterm", COLUMNS="110")
+    done = subprocess.Popen(
+        [sys.executable, *words], cwd=project.folder, env=around, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            more = os.read(ours, 2**16)
+        except OSError:  # the terminal's other side is closed
+            break
+        said += more
+    wait_for(lambda: done.poll() is not None, "Snakemake's end")
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
+    assert re.search(r"\d+ of 22 jobs, \d+ s", text)
+    assert "  index toy_smoke" in text
+    assert done.returncode == 1
+    log = "data/work/logs/smoke/train/toy_smoke/tiny/contrastive/plain/seed0.log"
+    assert f"failed: train toy_smoke/tiny/contrastive/plain/seed0; see {log}" in text
+    assert "Error in rule train" in text
