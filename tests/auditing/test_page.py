@@ -82,6 +82,26 @@ def test_all_pictures_are_inside(read: Reader) -> None:
                 assert picture.width > 8
 
 
+def test_a_page_of_ten_thousand_photos_stays_below_ten_megabytes(page: Path, tmp_path: Path) -> None:
+    """Cards and portraits have a most, so that a page grows by rows of its table alone: here it is taken to grow for ever as fast
+    as it does while portraits, too, are added.
+    """
+    toy_folder.made(tmp_path, classes=12, per_class=12)
+    bgbias.audit(
+        tmp_path / "photos",
+        colours,
+        masks=tmp_path / "masks",
+        out=tmp_path / "out",
+        size=BOX,
+        resize=BOX,
+        attribution=8,
+    )
+    few, more = 6 * 6, 12 * 12
+    size = (tmp_path / "out" / "audit.html").stat().st_size
+    each = (size - page.stat().st_size) / (more - few)
+    assert 0 < size + each * (10_000 - more) < 10e6
+
+
 def test_the_same_question_has_the_same_page(place: Path, page: Path) -> None:
     bgbias.audit(
         place / "photos", colours, out=place / "again", masker="grabcut", size=BOX, resize=BOX, attribution=8
