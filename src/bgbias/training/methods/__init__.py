@@ -71,7 +71,7 @@ class BaseMethod:
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
         """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts.
 
-        On a way back that gives no gradients of weights, two photos count as one.
+        On a way back that gives no gradients of weights, three photos count as two.
         """
         return batch_size, batch_size
 
