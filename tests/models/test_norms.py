@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from backbone_models import make, photos, unsettle
+from backbone_models import BACKBONES, make, params, photos, unsettle
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, load, save
-from bgbias.models.norms import AuxiliaryNorms
+from bgbias.models.norms import AuxiliaryNorms, known_to_lack
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -159,6 +159,12 @@ def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
     assert load(tmp_path / "before.safetensors").auxiliary_norms == ()
     shown = photos("pixels")
     assert torch.equal(loaded(shown), net.eval()(shown))
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_what_a_network_lacks_is_known_without_its_weights(name: str) -> None:
+    lacks = not any(isinstance(m, _BatchNorm) for m in make(name).modules())
+    assert known_to_lack(name, params(name)) == lacks
 
 
 @pytest.mark.parametrize("name", ["tiny", "timm:vit_tiny_patch16_224"])

@@ -30,7 +30,7 @@ def study_of(folder: Path, method: str, loss: str, batch_size: int = 8, **option
 def test_tuples_need_a_loss_with_several_photos_a_class(tmp_path: Path, method: str, loss: str) -> None:
     words = (
         rf"/{method}/seed0: the method '{method}' compares photos of one class, but with '{loss}' a batch has one photo of each"
-        r".*\(contrastive, multi_similarity, quadruplet, triplet\)"
+        r".*\(contrastive, multi_similarity, quadruplet, roth_arcface, roth_multi_similarity, triplet\)"
     )
     with pytest.raises(UserError, match=words):
         plan.checked_cells(study_of(tmp_path, method, loss))
@@ -87,6 +87,7 @@ def test_a_loss_with_a_learning_rate_need_not_have_class_weights(
     raw["grids"]["small"]["cells"][0] |= {"methods": ["mine"], "losses": ["paced_pairs"]}
     study = load(tmp_path, raw)
     with pytest.raises(
-        UserError, match=r"'paced_pairs' compares pairs.*weights \(arcface, cosface, normalized_softmax\)"
+        UserError,
+        match=r"'paced_pairs' compares pairs.*weights \(arcface, cosface, normalized_softmax, roth_arcface\)",
     ):
         plan.checked_cells(study)

@@ -139,6 +139,22 @@ def test_a_batch_with_fewer_classes_than_targets_is_refused_before_anything_runs
     assert plan.checked_cells(load(tmp_path, raw))
 
 
+@pytest.mark.parametrize("name", ["mdprop_2", "advprop_d", "st_unfrozen", "s2sd_mdprop"])
+def test_a_network_without_batch_norm_is_refused_before_anything_runs(
+    name: str, tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["backbones"]["tiny"] = {}
+    raw["methods"]["s2sd_mdprop"] = {"kind": "s2sd", "method": "mdprop", "images_per_class": 2}
+    block = raw["grids"]["small"]["cells"][0] | {"methods": [name]}
+    raw["grids"]["small"]["cells"] = [block]
+    assert plan.checked_cells(load(tmp_path, raw))
+    block["backbones"] = ["pixels", "tiny"]
+    with pytest.raises(UserError, match="tiny has no batch norm"):
+        plan.checked_cells(load(tmp_path, raw))
+    block["methods"] = ["at"]
+    assert plan.checked_cells(load(tmp_path, raw))
+
+
 def test_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
     """An edited attack makes the models anew that are trained with it, and no others; the forecast counts its passes."""
     study = load(tmp_path, raw)

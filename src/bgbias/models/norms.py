@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bgbias.errors import UserError
+from bgbias.models import backbones
 from bgbias.models.model import EmbeddingModel
+from bgbias.settings import Strict
 
 
 class AuxiliaryNorms(nn.Module):
@@ -74,12 +78,29 @@ class AuxiliaryNorms(nn.Module):
 
 def batch_norms(model: EmbeddingModel) -> list[nn.Module]:
     """Those before pooling, in the model's order. A model without any is an error."""
-    found: list[nn.Module] = [
-        m for m in model.modules() if isinstance(m, _BatchNorm) and m is not model.head_norm
-    ]
+    found = [m for m in _norms(model) if m is not model.head_norm]
     if not found:
-        raise UserError(
-            f"{model.backbone} has no batch norm, which this method is about. Take a network that has (resnet18, resnet50,"
-            " mobilenet_v2, bn_inception, many of timm), or a method that needs none (plain, at), in params.yaml."
-        )
+        raise UserError(lacking(model.backbone))
     return found
+
+
+@cache
+def known_to_lack(backbone: str, params: Strict) -> bool:
+    """Whether a backbone has no batch norm, by a look at the network without its weights; False if it cannot be built so."""
+    try:
+        with torch.device("meta"):
+            return not _norms(backbones.build(backbone, params))
+    except (NotImplementedError, RuntimeError):  # what reads its own numbers
+        return False
+
+
+def lacking(backbone: str) -> str:
+    """What people are told of a network without batch norm."""
+    return (
+        f"{backbone} has no batch norm, which this method is about. Take a network that has (resnet18, resnet50,"
+        " mobilenet_v2, bn_inception, many of timm), or a method that needs none (plain, at), in params.yaml."
+    )
+
+
+def _norms(network: nn.Module) -> list[nn.Module]:
+    return [m for m in network.modules() if isinstance(m, _BatchNorm)]

@@ -52,6 +52,12 @@ class NamedMethod:
         return list(tell(self.params())) if tell else []
 
     @property
+    def needs_batch_norm(self) -> bool:
+        """Whether it can train no network without."""
+        tell = getattr(self.module, "needs_batch_norm", None)
+        return bool(tell and tell(self.params()))
+
+    @property
     def trains(self) -> bool:
         """Whether there is a model to train."""
         return bool(self.module.TRAINS)

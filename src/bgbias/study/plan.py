@@ -151,6 +151,17 @@ def check_cell(study: Study, cell: Cell) -> None:
         chosen = method(study, cell)
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
+        if chosen.needs_batch_norm:
+            _check_batch_norm(study, cell)
+
+
+def _check_batch_norm(study: Study, cell: Cell) -> None:
+    """Refuse a network without batch norm. It takes PyTorch to look, so that only methods that care have it done."""
+    from bgbias.models import norms
+
+    chosen = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    if norms.known_to_lack(cell.backbone, chosen):
+        raise UserError(f"{cell.name}: {norms.lacking(cell.backbone)}")
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:

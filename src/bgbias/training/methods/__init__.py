@@ -3,10 +3,11 @@
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
 other classes, ``classes(params)`` if it attacks photos towards others of a batch, which must be of so many classes,
-``uses(params)`` if it works by files of other families (pairs of family and name), and ``class Method``. What tables and figures
-call it may be left out: ``TITLE``; ``PLACE``, that of its rows and of its colour; ``ENTRIES``, titles of entries of params.yaml
-that are called after it. Planning reads the facts of every method, so these files import torch only for type checking or inside
-functions. ``study/methods.py`` says which names a grid may use.
+``needs_batch_norm(params)`` if not every network will do, ``uses(params)`` if it works by files of other families (pairs of
+family and name), and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows
+and of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it. Planning reads the facts of every
+method, so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may
+use.
 """
 
 from __future__ import annotations

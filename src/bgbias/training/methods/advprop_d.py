@@ -39,6 +39,11 @@ def classes(params: Params) -> int:
     return attacked_classes(params, ATTACKS)
 
 
+def needs_batch_norm(params: Params) -> bool:
+    """For the attacked photos."""
+    return bool(uses(params))
+
+
 class Method(Adversarial):
     """Two distributions: clean photos and STAX."""
 

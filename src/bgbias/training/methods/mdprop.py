@@ -40,5 +40,10 @@ def classes(params: Params) -> int:
     return attacked_classes(params, params.attacks)
 
 
+def needs_batch_norm(params: Params) -> bool:
+    """For the attacked photos."""
+    return bool(uses(params))
+
+
 class Method(Adversarial):
     """Clean photos, and each attack's."""

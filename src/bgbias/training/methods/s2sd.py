@@ -92,6 +92,12 @@ def classes(params: Params) -> int:
     return int(tell(params.inner())) if tell else 1
 
 
+def needs_batch_norm(params: Params) -> bool:
+    """If the method does."""
+    tell = getattr(_module(params.method), "needs_batch_norm", None)
+    return bool(tell and tell(params.inner()))
+
+
 class Method(BaseMethod):
     """The method's own step, in which every loss is that of an embedding and of its wider ones."""
 

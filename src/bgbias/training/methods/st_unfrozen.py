@@ -26,6 +26,11 @@ class Params(NormParams):
     batch_norm: Literal["trained"] = Field("trained", description="what the method is for")
 
 
+def needs_batch_norm(params: Params) -> bool:
+    """It is about nothing else."""
+    return True
+
+
 class Method(Standard):
     """The base loss of the batch."""
 
