@@ -30,6 +30,9 @@ LOSSES: dict[str, dict[str, float]] = {
     "arcface": {"margin": 20, "scale": 4, "lr": 1},
     "normalized_softmax": {"temperature": 0.5, "lr": 1},
     "cosface": {"margin": 0.35, "scale": 4, "lr": 1},
+    # Every pair counts: which do is no smooth function of photos.
+    "roth_multi_similarity": {"alpha": 2, "beta": 4, "base": 0.5, "epsilon": 2},
+    "roth_arcface": {"margin": 0.5, "scale": 4, "lr": 1},
 }
 GRADIENTS = torch.tensor([[[[1.0, 2.0], [0.0, -1.0]]]])
 MASKS = torch.tensor([[[[1.0, 0.5], [0.0, 0.0]]]])

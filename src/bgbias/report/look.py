@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DPI = 200
 # Inches: the text width of a two-column paper.
 WIDTH = 7.0
-# Any two stay apart for every kind of colour vision: they were searched for the largest least distance, in families of one hue.
-# Green and red never stand without a tick or a cross.
+# Any two stay apart for every kind of colour vision: they were searched for the largest least distance, in families of one hue
+# as far as the tenth place. Green and red never stand without a tick or a cross.
 PALETTE = (  # of methods, by their PLACE
     "#7C838C",
     "#1D6FB8",
@@ -39,6 +39,12 @@ PALETTE = (  # of methods, by their PLACE
     "#832E7B",
     "#2F254B",
     "#5433B1",
+    "#E098E8",
+    "#E860F8",
+    "#A83000",
+    "#E0A800",
+    "#50C870",
+    "#9000F8",
 )
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 BLACK, READABLE = "#000000", 4.5

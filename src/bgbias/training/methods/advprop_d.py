@@ -17,7 +17,7 @@ from bgbias.training.methods._adversarial import (
 )
 
 TITLE = "AdvProp-D"
-PLACE = 21
+PLACE = 14
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 ATTACKS = ("stax",)

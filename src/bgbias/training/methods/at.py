@@ -8,7 +8,7 @@ from pydantic import Field
 from bgbias.training.methods._adversarial import Adversarial, ChosenAttacks, attacked_classes, used
 
 TITLE = "AT"
-PLACE = 20
+PLACE = 13
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 

@@ -15,7 +15,7 @@ from bgbias.training.methods._adversarial import (
 )
 
 TITLE = "MDProp"
-PLACE = 22
+PLACE = 15
 ENTRIES = {"mdprop_2": "MDProp, 2 attacks", "mdprop_3": "MDProp, 3 attacks"}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True

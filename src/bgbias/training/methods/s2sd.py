@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bgbias.training.methods import Passes, Task
 
 TITLE = "S2SD"
-PLACE = 23
+PLACE = 16
 ENTRIES = {"s2sd_advprop_d": "AdvProp-D, S2SD", "s2sd_mdprop": "MDProp, S2SD", "s2sd_at": "AT, S2SD"}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
