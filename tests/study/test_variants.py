@@ -203,8 +203,8 @@ def test_names_are_readable_and_keep_the_order_of_losses(tmp_path: Path, raw: di
     ordered = names.in_order(rows)["loss"].drop_duplicates().tolist()
     assert ordered[0] == "contrastive+neg_margin=0.3+train.lr=0.0001"
     assert ordered[-1] == "arcface+train.lr=20"
-    assert names.loss(ordered[0]) == "Contrastive+neg margin=0.3+train.lr=0.0001"
-    assert names.method("attr_frac+weight=2+bgaugment").endswith(" + Weight=2 + BGAugment")
+    assert names.loss(ordered[0]) == "Contrastive, neg margin 0.3, lr 0.0001"
+    assert names.method("attr_frac+weight=2+bgaugment") == "Attribution fraction, weight 2 + BGAugment"
 
 
 def test_the_schema_describes_sweeps(tmp_path: Path, raw: dict[str, Any]) -> None:
