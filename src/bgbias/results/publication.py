@@ -56,14 +56,10 @@ class Publication:
         return as_written(self.folder / f"{name}.csv")
 
     def caption(self, name: str) -> str:
-        """That of a table, and what was accepted since it was made."""
-        said = "; ".join(f"{', '.join(a['edited'])} ({a['because']})" for a in self.made.get("accepted", []))
-        word = (
-            f"\n\nEdited since and taken for computing the same, without making it again: {said}."
-            if said
-            else ""
-        )
-        return str(self.made["captions"][name]) + word
+        """That of a table, and which code was accepted since it was made."""
+        edited = ", ".join(dict.fromkeys(file for a in self.made.get("accepted", []) for file in a["edited"]))
+        word = f"\n\nEdited since and taken for computing the same, without making it again ({MADE} says why): {edited}."
+        return str(self.made["captions"][name]) + (word if edited else "")
 
     def damaged(self) -> list[str]:
         """The files that are not those that were published."""
