@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from logging import WARNING, LogRecord
+from typing import TYPE_CHECKING
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from bgbias.engine.live import Screen
+if TYPE_CHECKING:
+    from bgbias.engine.live import Screen
 
 NOTHING = "Nothing to be done"
 
@@ -21,8 +24,14 @@ class LogHandler(LogHandlerBase):
     has_formatter = False
     needs_rulegraph = False
 
-    def __post_init__(self) -> None:
-        self.screen = Screen()
+    @cached_property
+    def screen(self) -> Screen:
+        """Begun when it is needed. Snakemake imports this file whatever it runs, before the Snakefile says whose bgbias plans:
+        that of its own checkout, which may be another one than is installed.
+        """
+        from bgbias.engine.live import Screen
+
+        return Screen()
 
     def emit(self, record: LogRecord) -> None:
         """One of Snakemake's events; what went wrong is shown in Snakemake's words."""
@@ -43,5 +52,6 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """The end, in a line."""
-        self.screen.ends()
+        if "screen" in vars(self):
+            self.screen.ends()
         super().close()
