@@ -322,7 +322,7 @@ def test_table_4_in_words(tmp_path: Path) -> None:
     written = formats.write(table, tmp_path, "table4", caption)
     text = written["md"].read_text(encoding="utf-8")
     assert "CUB50 by boxes" in text
-    assert "| Triplet | 30.0 [18.5, 41.5] | – | 20.0 | – | −5.0 [" in text
+    assert "| Triplet | 30.0 [18.5, 41.5] | 20.0 | – | −5.0 [" in text
     assert "Table 4" in written["html"].read_text(encoding="utf-8")
     assert max(map(len, formats.show(table, "table4").splitlines())) <= 110
     again = pd.read_csv(written["csv"], keep_default_na=False, na_values=[""])

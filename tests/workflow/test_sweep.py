@@ -39,7 +39,7 @@ def test_a_sweep_is_planned_run_printed_and_extended(tmp_path: Path) -> None:
     assert made.planned(*wanted) == []
     assert pd.read_csv(made.folder / TABLE)["loss"].tolist() == variants
     said = (made.folder / TABLE).with_suffix(".md").read_text(encoding="utf-8")
-    assert "Contrastive+neg margin=0.9+train.lr=0.001" in said
+    assert "Contrastive, neg margin 0.9, lr 0.001" in said
     assert "contrastive+neg_margin" not in made.bgbias("status", "--grid", "smoke").stdout
     forecast = made.bgbias("forecast", "--grid", "smoke").stdout
     assert re.search(r"^ *train +4 ", forecast, re.MULTILINE)
