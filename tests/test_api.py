@@ -248,7 +248,7 @@ from bgbias.masks import saliency
 from bgbias.training import batches, loop
 for family in bgbias.plugins.REQUIRED:
     for name in bgbias.plugins.names(family):
-        bgbias.plugins.load(family, name + ":any" * (name in ("timm", "mtax")))
+        bgbias.plugins.load(family, name + ":any" * ((family, name) in (("backbones", "timm"), ("attacks", "mtax"))))
 from bgbias.cli import main
 for words in ("--help", "explain model.safetensors mug_0.png mug_1.png", "resume --params PARAMS"):
     sys.argv = ["bgbias", *words.split()]
