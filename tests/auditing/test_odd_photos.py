@@ -63,6 +63,29 @@ def test_few_photos_of_two_classes_say_that_they_say_little(photos: Path) -> Non
     assert "8 queries say next to nothing" in str(found)
 
 
+def test_classes_of_two_photos_have_a_verdict_and_say_what_cannot_be_had(photos: Path) -> None:
+    """One of two photos lends its background to the other, and cannot be found in front of it."""
+    kept(photos, classes=5, per_class=2)
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+    assert math.isfinite(found.drop.value)
+    assert "10 of 10 queries have no background of their class to borrow" in str(found)
+    assert "nan" not in str(found)
+
+
+def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Path) -> None:
+    for folder in sorted(photos.iterdir())[:3]:
+        for photo in sorted(folder.iterdir())[2:]:
+            photo.unlink()
+            (photos.parent / "masks" / folder.name / photo.name).unlink()
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+    assert "6 of 21 queries have no background" in str(found)
+    assert found.findings is not None
+    photos_of = found.findings.photos
+    measured = photos_of[photos_of["mixed_same"].notna()]
+    steps = found.findings.steps.query("setting == 'query'")["value"]
+    assert steps.sum() == pytest.approx(measured["lost"].mean(), abs=1e-12)
+
+
 def test_broken_files_are_counted_and_left_out(photos: Path, tmp_path: Path) -> None:
     names = [path for folder in sorted(photos.iterdir())[:3] for path in sorted(folder.iterdir())[:1]]
     for path in names:

@@ -223,6 +223,11 @@ def _concluded(
         of_classes = shown.portraits(found, photos)
         thirds = tuple(slices.thirds(found.photos, slices.measured(prepared)))
         leaks = leak.of(photos)
+        if alone := findings.without_a_lender(found.photos):
+            remarks += (
+                f"{alone} of {len(found.photos)} queries have no background of their class to borrow, as it has two photos: the"
+                " parts of the drop are of the others, and need not add up to it",
+            )
     return Audit(
         collection,
         model,

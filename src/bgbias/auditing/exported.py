@@ -50,6 +50,11 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
         raise UserError(
             f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(arrays.keys() - {f'{CLEAN}-0'})) or 'nothing'}."
         )
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise UserError(
+                f"The embeddings of {name} are no numbers but {array.dtype}; save them as float32."
+            )
     found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
     shape = (photos, *found[CLEAN, 0].shape[1:])
     for (name, draw), array in found.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.variance import Shares
 from bgbias.results import conflict, uncertainty
 from bgbias.results.rows import MAP_AT_R, Values
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.uncertainty import Estimate, Statistic
 from bgbias.study.cell import PRETRAINED
 
 # Of the views, which the decomposition goes through, and what is lost from one to the next.
@@ -110,6 +110,17 @@ def _interval(estimate: Estimate) -> dict[str, float]:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
+def _estimate(values: Values, names: Sequence[str], of: Statistic = uncertainty.itself) -> Estimate:
+    """Unknown if no query is left: where each class has two photos, none has a background of its class to borrow."""
+    skipped = np.isnan(np.stack([values.columns[name] for name in names])).any(axis=0)
+    return uncertainty.UNKNOWN if skipped.all() else values.estimate(names, of)
+
+
+def without_a_lender(photos: pd.DataFrame) -> int:
+    """How many queries have no photo of their class to borrow a background from but the one that they search for."""
+    return int(photos[PATH[2]].isna().sum()) if PATH[2] in photos else 0
+
+
 def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
@@ -118,7 +129,7 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
             values = _seen(queries, metric, views)
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
-                found = _interval(values.estimate([condition]))
+                found = _interval(_estimate(values, [condition]))
                 # A share; Student's t does not know its ends.
                 lines.append(
                     named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
@@ -131,8 +142,9 @@ def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS if set(PATH) <= set(times) else ():
         values = _seen(queries, MAP_AT_R, {c: (_setting(setting, c), c, times[c]) for c in PATH})
-        for name, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
-            found = values.estimate([before, after], uncertainty.difference)
+        for number, name in enumerate(STEPS):
+            # Of the queries that every condition has, so that steps add up.
+            found = _estimate(values, PATH, lambda *means, at=number: means[at] - means[at + 1])
             lines.append({"setting": setting, "step": name} | _interval(found))
     return pd.DataFrame(lines, columns=["setting", "step", "value", "low", "high"])
 

@@ -56,6 +56,8 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     module = plugins.load("maskers", name)
     chosen: dict[str, str] = {}
     if "weights" in module.Params.model_fields:
+        if weights and not Path(weights).is_file():
+            raise UserError(f"--mask-weights {weights}: there is no such file.")
         chosen["weights"] = str(weights or _weights(name, getattr(module, "PUBLISHED", ())))
     elif weights:
         raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")

@@ -18,6 +18,7 @@ from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
+from bgbias.report.columns import NOTHING
 from bgbias.report.queries import ShownQuery
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
@@ -101,7 +102,7 @@ def told(audit: Measured) -> Iterator[str]:
             }
             row = of[MAP_AT_R].iloc[0]
             p = 100 * of[PRECISION_AT_1]["value"].iloc[0]
-            yield f"{LEVEL_TITLES.get(condition, condition):<40}{_interval(row):>24}{p:>8.1f}"
+            yield f"{LEVEL_TITLES.get(condition, condition):<40}{_interval(row):>24}{NOTHING if math.isnan(p) else f'{p:.1f}':>8}"
         if len(found.steps):
             yield ""
             points = drop(audit, unit="points")
@@ -263,6 +264,8 @@ def _points(found: Estimate) -> str:
 
 
 def _interval(row: pd.Series) -> str:
+    if math.isnan(row["value"]):
+        return NOTHING
     ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
     return f"{100 * row['value']:.1f}{ends}"
 

@@ -56,10 +56,11 @@ class Course:
         """What is left takes what jobs of the same rule took, or else all, as many at once as there were; None before the first
         has ended.
         """
-        every = [seconds for some in self.took.values() for seconds in some]
+        took = dict(self.took)  # as it is now: jobs end while the screen is drawn
+        every = [seconds for some in took.values() for seconds in some]
         if not every:
             return None
-        usual = {rule: fmean(self.took.get(rule) or every) for rule in self.left}
+        usual = {rule: fmean(took.get(rule) or every) for rule in self.left}
         spent = sum(min(now - work.began, usual.get(work.rule, 0.0)) for work in at_work)
         return max(0.0, sum(n * usual[rule] for rule, n in self.left.items()) - spent) / self.at_once
 
@@ -107,6 +108,8 @@ class Screen:
         work = self._jobs.pop(job, None)
         if work is None:
             return
+        # It may have failed before, and was tried again.
+        self._broken = [broken for broken in self._broken if broken.label != work.label]
         self.course.done += 1
         self.course.left[work.rule] -= 1
         seconds = self._clock() - work.began
