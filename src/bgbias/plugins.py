@@ -44,6 +44,7 @@ FAMILIES = {
     "metrics": "bgbias.evaluation.metrics",
     "necks": "bgbias.models.necks",
     "nodes": "bgbias.nodes",
+    "repulsions": "bgbias.training.repulsions",
     "tables": "bgbias.report.tables",
 }
 
@@ -72,6 +73,7 @@ REQUIRED = {
     "metrics": Required(("TITLE", "per_query")),
     "necks": Required(("Params", "build")),
     "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
+    "repulsions": Required(("ALPHA", "loss")),
     "tables": Required(
         ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")
     ),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -104,3 +105,16 @@ def lacking(backbone: str) -> str:
 
 def _norms(network: nn.Module) -> list[nn.Module]:
     return [m for m in network.modules() if isinstance(m, _BatchNorm)]
+
+
+@contextmanager
+def learning_nothing(network: nn.Module) -> Iterator[None]:
+    """Batch norms normalise as they would, by a batch's statistics in training mode, but keep none of them."""
+    norms: list[Any] = [m for m in _norms(network) if m.track_running_stats]
+    try:
+        for norm in norms:
+            norm.track_running_stats = False
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True

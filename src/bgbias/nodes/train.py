@@ -52,12 +52,13 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the loss and the method, and what scores the validation photos."""
+    """The backbone, the loss and the method, how these two go together, and what scores the validation photos."""
     shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
     chosen = [("backbones", cell.backbone), ("losses", cell.loss), ("conditions", shown)]
     scored = [("metrics", name) for name in METRICS]
     named = plan.method(study, cell)
-    return [named.module, *(plugins.load(*one) for one in chosen + scored + named.uses)]
+    repelled = [("repulsions", cell.loss)] * named.repels
+    return [named.module, *(plugins.load(*one) for one in chosen + scored + repelled + named.uses)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

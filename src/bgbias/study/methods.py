@@ -58,6 +58,11 @@ class NamedMethod:
         return bool(tell and tell(self.params()))
 
     @property
+    def repels(self) -> bool:
+        """Whether it gives its loss further negatives."""
+        return bool(getattr(self.module, "REPELS", False))
+
+    @property
     def trains(self) -> bool:
         """Whether there is a model to train."""
         return bool(self.module.TRAINS)
@@ -98,6 +103,8 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
             f"{cell}: the method '{method.entry}' re-weights cross-entropies, but '{loss}' compares pairs."
             f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."
         )
+    if method.repels:
+        _check_repelled(cell, method, loss)
     own: int | None = getattr(method.params(), "images_per_class", None)
     per_class: int = own or plugins.load("losses", loss).IMAGES_PER_CLASS
     if batch_size % per_class:
@@ -127,6 +134,20 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
             f"{cell}: the method '{method.entry}' compares photos of {1 + negatives} classes, but a batch of {batch_size} has"
             f" {batch_size // per_class}, with {per_class} photos each. Raise train.batch_size in params.yaml to at least"
             f" {per_class * (1 + negatives)}."
+        )
+
+
+def _check_repelled(cell: str, method: NamedMethod, loss: str) -> None:
+    if not plugins.known("repulsions", loss):
+        raise UserError(
+            f"{cell}: the method '{method.entry}' has negatives of no class; what these are to the loss '{loss}' nobody said."
+            f" Name it with another ({', '.join(plugins.names('repulsions'))}), or write repulsions/{loss}.py (docs/extend.md)."
+        )
+    alpha = getattr(method.params(), "alpha", 1.0)
+    if alpha != 1 and not plugins.load("repulsions", loss).ALPHA:
+        raise UserError(
+            f"{cell}: methods.{method.entry}.alpha is {alpha}, but '{loss}' compares distances and has no use for it; leave it at"
+            " 1 in params.yaml, and weigh these negatives by kappa."
         )
 
 

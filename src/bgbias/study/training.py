@@ -57,7 +57,8 @@ class Training:
             return loss_of(width, "width", width)
 
         loss, names = loss_of(self.settings.embedding_dim), (self.cell.dataset, self.cell.run)
-        task = Task(torch.from_numpy(labels), names, wider, self.loss_rate)
+        repelled = plugins.load("repulsions", self.cell.loss).loss if self.method.repels else None
+        task = Task(torch.from_numpy(labels), names, wider, self.loss_rate, repelled)
         return around(self.method, model, loss, task)
 
     def images_per_class(self, method: BaseMethod) -> int:

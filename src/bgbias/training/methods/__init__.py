@@ -3,7 +3,8 @@
 A method is one file: ``NEEDS`` (what its batches carry beside photos), ``TRAINS``, ``class Params(Strict)`` if it has options,
 ``CLASS_WEIGHTS = True`` if its losses must have them, ``NEGATIVES`` if it compares tuples of two photos of a class and so many of
 other classes, ``classes(params)`` if it attacks photos towards others of a batch, which must be of so many classes,
-``needs_batch_norm(params)`` if not every network will do, ``uses(params)`` if it works by files of other families (pairs of
+``needs_batch_norm(params)`` if not every network will do, ``REPELS = True`` if it gives its loss further negatives
+(training/repulsions/), ``uses(params)`` if it works by files of other families (pairs of
 family and name), and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows
 and of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it. Planning reads the facts of every
 method, so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may
@@ -37,13 +38,15 @@ Passes = Callable[[str, int], "Iterator[Batch]"]
 class Task:
     """What is learned: the classes of all training photos, int64 [N] from 0, by ``Batch.index``; and what randomness of a
     method's own is keyed by: (dataset, seed). ``loss_of`` builds the base loss anew, for embeddings of another length;
-    ``loss_lr`` is the rate of its class weights, if it names one.
+    ``loss_lr`` is the rate of its class weights, if it names one. ``repelled``: what the base loss becomes with further negatives
+    (training/repulsions/), of a method that has such.
     """
 
     labels: Tensor
     key: tuple[object, ...]
     loss_of: Callable[[int], nn.Module] | None = None
     loss_lr: float | None = None
+    repelled: Callable[..., Tensor] | None = None
 
 
 class BaseMethod:

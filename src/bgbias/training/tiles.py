@@ -1,0 +1,131 @@
+"""Pictures made of windows of photos: what a photo is made of, and nothing of what it shows (docs/methods.md, section 6).
+
+Lengths are told for photos of 224 pixels, and are in proportion for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SIDE = 224
+# Of background alone: the object is grown by so much, its rim is blurred with this standard deviation, windows may be made so
+# much smaller until they fit beside it, and may show this share of it.
+GROWN, BLUR, LEAST, SHARE = 7, 2.0, 8, 0.05
+
+
+def pixels(length: float, side: int) -> int:
+    """A length that is told for photos of 224 pixels, in one of ``side`` pixels; 1 at least."""
+    return max(1, round(length * side / SIDE))
+
+
+def per_side(window: int, side: int) -> int:
+    """How many windows lie beside one another, as in the released code of non-semantic negatives: one more than fit whole."""
+    return side // window + 1
+
+
+def tiled(photos: Tensor, windows: Sequence[int], tops: Sequence[Tensor], lefts: Sequence[Tensor]) -> Tensor:
+    """Photos [B, C, S, S] of which each is tiled with square windows of its own, from left to right and down, cut at its rim.
+
+    ``windows``: a photo's side of a window; ``tops``, ``lefts``: the rows and columns that its windows begin at, int64 [n, n].
+    """
+    side = photos.shape[-1]
+    place = torch.arange(side)
+    rows, columns = [], []
+    for window, top, left in zip(windows, tops, lefts, strict=True):
+        number, within = place // window, place % window
+        rows.append(top[number[:, None], number] + within[:, None])
+        columns.append(left[number[:, None], number] + within)
+    y, x = (torch.stack(found).to(photos.device) for found in (rows, columns))
+    flat = photos.flatten(2).gather(2, (y * side + x).flatten(1)[:, None].expand(-1, photos.shape[1], -1))
+    return flat.view_as(photos)
+
+
+def patches(photos: Tensor, smallest: int, largest: int, generator: torch.Generator) -> Tensor:
+    """Each photo [B, C, S, S] as windows of its own, which may overlap; a side from ``smallest`` to ``largest``, one a photo.
+
+    ``generator``: of the processor, so that every device draws the same.
+    """
+    side = photos.shape[-1]
+    low, high = pixels(smallest, side), min(pixels(largest, side), side)
+    windows = [int(torch.randint(low, high + 1, (), generator=generator)) for _ in photos]
+
+    def anywhere(window: int) -> Tensor:
+        count = per_side(window, side)
+        return torch.randint(side - window + 1, (count, count), generator=generator)
+
+    return tiled(photos, windows, [anywhere(w) for w in windows], [anywhere(w) for w in windows])
+
+
+def grown(masks: Tensor) -> Tensor:
+    """What is more object than not in masks [B, 1, S, S] of 0..1, and all around it that is near, float of 0 and 1."""
+    reach = pixels(GROWN, masks.shape[-1])
+    place = torch.arange(-reach, reach + 1, device=masks.device)
+    disc = (place[:, None].square() + place.square() <= reach * reach).to(masks.dtype)
+    return (F.conv2d((masks > 0.5).to(masks.dtype), disc[None, None], padding=reach) > 0.5).to(masks.dtype)
+
+
+def boxes(masks: Tensor) -> Tensor:
+    """The boxes around what is not 0 in masks [B, 1, S, S], float of 0 and 1."""
+    some = masks > 0
+    rows, columns = some.any(3, keepdim=True), some.any(2, keepdim=True)
+    between = [
+        line.cummax(axis).values & line.flip(axis).cummax(axis).values.flip(axis)
+        for line, axis in ((rows, 2), (columns, 3))
+    ]
+    return (between[0] & between[1]).to(masks.dtype)
+
+
+def blurred(masks: Tensor) -> Tensor:
+    """Masks [B, 1, S, S] with soft rims; what lies outside of a picture is like its rim."""
+    sigma = BLUR * masks.shape[-1] / SIDE
+    reach = max(1, round(3 * sigma))
+    place = torch.arange(-reach, reach + 1, device=masks.device, dtype=masks.dtype)
+    weights = (-place.square() / (2 * sigma * sigma)).exp()
+    weights /= weights.sum()
+    wide = F.pad(masks, (reach,) * 4, mode="replicate")
+    return F.conv2d(F.conv2d(wide, weights.view(1, 1, 1, -1)), weights.view(1, 1, -1, 1))
+
+
+def without_objects(
+    photos: Tensor, masks: Tensor, smallest: int, largest: int, box: bool, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Photos [B, C, S, S] whose objects are covered by windows of their surroundings, and whether there are any, bool [B].
+
+    ``masks``: float [B, 1, S, S] in 0..1; ``box``: cover the box around the object, which hides its outline too.
+    ``generator``: of the processor.
+    """
+    side = photos.shape[-1]
+    objects = grown(masks)
+    cover = boxes(objects) if box else blurred(objects)
+    # Sums over all windows from the corner, in float64: on whole numbers they are exact.
+    corners = F.pad(objects[:, 0].cpu().double().cumsum(1).cumsum(2), (1, 0, 1, 0))
+    low, high, least = (min(pixels(length, side), side) for length in (smallest, largest, LEAST))
+    windows, tops, lefts, found = [], [], [], []
+    for sums in corners:
+        window = int(torch.randint(low, high + 1, (), generator=generator))
+        places = _beside(sums, window)
+        while not len(places) and window > least:
+            window = max(window // 2, least)
+            places = _beside(sums, window)
+        found.append(len(places) > 0)
+        if not len(places):
+            places = places.new_zeros(1, 2)  # what is made of it counts for nothing
+        drawn = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)
+        chosen = places[(drawn * len(places)).long()]
+        windows.append(window)
+        tops.append(chosen[..., 0])
+        lefts.append(chosen[..., 1])
+    texture = tiled(photos, windows, tops, lefts)
+    return photos + cover * (texture - photos), torch.tensor(found, device=photos.device)
+
+
+def _beside(sums: Tensor, window: int) -> Tensor:
+    """Rows and columns, int64 [K, 2], at which windows begin that hardly show the object, by its sums [S + 1, S + 1]."""
+    inside = (
+        sums[window:, window:] - sums[:-window, window:] - sums[window:, :-window] + sums[:-window, :-window]
+    )
+    return (inside < SHARE * window * window).nonzero()

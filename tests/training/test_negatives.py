@@ -1,0 +1,166 @@
+"""Methods with negatives of no class: a naive twin, what they show the network, what they refuse (docs/methods.md, section 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from known_losses import CUB
+from small_study import described, load
+from torch import Tensor, nn
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.images.composite import replaced
+from bgbias.models.model import EmbeddingModel, build_model
+from bgbias.study import plan
+from bgbias.training import tiles
+from bgbias.training.batches import Batch
+from bgbias.training.methods import Task
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+METHODS = ("patch_ns", "bgneg", "bgneg_rect")
+EIGHT = torch.arange(4).repeat_interleave(2)
+SETTINGS = CUB | {"contrastive": {"pos_margin": 0.2, "neg_margin": 1.5}}
+NEUTRAL = [("contrastive", {"kappa": 0.0}), ("arcface", {"kappa": 0.0}), ("arcface", {"alpha": 0.0})]
+
+
+def batch(masks: bool = True) -> Batch:
+    generator = seeds.torch_generator("negatives", 0)
+    photos, behind = torch.randint(256, (2, 8, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    shares = torch.zeros(8, 1, 32, 32)
+    shares[:, :, 4:12, 6:20] = 1
+    shares[3] = 1  # a mask that is not trusted: all is object
+    return Batch(photos, EIGHT, torch.arange(8), shares if masks else None, behind)
+
+
+def model(frozen: bool = True) -> EmbeddingModel:
+    params = plugins.load("backbones", "pixels").Params()
+    return build_model("pixels", params, 4, seeds.torch_generator("model", 0), frozen).train()
+
+
+def method(name: str, loss: str = "contrastive", frozen: bool = True, **options: Any) -> Any:
+    module, kind = plugins.load("methods", name), plugins.load("losses", loss)
+    params = kind.Params(**SETTINGS[loss])
+    base: nn.Module = kind.build(params, 4, 4, torch.Generator().manual_seed(0))
+    task = Task(EIGHT, ("squares", 0), repelled=plugins.load("repulsions", loss).loss)
+    return module.Method(model(frozen), base, module.Params(**options), task)
+
+
+def gradients(made: Any, given: Batch) -> list[Tensor]:
+    found = torch.autograd.grad(made.loss(given)["loss"], list(made.model.parameters()), allow_unused=True)
+    return [torch.zeros(()) if g is None else g for g in found]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("loss", "neutral"), NEUTRAL)
+def test_without_negatives_it_is_the_plain_loss_bit_for_bit(
+    name: str, loss: str, neutral: dict[str, float]
+) -> None:
+    given, made = batch(), method(name, loss, **neutral)
+    plain = plugins.load("methods", "plain")
+    usual = plain.Method(made.model, made.base_loss, plain.Params())
+    assert torch.equal(made.loss(given)["loss"], usual.loss(given)["loss"])
+    for ours, theirs in zip(gradients(made, given), gradients(usual, given), strict=True):
+        assert torch.equal(ours, theirs)
+    assert made.photos_a_step(made.params, 8) == (8, 8)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("scope", ["own", "all"])
+def test_naive_twin(name: str, scope: str) -> None:
+    """The contrastive loss by photo, of pictures that are made one after another."""
+    given, made = batch(), method(name, kappa=0.7, scope=scope)
+    net = made.model
+    photos = net.preprocess(given.images)
+    generator = seeds.torch_generator("non-semantic negatives", *range(8))
+    pictures, counts = made.negatives(given, photos, generator)
+    with torch.no_grad():
+        z, n = net(photos), [net(picture[None])[0] for picture in pictures]
+    pairs = [(i, j) for i in range(8) for j in range(8) if counts[j] and (i == j or scope == "all")]
+    apart = [float((z[i] - n[j]).norm()) for i, j in pairs]
+    near = [1.5 - d for d in apart if d < 1.5]
+    twin = float(made.base_loss(z, EIGHT)) + 0.7 * sum(near) / len(near)
+    assert made.loss(given)["loss"].item() == pytest.approx(twin, rel=1e-5)
+    assert counts.tolist() == [True] * 8 if name == "patch_ns" else [i != 3 for i in range(8)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_network_learns_from_anchors_alone_unless_asked(name: str) -> None:
+    given = batch()
+    still, both = method(name), method(name, ns_grad=True)
+    assert torch.equal(still.loss(given)["loss"], both.loss(given)["loss"])
+    pairs = zip(gradients(still, given), gradients(both, given), strict=True)
+    assert any(not torch.equal(a, b) for a, b in pairs)
+    assert still.photos_a_step(still.params, 8) == (16, 8)
+    assert both.photos_a_step(both.params, 8) == (16, 16)
+
+
+def test_statistics_are_learned_from_photos_alone() -> None:
+    given, made = batch(), method("patch_ns", frozen=False)
+    plain = method("patch_ns", frozen=False, kappa=0.0)
+    made.loss(given)
+    plain.loss(given)
+    learned, usual = dict(made.model.named_buffers()), dict(plain.model.named_buffers())
+    assert learned.keys() == usual.keys()
+    assert all(torch.equal(learned[name], usual[name]) for name in learned)
+    fresh = dict(model(False).named_buffers())
+    assert any(not torch.equal(learned[name], fresh[name]) for name in learned)
+
+
+@pytest.mark.parametrize("name", ["bgneg", "bgneg_rect"])
+def test_a_replaced_background_is_the_negative_itself(name: str) -> None:
+    given, made = batch(), method(name)
+    made.replaces_backgrounds = True
+    assert given.masks is not None
+    assert given.backgrounds is not None
+    seen = made.photos(given)
+    torch.testing.assert_close(
+        seen, made.model.preprocess(replaced(given.images, given.masks, given.backgrounds))
+    )
+    pictures, counts = made.negatives(given, seen, seeds.torch_generator("unused"))
+    assert torch.equal(pictures, made.model.preprocess(given.backgrounds))
+    assert counts.tolist() == [i != 3 for i in range(8)]
+
+
+def test_the_box_hides_more_than_the_outline() -> None:
+    given = batch()
+    assert given.masks is not None
+    given.masks[:, :, 4:8, 6:13] = 0  # an L
+    changed = []
+    for name in ("bgneg", "bgneg_rect"):
+        made, _ = method(name).negatives(given, given.images.float(), seeds.torch_generator("one"))
+        differs = (made != given.images).any(1)
+        changed.append(differs[:3, 4:6, 6:10].float().mean().item())  # in the corner, which is none of it
+    assert changed[0] < 0.01
+    assert changed[1] > 0.8
+
+
+def test_patches_are_of_the_photos_as_the_model_sees_them() -> None:
+    given, made = batch(), method("patch_ns")
+    made.replaces_backgrounds = True
+    seen = made.photos(given)
+    pictures, _ = made.negatives(given, seen, seeds.torch_generator("seen"))
+    assert torch.equal(pictures, tiles.patches(seen, 16, 72, seeds.torch_generator("seen")))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        ("quadruplet", {}, "to the loss 'quadruplet' nobody said.*contrastive.*repulsions/quadruplet.py"),
+        ("contrastive", {"alpha": 2}, "methods.away.alpha is 2.0, but 'contrastive' compares distances"),
+        ("contrastive", {"smallest": 80}, "smallest is 80, largest 72: exchange them"),
+        ("contrastive", {"kappa": -1}, "methods.away.kappa"),
+    ],
+)
+def test_what_says_nothing_is_refused_when_planning(
+    tmp_path: Path, loss: str, options: dict[str, Any], words: str
+) -> None:
+    raw = described(tmp_path)
+    raw["methods"] = {"away": {"kind": "patch_ns", **options}}
+    raw["losses"][loss] = {"default": CUB[loss]}
+    raw["grids"]["small"]["cells"][0] |= {"methods": ["away"], "losses": [loss]}
+    with pytest.raises(UserError, match=words):
+        plan.checked_cells(load(tmp_path, raw))
