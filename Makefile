@@ -71,7 +71,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 	@python -m bgbias report $(GRID)
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
+.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
@@ -97,6 +97,9 @@ docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, j
 
 docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, and write docs/results/controls.md (after `make run GRID=controls`; minutes)
 	python docs/sensitivity
+
+docs-negatives: $(READY)  ## show negatives of no class of groceries' photos, in docs/negatives.png
+	python docs/negatives.py $(SHARED)
 
 ui: $(READY)  ## compare models in the MLflow UI: prints the address of the grid that ran last (or GRID=cub50)
 	@python -m bgbias ui $(GRID)

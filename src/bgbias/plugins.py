@@ -80,7 +80,10 @@ REQUIRED = {
 }
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 # What a method or a condition may read beside photos.
-NEEDED = {"methods": {"masks", "backgrounds"}, "conditions": {"masks", "backgrounds", "inpainted"}}
+NEEDED = {
+    "methods": {"masks", "backgrounds", "textures"},
+    "conditions": {"masks", "backgrounds", "inpainted"},
+}
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
 _folders: tuple[Path, ...] = ()
 

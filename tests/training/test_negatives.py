@@ -21,19 +21,19 @@ from bgbias.training.batches import Batch
 from bgbias.training.methods import Task
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-METHODS = ("patch_ns", "bgneg", "bgneg_rect")
+METHODS = ("patch_ns", "texture_ns", "bgneg", "bgneg_rect")
 EIGHT = torch.arange(4).repeat_interleave(2)
 SETTINGS = CUB | {"contrastive": {"pos_margin": 0.2, "neg_margin": 1.5}}
 NEUTRAL = [("contrastive", {"kappa": 0.0}), ("arcface", {"kappa": 0.0}), ("arcface", {"alpha": 0.0})]
 
 
-def batch(masks: bool = True) -> Batch:
+def batch() -> Batch:
     generator = seeds.torch_generator("negatives", 0)
-    photos, behind = torch.randint(256, (2, 8, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    photos, behind, quilts = torch.randint(256, (3, 8, 3, 32, 32), generator=generator, dtype=torch.uint8)
     shares = torch.zeros(8, 1, 32, 32)
     shares[:, :, 4:12, 6:20] = 1
     shares[3] = 1  # a mask that is not trusted: all is object
-    return Batch(photos, EIGHT, torch.arange(8), shares if masks else None, behind)
+    return Batch(photos, EIGHT, torch.arange(8), shares, behind, quilts)
 
 
 def model(frozen: bool = True) -> EmbeddingModel:
@@ -84,7 +84,7 @@ def test_naive_twin(name: str, scope: str) -> None:
     near = [1.5 - d for d in apart if d < 1.5]
     twin = float(made.base_loss(z, EIGHT)) + 0.7 * sum(near) / len(near)
     assert made.loss(given)["loss"].item() == pytest.approx(twin, rel=1e-5)
-    assert counts.tolist() == [True] * 8 if name == "patch_ns" else [i != 3 for i in range(8)]
+    assert counts.tolist() == [name.endswith("_ns") or i != 3 for i in range(8)]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -126,7 +126,6 @@ def combined(
     ``name`` is the pictures' own. They are made again when photos, masks or the code of ``make`` are others.
     """
     ids = [image_id for image_id in photos.ids if image_id in masks]
-    identity = f"{_code(make)}|{photos.name}|{masks.name}"
 
     def made(image_id: str) -> np.ndarray:
         photo, mask = photos.get(image_id), masks.get(image_id)
@@ -136,6 +135,25 @@ def combined(
             )
         return make(photo, mask)
 
+    return _as_large(name, folder, photos, ids, f"{_code(make)}|{photos.name}|{masks.name}", made)
+
+
+def derived(
+    name: str, folder: Path, photos: Pictures, ids: Sequence[str], make: Callable[[np.ndarray], np.ndarray]
+) -> Pictures:
+    """``make(photo)`` of these photos, each as large as its photo; prepared in ``folder`` as ``combined`` pictures are."""
+    identity = f"{_code(make)}|{photos.name}|{hashlib.sha256('|'.join(ids).encode()).hexdigest()}"
+    return _as_large(name, folder, photos, ids, identity, lambda image_id: make(photos.get(image_id)))
+
+
+def _as_large(
+    name: str,
+    folder: Path,
+    photos: Pictures,
+    ids: Sequence[str],
+    identity: str,
+    made: Callable[[str], np.ndarray],
+) -> Pictures:
     def sizes() -> list[tuple[int, ...]]:
         return [photos.shapes[photos.row(image_id)] for image_id in ids]
 

@@ -32,8 +32,8 @@ Range = tuple[float, float]
 class Batch:
     """Photos as a method gets them, on the model's device.
 
-    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1 and backgrounds: like
-    images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1, backgrounds and
+    textures: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
     """
 
     images: Tensor
@@ -41,10 +41,13 @@ class Batch:
     index: Tensor
     masks: Tensor | None = None
     backgrounds: Tensor | None = None
+    textures: Tensor | None = None
 
     def to(self, device: str) -> Batch:
         """The same batch on another device, which the copies may still be on their way to."""
-        extra = [None if t is None else sent(t, device) for t in (self.masks, self.backgrounds)]
+        extra = [
+            None if t is None else sent(t, device) for t in (self.masks, self.backgrounds, self.textures)
+        ]
         return Batch(sent(self.images, device), sent(self.labels, device), sent(self.index, device), *extra)
 
 
@@ -102,9 +105,11 @@ class TrainingPhotos:
         usable: frozenset[str] = frozenset(),
         pool: Sequence[np.ndarray] | Pictures | None = None,
         device: str = "cpu",
+        textures: Pictures | None = None,
     ) -> None:
         """``size``: pixels of the crop; ``usable``: ids whose mask is trusted (others keep their background);
-        ``pool``: decoded backgrounds, uint8 [H, W, 3] each; ``device``: where crops are made, if it has the memory."""
+        ``pool``: decoded backgrounds, uint8 [H, W, 3] each; ``device``: where crops are made, if it has the memory;
+        ``textures``: of what photos are made of, each as large as its photo."""
         self.table = table
         self.labels = np.unique(table.labels, return_inverse=True)[1]
         places = [photos.row(name) for name in table.ids]
@@ -112,6 +117,7 @@ class TrainingPhotos:
         self._sizes = [(h, w) for h, w, *_ in shapes]
         self._photos = cropper(lambda row: photos[places[row]], shapes, size, device)
         self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
+        self._textures = self._like_photos(textures, shapes, size, device) if textures else None
         behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
         self._pool_sizes = [(h, w) for h, w, *_ in behind]
         self._pool = cropper(pool.__getitem__, behind, size, device, few=True) if pool else None
@@ -150,6 +156,7 @@ class TrainingPhotos:
             index=torch.from_numpy(rows),
             masks=None if masks is None else _shares(masks),
             backgrounds=self._pool.crops(*drawn) if self._pool else None,
+            textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
         )
 
     def epoch(
@@ -181,6 +188,10 @@ class TrainingPhotos:
             crops = seeds.generator("crop", *key, step)
             backgrounds = seeds.generator("background", *key, step)
             yield self.batch(chosen, crops, backgrounds, scale, ratio)
+
+    def _like_photos(self, made: Pictures, shapes: list[tuple[int, ...]], size: int, device: str) -> Crops:
+        places = [made.row(name) for name in self.table.ids]
+        return cropper(lambda row: made[places[row]], shapes, size, device)
 
     def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""

@@ -1,0 +1,109 @@
+"""A texture of what a photo is made of: two of its windows, quilted to the photo's size (Efros & Freeman, SIGGRAPH 2001).
+
+Blocks are laid from left to right and down. Each is one of the best continuations of what lies there already, and is cut out
+along the line where both differ least. Lengths are told for photos whose short side is 224 pixels, and grow with it.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from bgbias import seeds
+
+cv2.setNumThreads(1)  # or it would take every core; photos are worked on side by side
+SIDE = 224
+WINDOW, BLOCK, OVERLAP = 96, 36, 9
+TOLERANCE = 0.1  # how much worse than the best one a continuation may be
+
+Picture = NDArray[np.uint8]
+Errors = NDArray[np.float32]
+
+
+def texture(photo: Picture) -> Picture:
+    """A texture as large as the photo uint8 [H, W, 3], of its centre and one more window, which the photo's pixels decide on."""
+    height, width, _ = photo.shape
+    drawn = seeds.generator("texture", height, width, zlib.crc32(photo.tobytes()))
+    window = _length(WINDOW, photo)
+    centre = (height - window) // 2, (width - window) // 2
+    corner = int(drawn.integers(height - window + 1)), int(drawn.integers(width - window + 1))
+    sources = [photo[y : y + window, x : x + window] for y, x in (centre, corner)]
+    block = min(max(4, _length(BLOCK, photo)), window)
+    return quilted(sources, (height, width), block, min(max(2, _length(OVERLAP, photo)), block // 2), drawn)
+
+
+def quilted(
+    sources: list[Picture], size: tuple[int, int], block: int, overlap: int, drawn: np.random.Generator
+) -> Picture:
+    """A picture of a size (height, width) of blocks of the sources, none smaller than a block, that overlap by some pixels."""
+    step = block - overlap
+    rows, columns = (-(-max(length - block, 0) // step) + 1 for length in size)
+    made = np.zeros((rows * step + overlap, columns * step + overlap, 3), np.uint8)
+    for top in range(0, rows * step, step):
+        for left in range(0, columns * step, step):
+            there = made[top : top + block, left : left + block]
+            new = _continuation(sources, there, overlap, bool(top), bool(left), drawn)
+            kept = np.zeros((block, block), bool)
+            apart = np.square(there.astype(np.float32) - new).sum(2)
+            if left:
+                kept[:, :overlap] |= before_cut(apart[:, :overlap])
+            if top:
+                kept[:overlap] |= before_cut(apart[:overlap].T).T
+            there[~kept] = new[~kept]
+    return made[: size[0], : size[1]]
+
+
+def before_cut(errors: Errors) -> NDArray[np.bool_]:
+    """What lies left of the path of least total error from the first row to the last of [H, W], which moves by one column at most
+    from a row to the next; the path itself lies right.
+    """
+    total = errors.astype(np.float64)
+    for row in range(1, len(total)):
+        above = np.pad(total[row - 1], 1, constant_values=np.inf)
+        total[row] += np.minimum(np.minimum(above[:-2], above[1:-1]), above[2:])
+    path = np.empty(len(total), int)
+    path[-1] = total[-1].argmin()
+    for row in range(len(total) - 2, -1, -1):
+        first = max(path[row + 1] - 1, 0)
+        path[row] = first + total[row, first : path[row + 1] + 2].argmin()
+    return np.arange(errors.shape[1]) < path[:, None]
+
+
+def _continuation(
+    sources: list[Picture],
+    there: Picture,
+    overlap: int,
+    above: bool,
+    beside: bool,
+    drawn: np.random.Generator,
+) -> Picture:
+    """A block of the sources, one of those that differ least from what is there above and beside."""
+    block = len(there)
+    misfits = [_misfit(source, there, overlap, above, beside) for source in sources]
+    every = np.concatenate([errors.ravel() for errors in misfits])
+    good = np.flatnonzero(every <= every.min() * (1 + TOLERANCE))
+    chosen = int(good[drawn.integers(len(good))])
+    for source, errors in zip(sources, misfits, strict=True):
+        if chosen < errors.size:
+            y, x = divmod(chosen, errors.shape[1])
+            return source[y : y + block, x : x + block]
+        chosen -= errors.size
+    raise AssertionError("a block of no source was chosen")
+
+
+def _misfit(source: Picture, there: Picture, overlap: int, above: bool, beside: bool) -> Errors:
+    """Sums of squared differences for each place of a block in a source; what is above and beside counts twice in the corner."""
+    places = tuple(length - len(there) + 1 for length in source.shape[:2])
+    errors: Errors = np.zeros(places, np.float32)
+    for asked, strip in ((above, there[:overlap]), (beside, there[:, :overlap])):
+        if asked:
+            found = cv2.matchTemplate(source, np.ascontiguousarray(strip), cv2.TM_SQDIFF)
+            errors += found[: places[0], : places[1]]
+    return errors.round()
+
+
+def _length(pixels: int, photo: Picture) -> int:
+    return max(1, round(pixels * min(photo.shape[:2]) / SIDE))
