@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from known_losses import CUB
-from small_study import described, load
+from small_study import data_nodes, described, load, run
 from torch import Tensor, nn
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
+from bgbias.images import pixels
 from bgbias.images.composite import replaced
+from bgbias.images.pixels import RelativeBox
+from bgbias.images.quilting import texture
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study import plan
+from bgbias.study.album import Album
+from bgbias.study.cell import Cell
 from bgbias.training import tiles
 from bgbias.training.batches import Batch
 from bgbias.training.methods import Task
@@ -164,3 +170,28 @@ def test_what_says_nothing_is_refused_when_planning(
     raw["grids"]["small"]["cells"][0] |= {"methods": ["away"], "losses": [loss]}
     with pytest.raises(UserError, match=words):
         plan.checked_cells(load(tmp_path, raw))
+
+
+def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    names = ("texture_ns", "texture_ns+bgaugment")
+    raw["grids"]["small"]["cells"][0] |= {"methods": list(names), "losses": ["contrastive"]}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    album = Album(study, "squares", 36, 32)
+    photos = album.training(frozenset({"textures"}))
+    parts = [(RelativeBox(0.1, 0.2, 0.5, 0.4), False), (RelativeBox(0.0, 0.0, 1.0, 1.0), True)]
+    batch = photos.cropped(np.array([3, 0]), parts, [])
+    assert batch.textures is not None
+    for row, (box, flip), made in zip((3, 0), parts, batch.textures, strict=True):
+        quilt = texture(album._photos.get(photos.table.ids[row]))
+        assert np.array_equal(made.permute(1, 2, 0).numpy(), pixels.crop(quilt, box, 32, flip))
+
+    def kept() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in Path(study.paths.work).rglob("textures/*.npy")}
+
+    before = kept()
+    assert len(before) == 1
+    for name in names:
+        run(study, Cell("squares", "pixels", "contrastive", name, 0), "train")
+    assert kept() == before
