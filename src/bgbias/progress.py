@@ -16,6 +16,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def minutes(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 05 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    whole = round(seconds / 60)
+    return f"{whole} min" if whole < 100 else f"{whole // 60} h {whole % 60:02} min"
+
+
 def track(things: Iterable[T], total: int | None, label: str) -> Iterator[T]:
     """The things, one by one, while the share that is done, the rate and the time left are shown (``total`` unknown: None)."""
     if sys.stderr.isatty():
@@ -31,5 +39,5 @@ def track(things: Iterable[T], total: int | None, label: str) -> Iterator[T]:
         if now - shown > SECONDS_BETWEEN_LINES and done != total:
             shown = now
             rate = done / (now - begun)
-            left = f" of {total}, about {(total - done) / rate:.0f} s left" if total else ""
+            left = f" of {total}, about {minutes((total - done) / rate)} left" if total else ""
             say(f"{label}: {done}{left} ({rate:.1f}/s)")

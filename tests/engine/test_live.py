@@ -61,11 +61,6 @@ def test_what_is_left_is_reckoned_by_jobs_of_the_same_kind() -> None:
     assert course.seconds_left(at_work, 1000.0) == (308 - 40 - 100) / 2
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(99.4, "99 s"), (720.0, "12 min"), (11100.0, "3 h 05 min")])
-def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert live.minutes(seconds) == said
-
-
 def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
     work = Work("train", NAME, 0.0, f"{tmp_path}/logs/grid/train/{NAME}.log")
     assert live.training(work) == ""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from bgbias.progress import SECONDS_BETWEEN_LINES, say
+from bgbias.progress import SECONDS_BETWEEN_LINES, minutes, say
 
 
 class Steps:
@@ -32,7 +32,7 @@ class Steps:
                 return
             shown = now
             left = (total - finished) * (now - begun) / finished + sum(self._left.values())
-            text = f"{name}: {finished} of {total}, about {_minutes(left)} left in all"
+            text = f"{name}: {finished} of {total}, about {minutes(left)} left in all"
             if live:
                 print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
             else:
@@ -44,7 +44,3 @@ class Steps:
             self.took[name] = time.monotonic() - begun
             if live:
                 print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bgbias.files import sealed
+from bgbias.progress import minutes
 from bgbias.study.cell import CELL
 
 if TYPE_CHECKING:
@@ -171,14 +172,6 @@ class Screen:
         if len(at_work) > SHOWN:
             rows.add_row(f"  and {len(at_work) - SHOWN} more", "", "")
         return Group(head, rows)
-
-
-def minutes(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    whole = round(seconds / 60)
-    return f"{whole} min" if whole < 100 else f"{whole // 60} h {whole % 60:02} min"
 
 
 def training(work: Work) -> str:
