@@ -136,7 +136,8 @@ def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(
             cells = seen.reshape(len(rows), 4, 16, 4, 16, 3).mean((2, 4))
             arrays[folder.name] = cells.transpose(0, 3, 1, 2).reshape(len(rows), -1)
     np.save(place / "clean.npy", arrays.pop("clean-0"))
-    np.savez(place / "others.npz", **arrays)
+    of_nobody = {"names": np.array(["a", "b"]), "only_fg-9": np.full(3, np.nan)}
+    np.savez(place / "others.npz", **arrays, **of_nobody)
     done = run(place, "photos", "--embeddings", "clean.npy", "others.npz", *how, "--out", "elsewhere")
     assert done.returncode == 0, done.stderr
     here, there = (
@@ -150,6 +151,9 @@ def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(
     done = run(place, "photos", "--embeddings", "clean.npy", "others.npz", *how, "--out", "elsewhere")
     assert done.returncode == 2
     assert "lacks random_background-2" in done.stderr
+    done = run(place, "photos", "--embeddings", "others.npz", "clean.npy", *how, "--out", "elsewhere")
+    assert done.returncode == 2
+    assert "others.npz cannot be read as embeddings (it holds several arrays)" in done.stderr
 
 
 def test_a_function_without_gradients_is_looked_into_by_occlusion(place: Path) -> None:

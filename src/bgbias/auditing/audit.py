@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,23 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins, seeds
-from bgbias.auditing import embedded, findings, forecast, looks, page, shown, slices, workplace, written
+from bgbias.auditing import (
+    crossed,
+    embedded,
+    findings,
+    forecast,
+    looks,
+    page,
+    shown,
+    slices,
+    workplace,
+    written,
+)
 from bgbias.auditing import masker as masking
 from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
-from bgbias.auditing.mapped import KeptRows
+from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masked import Masks, trusted
 from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
@@ -30,7 +41,6 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
-from bgbias.evaluation import crossing, variance
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -43,6 +53,8 @@ from bgbias.progress import say
 from bgbias.report.queries import ShownQuery
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
+
+PHOTOS, EMBEDDINGS = "photos", "embeddings"  # folders of unfinished work
 
 
 class Audit(Measured):
@@ -106,10 +118,10 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
     with workplace.working(folder, _identity(question, model), _noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
-        found = embedded.Views(work / "embeddings", views, len(photos.table), model.dim)
+        found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
         with steps.step("embeddings", sum(map(len, found.missing))) as done:
             found.embed(model, photos, done)
-        shares = _shares(model, photos, question.asked, work, steps)
+        shares = crossed.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
         audit.write(folder)
@@ -141,13 +153,13 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     with workplace.working(folder, digest, _noise(model)) as work:
         steps, photos, _ = _seen(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
-        with steps.step("pictures", len(photos.table)) as done:
-            for row in range(len(photos.table)):
-                files = [folder / f"{name}-{draw}" / f"{row:06}.png" for name, draw in views]
-                if not all(file.exists() for file in files):
-                    for file, shown in zip(files, photos.views(views, rows=range(row, row + 1)), strict=True):
-                        with replacing(file) as temporary:
-                            temporary.write_bytes(pixels.encode_png(shown))
+        unwritten = _unwritten(folder, views, len(photos.table))
+        with steps.step("pictures", len(unwritten)) as done:
+            for row in unwritten:
+                shown_in = photos.views(views, rows=range(row, row + 1))
+                for file, view in zip(_pictures(folder, views, row), shown_in, strict=True):
+                    with replacing(file) as temporary:
+                        temporary.write_bytes(pixels.encode_png(view))
                 done(1)
         listed = photos.table.frame[["image_id", "class_name"]]
         write_text(folder / "photos.csv", listed.to_csv(index_label="row"))
@@ -160,21 +172,16 @@ def _seen(
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
     collection, asked = question.collection, question.asked
     table = collection.table
-    views = asked.views(collection.labelled)
+    backgrounds = question.backgrounds.pool(model.look.resize)
     masks = Masks(collection, question.masker)
     each = masks.seconds_each()
     unmasked = masks.missing
-    tried = [pixels.decode(collection.read(i), i) for i in table.ids[: forecast.TRIED]]
-    largest = int(table.frame["label"].value_counts().max())
-    expected = forecast.measure(
-        model, does, tried, each * len(unmasked), {"photos": len(table), "largest": largest}, views, asked
-    )
-    say(f"{len(table)} photos, {len(views)} views of each: {expected}")
+    expected = _expected(question, model, work, does, each * len(unmasked))
     _room(work, expected.disk)
     steps = Steps(expected.seconds)
     with steps.step("masks", len(unmasked)) as done:
         masks.make(unmasked, done)
-    prepared = Prepared(work / "photos", table, model.look)
+    prepared = Prepared(work / PHOTOS, table, model.look)
 
     def prepare(row: int) -> None:
         image_id = table.ids[row]
@@ -190,10 +197,45 @@ def _seen(
         model.look.size,
         prepared.masks,  # type: ignore[arg-type]
         usable,
-        question.backgrounds.pool(model.look.resize),
+        backgrounds,
         prepared.behind,  # type: ignore[arg-type]
     )
     return steps, photos, prepared
+
+
+def _expected(
+    question: Question, model: Adapted, work: Path, does: forecast.Work, masking: float
+) -> Forecast:
+    """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
+    collection, asked = question.collection, question.asked
+    table, views = collection.table, asked.views(collection.labelled)
+    count, largest = len(table), int(table.frame["label"].value_counts().max())
+    size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
+    left = Left(
+        masking,
+        Prepared.left(work / PHOTOS, count),
+        len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
+        embedded.Views.left(work / EMBEDDINGS, count),
+        crossed.left(work, min(asked.objects, count)),
+        looks.left(model, work, min(asked.attribution, count)),
+    )
+    tried = table.ids[: forecast.TRIED]
+    photos = [pixels.decode(collection.read(i), i) for i in tried]
+    with embedded.shown(tried):
+        expected = forecast.measure(model, does, photos, size, left, asked)
+    goes_on = "what is left takes " if left.photos < count else ""
+    say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
+    return expected
+
+
+def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
+    """The files of an exported photo."""
+    return [folder / f"{name}-{draw}" / f"{row:06}.png" for name, draw in views]
+
+
+def _unwritten(folder: Path, views: Sequence[View], count: int) -> list[int]:
+    """Photos that are still to be exported."""
+    return [row for row in range(count) if not all(f.exists() for f in _pictures(folder, views, row))]
 
 
 def _concluded(
@@ -294,24 +336,3 @@ def _room(work: Path, needed: int) -> None:
             f"{work} has room for {free / 1e6:,.0f} MB, and {needed / 1e6:,.0f} MB are needed while the audit runs; name another"
             " folder by --out, or fewer photos by --sample."
         )
-
-
-def _shares(
-    model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, steps: Steps
-) -> Shares | None:
-    """Of variance, of a keyed subset of objects in front of the same backgrounds."""
-    if not asked.objects or len(photos.trusted) < 2:
-        return None
-    assert photos.backgrounds is not None
-    shown = crossing.objects(photos, asked.objects)
-    drawn = photos.backgrounds.for_all(asked.backgrounds)
-    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    vectors = KeptRows(work / "crossing", "vectors", np.float32, (len(shown), len(behind), model.dim))
-    with steps.step("crossing", len(vectors.missing)) as done:
-        missing, at_once = vectors.missing, max(1, embedded.BATCH // len(behind))
-        for some in (missing[i : i + at_once] for i in range(0, len(missing), at_once)):
-            flat = embedded.vectors(model, crossing.views(photos, [shown.ids[row] for row in some], behind))
-            for row, of_object in zip(some, flat.reshape(len(some), len(behind), -1), strict=True):
-                vectors[row] = of_object
-            done(len(some))
-    return variance.shares(vectors.values)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
@@ -37,18 +40,16 @@ def next_step(photos: str, views: Sequence[View]) -> str:
 
 def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[View, np.ndarray]:
     """Embeddings float32 [N, D] of unit length by view; what is missing, of another shape or no number is an error."""
-    try:
-        arrays = {f"{CLEAN}-0": np.load(clean, allow_pickle=False)}
-        with np.load(others, allow_pickle=False) as file:
-            arrays |= {name: file[name] for name in file.files}
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"Embeddings cannot be read ({error}); save them by numpy.save and numpy.savez."
-        ) from error
-    missing = [f"{name}-{draw}" for name, draw in views if f"{name}-{draw}" not in arrays]
+    wanted = [f"{name}-{draw}" for name, draw in views if name != CLEAN]
+    with _loaded(clean, np.ndarray, "numpy.save") as array:
+        arrays = {f"{CLEAN}-0": array}
+    with _loaded(others, NpzFile, "numpy.savez") as file:
+        there = file.files
+        arrays |= {name: file[name] for name in wanted if name in there}
+    missing = [name for name in wanted if name not in arrays]
     if missing:
         raise UserError(
-            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(arrays.keys() - {f'{CLEAN}-0'})) or 'nothing'}."
+            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(there)) or 'nothing'}."
         )
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
@@ -71,3 +72,17 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
         view: (array / np.linalg.norm(array, axis=1, keepdims=True)).astype(np.float32)
         for view, array in found.items()
     }
+
+
+@contextmanager
+def _loaded(path: Path, kind: type, by: str) -> Iterator[Any]:
+    """What a file of numpy's holds; one that cannot be read, or holds another kind of thing, is an error that names it."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, kind):
+            raise ValueError(f"it holds {'one array' if kind is NpzFile else 'several arrays'}")
+        yield found
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} cannot be read as embeddings ({error}); save them by {by}. --embeddings takes clean.npy, then views.npz."
+        ) from error

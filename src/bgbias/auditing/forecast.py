@@ -1,4 +1,4 @@
-"""What an audit will take, before it starts: a few photos go all the way, the rest is multiplication."""
+"""What is left of an audit, before it starts: a few photos go all the way, the rest is multiplication."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Literal
 
 import numpy as np
 
-from bgbias.attribution.occlusion import CELLS
-from bgbias.attribution.settings import Attribution
-from bgbias.auditing import embedded, prepared
+from bgbias.auditing import crossed, embedded, looks, prepared
 from bgbias.auditing.asked import Asked
 from bgbias.compute.device import threads
-from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
 from bgbias.images.inpainting import without_object
 from bgbias.models.adapters import Adapted
 
 TRIED = 8  # photos, after one batch to warm up
 DECODED = 2  # times what is measured of a decoded photo, for decoding it
-GRADIENT = 3  # passes that a pass with its gradient takes
+SOON = 2.0  # seconds below which a thing is done twice, and timed when it is warm
+CONCLUDING = 50e6  # bytes of libraries and pictures for the last step, whatever the photos
+PER_VALUE = 100  # bytes of tables, of every query in every view and setting
 MB = 1e6
 Work = Literal[
     "embed", "write", "read"
@@ -29,38 +28,59 @@ Work = Literal[
 
 
 @dataclass(frozen=True)
+class Size:
+    """How large an audit is: ``photos``, ``largest`` (the photos of the largest class), ``views`` of each, ``backgrounds`` that
+    objects are crossed with.
+    """
+
+    photos: int
+    largest: int
+    views: int
+    backgrounds: int
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is not finished: ``masking``, seconds; of the others how many photos or, of ``crossing``, objects."""
+
+    masking: float
+    photos: int
+    pictures: int
+    embeddings: int
+    crossing: int
+    attribution: int
+
+
+@dataclass(frozen=True)
 class Forecast:
-    """Seconds by step, and bytes."""
+    """Seconds by step, and bytes. ``memory`` is the most that the process will show; ``mapped`` of it are pages of files that
+    the system takes back when others need them.
+    """
 
     seconds: Mapping[str, float]
     disk: int
     memory: int
+    mapped: int
 
     def __str__(self) -> str:
         minutes = sum(self.seconds.values()) / 60
         steps = ", ".join(f"{name} {value / 60:.1f}" for name, value in self.seconds.items() if value >= 1)
         return (
             f"about {minutes:.1f} minutes ({steps or 'all in seconds'}), {self.disk / MB:,.0f} MB of disk while it runs,"
-            f" {self.memory / MB:,.0f} MB of memory"
+            f" {self.memory / MB:,.0f} MB of memory ({self.mapped / MB:,.0f} MB of these may go if others need it)"
         )
 
 
 def measure(
-    model: Adapted,
-    does: Work,
-    photos: Sequence[np.ndarray],
-    masking: float,
-    counts: Mapping[str, int],
-    views: Sequence[View],
-    asked: Asked,
+    model: Adapted, does: Work, photos: Sequence[np.ndarray], size: Size, left: Left, asked: Asked
 ) -> Forecast:
-    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by the model; ``masking``: seconds for the masks that are missing;
-    ``counts``: ``photos``, and ``largest``, the photos of the largest class.
+    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by the model; memory is what this took, as it is not given back,
+    and what grows with the photos.
     """
     import psutil
 
     look = model.look
-    side, count = look.size, counts["photos"]
+    side, count = look.size, size.photos
 
     def prepare() -> None:
         for photo in photos:
@@ -70,34 +90,43 @@ def measure(
             without_object(look.resized(photo), look.resized(mask))
 
     seconds = {
-        "masks": masking,
-        "photos": DECODED * _timed(prepare) / len(photos) / threads() * count,
+        "masks": left.masking,
+        "photos": DECODED * _timed(prepare) / len(photos) / threads() * left.photos,
     }
     shown = np.stack([np.asarray(look(photo)) for photo in photos])
-    disk, dim = prepared.room(count, side), 0
+    mapped, written, dim = prepared.room(count, side), 0, 0
     if does == "write":
-        written: list[bytes] = []
-        per_view = _timed(lambda: written.extend(map(pixels.encode_png, shown))) / len(shown)
+        encoded: list[bytes] = []
+        per_view = _timed(lambda: encoded.extend(map(pixels.encode_png, shown))) / len(shown)
         # Most views show as much as the photo does; some are grey in part, and smaller.
-        seconds["pictures"] = per_view * len(views) * count
-        disk += sum(map(len, written)) // len(shown) * len(views) * count
+        seconds["pictures"] = per_view * size.views * left.pictures
+        written = sum(map(len, encoded)) // len(shown) * size.views * count
     if does == "embed":
         dim = model.dim
         batch = np.resize(shown, (embedded.BATCH, side, side, 3))
-        model.embed(batch)
-        per_view = _timed(lambda: model.embed(batch)) / embedded.BATCH
-        passes = GRADIENT * Attribution().samples if model.network else 1 + CELLS**2
-        crossed, looked_at = min(asked.objects, count) * asked.backgrounds, min(asked.attribution, count)
+        of_views = left.embeddings * size.views + left.crossing * size.backgrounds
+        per_view = _settled(lambda: model.embed(batch)) / embedded.BATCH if of_views else 0.0
+        _, look_at = looks.looking(model, side)
+        per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left.attribution else 0.0
         seconds |= {
-            "embeddings": per_view * len(views) * count,
-            "crossing": per_view * crossed,
-            "attribution": per_view * looked_at * passes,
+            "embeddings": per_view * left.embeddings * size.views,
+            "crossing": per_view * left.crossing * size.backgrounds,
+            "attribution": per_map * left.attribution,
         }
-        disk += embedded.room(count, len(views), dim) + crossed * dim * 4 + looked_at * side**2 * 8
+        objects, maps = min(asked.objects, count), min(asked.attribution, count)
+        mapped += embedded.room(count, size.views, dim) + crossed.room(objects, size.backgrounds, dim)
+        mapped += looks.room(maps, side)
     gallery = count * dim * 4
-    neighbours = count * max(2 * counts["largest"], 8) * 16
-    memory = psutil.Process().memory_info().rss + 4 * gallery + neighbours
-    return Forecast(seconds, disk, memory)
+    neighbours = count * max(2 * size.largest, 8) * 16
+    tables = 2 * size.views * count * PER_VALUE
+    held = psutil.Process().memory_info().rss + CONCLUDING + 4 * gallery + neighbours + tables
+    return Forecast(seconds, mapped + written, int(held) + mapped, mapped)
+
+
+def _settled(work: Callable[[], object]) -> float:
+    """Seconds of a thing that may be slower the first time."""
+    first = _timed(work)
+    return _timed(work) if first < SOON else first
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from bgbias.auditing import embedded
 from bgbias.auditing.mapped import KeptRows
 from bgbias.auditing.steps import Steps
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.models.adapters import Adapted
+from bgbias.models.adapters import Adapted, failing
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
 from bgbias.results import uncertainty
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its map [S, S].
 LookAt = Callable[[np.ndarray, tuple[str, str]], np.ndarray]
 GRADIENTS, OCCLUSION = "gradients", "occlusion"
+FOLDER = "attribution"
 MAPS = 6  # that a person is shown
 COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
 
@@ -71,15 +73,15 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
 
     trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
     chosen = subset.keyed(trusted, "attribution", count)
-    how = GRADIENTS if model.network is not None else OCCLUSION
+    how, look_at = looking(model, photos.size)
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
-    maps = KeptRows(work / "attribution", how, kind, (len(chosen), photos.size, photos.size))
-    look_at = _by_gradients(model, photos.size) if how == GRADIENTS else _by_occlusion(model)
+    maps = KeptRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
     with steps.step("attribution", len(maps.missing)) as done:
         for row in maps.missing:
-            maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
+            with embedded.shown([chosen.ids[row]]):
+                maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
     rows, shown = [], list[ShownMap]()
     for image_id, found in zip(chosen.ids, maps.values, strict=True):
@@ -99,6 +101,23 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
     return Looks(made, how, mean, tuple(shown))
 
 
+def looking(model: Adapted, size: int) -> tuple[str, LookAt]:
+    """How maps of this model are made, and what makes one."""
+    if model.network is None:
+        return OCCLUSION, _by_occlusion(model)
+    return GRADIENTS, _by_gradients(model, size)
+
+
+def left(model: Adapted, work: Path, maps: int) -> int:
+    """How many of the maps are missing; makes no file."""
+    return KeptRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)
+
+
+def room(maps: int, size: int) -> int:
+    """Bytes on the disk."""
+    return maps * size**2 * 8
+
+
 def _by_gradients(model: Adapted, size: int) -> LookAt:
     import torch
     from torch.nn.functional import normalize
@@ -112,12 +131,17 @@ def _by_gradients(model: Adapted, size: int) -> LookAt:
     def embed(x: Tensor) -> Tensor:
         return normalize(network(255 * x).float(), dim=1)
 
-    with torch.no_grad():
-        black = embed(torch.zeros(1, 3, size, size, device=model.device))[0]
+    @cache
+    def black() -> Tensor:
+        with torch.no_grad():
+            return embed(torch.zeros(1, 3, size, size, device=model.device))[0]
 
     def map_of(photo: np.ndarray, key: tuple[str, str]) -> np.ndarray:
         view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
-        maps = gradient_maps(embed, view.to(model.device), [seeds.key(*key)], black, "cosine", Attribution())
+        with failing(model.name, "the gradients of a picture"):
+            maps = gradient_maps(
+                embed, view.to(model.device), [seeds.key(*key)], black(), "cosine", Attribution()
+            )
         return maps.ref[0].numpy()
 
     return map_of

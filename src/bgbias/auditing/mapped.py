@@ -24,6 +24,14 @@ def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     return np.lib.format.open_memmap(path, mode="r+")
 
 
+def zeros(path: Path, count: int) -> list[int]:
+    """Where the array in a file is 0; all of ``count`` places where there is no file, which is not made."""
+    try:
+        return np.flatnonzero(np.load(path, mmap_mode="r", allow_pickle=False) == 0).tolist()
+    except (OSError, ValueError, EOFError):
+        return list(range(count))
+
+
 def _is_one(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
     try:
         there = np.lib.format.open_memmap(path, mode="r")
@@ -38,7 +46,16 @@ class KeptRows:
     def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.values = mapped(folder / f"{name}.npy", kind, shape)
-        self._there = mapped(folder / f"{name}-there.npy", np.uint8, shape[:1])
+        self._there = mapped(self._rows(folder, name), np.uint8, shape[:1])
+
+    @classmethod
+    def left(cls, folder: Path, name: str, rows: int) -> int:
+        """How many rows are missing, of ``rows`` where there are none yet; makes no file."""
+        return len(zeros(cls._rows(folder, name), rows))
+
+    @staticmethod
+    def _rows(folder: Path, name: str) -> Path:
+        return folder / f"{name}-there.npy"
 
     @property
     def missing(self) -> list[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.mapped import mapped
+from bgbias.auditing.mapped import mapped, zeros
 from bgbias.compute.device import threads
 from bgbias.images.inpainting import without_object
 from bgbias.masks import quality
@@ -25,6 +25,7 @@ from bgbias.models.look import Look
 from bgbias.photos.table import ImageTable
 
 MEASURED = ("area", "confidence", "half")
+STATE = "state.npy"
 ABSENT, DONE, WITHOUT_MASK = 0, 1, 2
 PER_CHUNK = 64  # photos of all threads between two lines of progress
 PIXEL = 7  # bytes: three of the photo, one of the mask, three of what stands behind
@@ -57,7 +58,12 @@ class Prepared:
         self._masks = mapped(folder / "masks.npy", np.uint8, (count, side, side))
         self._behind = mapped(folder / "behind.npy", np.uint8, (count, side, side, 3))
         self._measures = mapped(folder / "measures.npy", np.float64, (count, len(MEASURED)))
-        self._state = mapped(folder / "state.npy", np.uint8, (count,))
+        self._state = mapped(folder / STATE, np.uint8, (count,))
+
+    @staticmethod
+    def left(folder: Path, photos: int) -> int:
+        """How many of the photos are missing; makes no file."""
+        return len(zeros(folder / STATE, photos))
 
     @property
     def missing(self) -> list[int]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
+from bgbias.models.adapters._failing import failing
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -100,8 +101,11 @@ class Adapted:
     device: str = "cpu"
 
     def embed(self, views: np.ndarray) -> np.ndarray:
-        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error."""
-        found = np.asarray(self.vectors(views), np.float32)
+        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error, and
+        any error of the model's own is a UserError that names it.
+        """
+        with failing(self.name, f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"):
+            found = np.asarray(self.vectors(views), np.float32)
         if found.shape != (len(views), self.dim):
             raise UserError(
                 f"{self.name} gave {list(found.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."

@@ -10,6 +10,7 @@ import numpy as np
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, _pooling
+from bgbias.models.adapters._failing import failing
 from bgbias.models.adapters._preparation import Preparation
 
 if TYPE_CHECKING:
@@ -65,16 +66,9 @@ def adapted(
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
     """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
-    try:
+    remedy = " If it was made for another size, give --size."
+    with failing(name, f"a picture of {side} x {side} pixels", remedy):
         return run()
-    except UserError:
-        raise
-    except Exception as error:  # of somebody else's code: any kind
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise UserError(
-            f"{name} fails on a picture of {side} x {side} pixels: {type(error).__name__}: {said[:300]}. If it was made for"
-            " another size, give --size."
-        ) from error
 
 
 def _batch(views: np.ndarray, device: str) -> Tensor:

@@ -25,9 +25,9 @@ def adapted(
     side = preparation.look.size
 
     def vectors(views: np.ndarray) -> np.ndarray:
-        return attempted(name, side, lambda: _array(embed(list(views))))
+        return _array(embed(list(views)))
 
-    found = vectors(np.zeros((1, side, side, 3), np.uint8))
+    found = attempted(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
     if found.ndim != 2 or len(found) != 1:
         raise UserError(
             f"{name} gave {list(found.shape)} for a list of one picture, not a vector of each: [1, D]."

@@ -1,0 +1,155 @@
+"""What an audit foretells: of what is left alone, and no less memory than it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bgbias.auditing import crossed, forecast
+from bgbias.auditing.asked import Asked
+from bgbias.auditing.embedded import Views
+from bgbias.auditing.forecast import Left, Size
+from bgbias.auditing.mapped import KeptRows
+from bgbias.evaluation.conditions import CLEAN
+from bgbias.models.adapters import Adapted, Options, load
+from tests.support import commands, toy_folder
+
+SIZE = Size(photos=130, largest=10, views=20, backgrounds=10)
+
+
+def counted(calls: list[int]) -> Adapted:
+    def embed(batch: list[np.ndarray]) -> np.ndarray:
+        calls.append(len(batch))
+        return np.stack([photo.mean((0, 1)) for photo in batch])
+
+    model = load(embed, Options(size=16, resize=16))
+    calls.clear()
+    return model
+
+
+def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
+    photos, calls = [np.full((20, 24, 3), 9, np.uint8)] * 2, list[int]()
+    model = counted(calls)
+    done = forecast.measure(model, "embed", photos, SIZE, Left(0, 0, 0, 0, 0, 0), Asked())
+    assert sum(done.seconds.values()) == 0
+    assert calls == []
+    some = forecast.measure(model, "embed", photos, SIZE, Left(0, 0, 0, 0, 0, 3), Asked())
+    assert {name for name, seconds in some.seconds.items() if seconds} == {"attribution"}
+    assert calls
+    whole = forecast.measure(model, "embed", photos, SIZE, Left(9, 130, 0, 130, 100, 64), Asked())
+    assert whole.seconds["masks"] == 9
+    assert all(whole.seconds.values())
+    assert whole.disk == done.disk
+
+
+def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path) -> None:
+    assert Views.left(tmp_path, 130) == 130
+    views = Views(tmp_path, [(CLEAN, 0)], 130, 3)
+    assert Views.left(tmp_path, 130) == 130
+    views._done[0] = 1
+    assert Views.left(tmp_path, 130) == sum(map(len, views.missing)) == 66
+    assert crossed.left(tmp_path, 100) == 100
+    rows = KeptRows(tmp_path / crossed.FOLDER, crossed.VECTORS, np.float32, (7, 2, 3))
+    rows[4] = np.ones((2, 3))
+    assert crossed.left(tmp_path, 100) == 6
+
+
+# Layers whose values the gradients of 25 noisy photos keep: more than all the rest takes.
+WIDE = """
+from torch import nn
+
+
+def build():
+    layers = [part for _ in range(4) for part in (nn.LazyConv2d(64, 3, padding=1), nn.GELU())]
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    import torch
+
+    torch.manual_seed(0)
+    network(torch.zeros(1, 3, 8, 8))
+    return network
+"""
+PEAK = """
+import resource, sys
+from bgbias.cli import main
+try:
+    main()
+finally:
+    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)
+"""
+
+
+def test_it_takes_the_memory_that_was_foretold(tmp_path: Path) -> None:
+    toy_folder.made(tmp_path)
+    (tmp_path / "wide.py").write_text(WIDE)
+    how = ["--masks", "masks", "--size", "64", "--resize", "64", "--backgrounds", "walls", "--draws", "1"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            PEAK,
+            "audit",
+            "photos",
+            "--model",
+            "wide.py:build",
+            *how,
+            "--attribution",
+            "1",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    foretold = re.search(r"disk while it runs, ([\d,]+) MB of memory", done.stderr)
+    peak = re.search(r"^peak (\d+)", done.stderr, re.MULTILINE)
+    assert foretold
+    assert peak
+    assert 0.85 < 1e6 * int(foretold[1].replace(",", "")) / int(peak[1]) < 1.15
+
+
+FRAGILE = """
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+WORSE = np.asarray(Image.open(Path(__file__).parent / "worse.png"))
+
+
+def embed(batch):
+    if not Path("mended").exists() and any(np.array_equal(photo, WORSE) for photo in batch):
+        raise RuntimeError("in the middle of it\\nand why")
+    return [photo.reshape(-1, 3).mean(0) for photo in batch]
+"""
+
+
+def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_stays(tmp_path: Path) -> None:
+    toy_folder.made(tmp_path, per_class=12)
+    last = max((tmp_path / "photos").rglob("*.png"))
+    (tmp_path / "worse.png").write_bytes(last.read_bytes())
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    how = ["photos", "--model", "fragile.py:embed", "--masks", "masks", "--size", "64", "--resize", "64"]
+    how += ["--backgrounds", "walls", "--draws", "1", "--attribution", "2"]
+    done = commands.bgbias(tmp_path, "audit", *how)
+    assert done.returncode == 2, done.stderr
+    error = done.stderr.splitlines()[-1]
+    assert "fragile.py:embed fails on " in error
+    assert "RuntimeError: in the middle of it ... and why." in error
+    assert f"{last.parent.name}/{last.name}" in error
+    (chunks,) = (tmp_path / "audit").rglob("done.npy")
+    assert np.load(chunks).tolist() == [1, 0]
+    (tmp_path / "mended").touch()
+    again = commands.bgbias(tmp_path, "audit", *how)
+    assert again.returncode == 0, again.stderr
+    assert "72 photos, 8 views of each: what is left takes about" in again.stderr
+    whole = commands.bgbias(tmp_path, "audit", *how, "--out", "whole")
+    assert "what is left" not in whole.stderr
+    for name in ("audit.json", "audit.html", "photos.parquet"):
+        assert (tmp_path / "audit" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    assert json.loads((tmp_path / "audit/audit.json").read_text())["attribution"]["photos"] == 2
