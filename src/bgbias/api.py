@@ -302,11 +302,12 @@ def audit(
     """
     import tempfile
 
+    from bgbias.auditing import masker as masking
     from bgbias.auditing import workplace
     from bgbias.auditing.asked import Asked
     from bgbias.auditing.audit import question, run
     from bgbias.auditing.backgrounds import find
-    from bgbias.auditing.photos import collect
+    from bgbias.auditing.photos import choose
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted
@@ -314,10 +315,12 @@ def audit(
     asked = Asked(draws=draws, attribution=attribution)
     if out is not None:
         workplace.check(Path(out), photos)
+    weights = Path(mask_weights) if mask_weights else None
+    masking.check(masker, weights)
+    chosen = choose(photos, masks, name, class_level, sample or None)
     behind = find(None if backgrounds is None else str(backgrounds))
     audited = adapted(model, Options(**looks, device=device))
-    collection = collect(photos, masks, name, class_level, sample or None)
-    weights = Path(mask_weights) if mask_weights else None
+    collection = chosen.looked_at()
     asking = question(collection, asked, behind, masker, weights, pick(device))
     if out is not None:
         return run(asking, audited, Path(out))

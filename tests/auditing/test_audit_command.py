@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,14 @@ def test_without_classes_there_is_what_needs_none(place: Path) -> None:
         (["photos", "--model", "my_model.py:build", "--export", "x"], "--model and --export"),
         (["nowhere", "--model", "my_model.py:build"], "nowhere"),
         (["photos", "--model", "my_model.py:missing"], "missing"),
+        # The photos are looked for before the model is.
+        (["nowhere", "--model", "my_model.py:missing"], "called nowhere"),
+        (["photos", "--export", "x", "--fail-above", "3"], "--out means nothing to --export"),
+        (["photos", "--model", "my_model.py:build", "--fail-above", "nan"], "--fail-above is nan"),
+        (
+            ["photos", "--model", "my_model.py:build", "--mask-weights", "no.onnx"],
+            "no.onnx: there is no such",
+        ),
         (["photos", "--model", "my_model.py:build", "--masker", "nobody"], "There is no 'nobody' in maskers"),
         (
             ["photos", "--model", "my_model.py:build", *HOW[:2], "--backgrounds", "nowhere"],
@@ -208,6 +217,14 @@ def test_what_cannot_be_is_told_before_anything_is_made(
     assert not (place / "refused").exists()
 
 
+@pytest.mark.parametrize("option", ["--fail-above", "--attribution", "--pooling", "--weights"])
+def test_what_means_nothing_to_an_export_is_refused(place: Path, option: str) -> None:
+    done = run(place, "photos", "--export", "x", option, "3")
+    assert done.returncode == 2
+    assert f"{option} means nothing to --export" in done.stderr
+    assert not (place / "x").exists()
+
+
 def test_pictures_of_another_question_are_not_mixed_with_these(place: Path) -> None:
     how = [part for part in HOW if part not in ("--attribution", "4")]
     assert run(place, "photos", "--export", "once", *how).returncode == 0
@@ -222,18 +239,55 @@ def test_pictures_of_another_question_are_not_mixed_with_these(place: Path) -> N
     assert "of_others.npz lacks" in done.stderr or "No pictures were exported" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["photos.parquet", "classes.csv"])
+@pytest.mark.parametrize("name", ["photos.parquet", "classes.csv", "audit.json"])
 def test_files_of_somebody_else_are_not_replaced(place: Path, name: str) -> None:
     folder = place / f"with_{name}"
     folder.mkdir()
-    (folder / name).write_text("hers")
+    (folder / name).write_text('{"schema": "hers"}')
     done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", folder.name)
     assert done.returncode == 2
     assert f"{name} is of no audit and would be replaced" in done.stderr
-    assert (folder / name).read_text() == "hers"
+    assert [path.read_text() for path in folder.iterdir()] == ['{"schema": "hers"}']
     done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--out", "photos/audit")
     assert done.returncode == 2
     assert "lies inside the photos" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("photos.csv", "hers"), ("question.json", "hers"), ("a-b/c.png", "")]
+)
+def test_nor_are_they_by_an_export(place: Path, name: str, text: str) -> None:
+    folder = place / f"pictures_with_{name.partition('/')[0]}"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text(text)
+    done = run(place, "photos", "--export", folder.name)
+    assert done.returncode == 2
+    assert f"{name.partition('/')[0]} is of no export" in done.stderr
+    assert "--export" in done.stderr
+    assert [path for path in folder.rglob("*") if path.is_file()] == [folder / name]
+
+
+def test_an_audit_takes_the_place_of_another_one_and_leaves_what_is_not_an_audits(
+    place: Path, audited: tuple[Path, str]
+) -> None:
+    before = place / "before"
+    shutil.copytree(audited[0], before)
+    loose = place / "few_loose"
+    loose.mkdir()
+    for number, photo in enumerate(sorted((place / "photos").rglob("*.png"))[::5]):
+        (loose / f"{number}.png").write_bytes(photo.read_bytes())
+    how = ["--masker", "grabcut", "--size", "64", "--resize", "64", "--attribution", "0", "--draws", "1"]
+    again = ["few_loose", "--model", "my_model.py:build", *how, "--out", "before"]
+    done = run(place, *again)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((before / "audit.json").read_text())
+    assert {p.name for p in before.iterdir()} == {"audit.json", *told["files"], ".lock"}
+    assert "classes.csv" not in told["files"]
+    (before / "classes.csv").write_text("hers")
+    done = run(place, *again)
+    assert done.returncode == 2
+    assert "classes.csv is of no audit" in done.stderr
+    assert (before / "classes.csv").read_text() == "hers"
 
 
 def test_a_network_whose_gradients_are_off_is_looked_into_by_occlusion(place: Path) -> None:
@@ -259,3 +313,4 @@ def test_a_limit_without_an_interval_is_an_error(place: Path) -> None:
     done = run(place, "few", "--model", "my_model.py:build", *how, "--fail-above", "50", "--out", "few_audit")
     assert done.returncode == 2
     assert "--fail-above cannot tell" in done.stderr
+    assert not (place / "few_audit").exists()

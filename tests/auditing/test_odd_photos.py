@@ -60,7 +60,7 @@ def test_few_photos_of_two_classes_say_that_they_say_little(photos: Path) -> Non
     assert math.isfinite(found.drop.value)
     assert math.isnan(found.drop.low)
     assert "with fewer than 5 classes there is no interval" in str(found)
-    assert "8 queries say next to nothing" in str(found)
+    assert "queries: 8 say next to nothing" in str(found)
 
 
 def test_classes_of_two_photos_have_a_verdict_and_say_what_cannot_be_had(photos: Path) -> None:
@@ -68,7 +68,7 @@ def test_classes_of_two_photos_have_a_verdict_and_say_what_cannot_be_had(photos:
     kept(photos, classes=5, per_class=2)
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
     assert math.isfinite(found.drop.value)
-    assert "10 of 10 queries have no background of their class to borrow" in str(found)
+    assert "queries: 10 of 10 have no background of their class to borrow" in str(found)
     assert "nan" not in str(found)
 
 
@@ -78,7 +78,8 @@ def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Pa
             photo.unlink()
             (photos.parent / "masks" / folder.name / photo.name).unlink()
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
-    assert "6 of 21 queries have no background" in str(found)
+    assert "queries: 6 of 21 have no background" in str(found)
+    assert "are of one class" not in str(found)
     assert found.findings is not None
     photos_of = found.findings.photos
     measured = photos_of[photos_of["mixed_same"].notna()]
@@ -116,6 +117,9 @@ def test_a_large_class_beside_pairs_counts_as_one_class(photos: Path) -> None:
     assert sizes[first.name] == 65
     assert sizes.drop(first.name).eq(2).all()
     # Nearly all queries are of one class, which is one piece of evidence.
+    told = f"65 of 75 queries are of one class ({first.name}): it is most of the evidence"
+    assert told in str(found).splitlines()[0]
+    assert f"queries: {told}" in str(found)
     assert found.drop.high - found.drop.low > 0.3 or math.isnan(found.drop.low)
 
 

@@ -82,7 +82,9 @@ class Audit(Measured):
         """``audit.html``, ``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives
         their paths.
         """
-        files, page_file = written.write(self, Path(folder)), Path(folder) / "audit.html"
+        folder = Path(folder)
+        page_file = folder / "audit.html"
+        files = written.write(self, folder)
         write_text(page_file, page.made(self))
         return [*files, page_file]
 
@@ -162,7 +164,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
                         temporary.write_bytes(pixels.encode_png(view))
                 done(1)
         listed = photos.table.frame[["image_id", "class_name"]]
-        write_text(folder / "photos.csv", listed.to_csv(index_label="row"))
+        write_text(folder / workplace.PHOTOS, listed.to_csv(index_label="row"))
         workplace.end_export(digest)
 
 
@@ -250,7 +252,7 @@ def _concluded(
 ) -> Audit:
     """From embeddings to numbers and pictures."""
     collection, asked, table = question.collection, question.asked, photos.table
-    remarks = trusted(prepared, photos.usable, table.ids)
+    of_masks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
     found: Findings | None = None
@@ -265,11 +267,6 @@ def _concluded(
         of_classes = shown.portraits(found, photos)
         thirds = tuple(slices.thirds(found.photos, slices.measured(prepared)))
         leaks = leak.of(photos)
-        if alone := findings.without_a_lender(found.photos):
-            remarks += (
-                f"{alone} of {len(found.photos)} queries have no background of their class to borrow, as it has two photos: the"
-                " parts of the drop are of the others, and need not add up to it",
-            )
     return Audit(
         collection,
         model,
@@ -287,7 +284,7 @@ def _concluded(
         leaks,
         of_classes,
         shown.doubtful(prepared),
-        remarks,
+        of_masks,
         steps.took,
     )
 

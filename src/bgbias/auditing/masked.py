@@ -18,7 +18,6 @@ from bgbias.masks.policy import Mask
 
 AT_ONCE = 16  # photos in memory, decoded
 FIRST, TRIED = 2, 8  # photos: to warm up, and by whose time that of all is told
-FEWEST = 20  # queries below which numbers say next to nothing
 
 
 class Masks:
@@ -110,6 +109,4 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
         told.append(
             f"of {unseen} photos the model sees next to nothing of the object: it lies outside of the crop (--squash)"
         )
-    if len(usable) < FEWEST:
-        told.append(f"{len(usable)} queries say next to nothing; take more photos")
     return tuple(told)

@@ -37,13 +37,20 @@ class NamedMasker:
         return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}{stored}")
 
 
-def check(name: str) -> None:
-    """Refuse a masker that there is not, or that does not look at photos; imports nothing large."""
-    if not plugins.load("maskers", name).PREDICTS:
+def check(name: str, weights: Path | None = None) -> None:
+    """Refuse a masker that there is not, or that does not look at photos, and weights that are missing or mean nothing to it;
+    imports nothing large.
+    """
+    module = plugins.load("maskers", name)
+    if not module.PREDICTS:
         able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
         raise UserError(
             f"Masker '{name}' does not look at photos. Drawn masks come by --masks FOLDER; maskers are {', '.join(able)}."
         )
+    if weights and "weights" not in module.Params.model_fields:
+        raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
+    if weights and not Path(weights).is_file():
+        raise UserError(f"--mask-weights {weights}: there is no such file.")
 
 
 def find(name: str, weights: Path | None, device: str) -> NamedMasker:
@@ -52,15 +59,11 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
     says where to put them.
     """
-    check(name)
+    check(name, weights)
     module = plugins.load("maskers", name)
     chosen: dict[str, str] = {}
     if "weights" in module.Params.model_fields:
-        if weights and not Path(weights).is_file():
-            raise UserError(f"--mask-weights {weights}: there is no such file.")
         chosen["weights"] = str(weights or _weights(name, getattr(module, "PUBLISHED", ())))
-    elif weights:
-        raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
     params: Strict = module.Params.model_validate(chosen)
     identity = {
         "code": code.fingerprint(module.__name__),

@@ -22,7 +22,8 @@ from bgbias.results.leak import Leak
 @dataclass(frozen=True)
 class Measured:
     """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
-    a mask. For a person: ``queries``, a photo of each class that loses most (``portraits``), masks that are least sure.
+    a mask. ``remarks``: of masks. For a person: ``queries``, a photo of each class that loses most (``portraits``), masks that
+    are least sure.
     """
 
     collection: PhotoCollection

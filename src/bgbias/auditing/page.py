@@ -131,6 +131,7 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield f"{len(audit.collection):,} photos, {written.queries(audit):,} of them queries. Masks: {audit.masker}."
     yield from (f"Photos: {line}." for line in audit.collection.remarks)
     yield from (f"Masks: {line}." for line in audit.remarks)
+    yield from (f"Queries: {line}." for line in written.evidence(audit))
 
 
 def _of_the_drop(audit: Measured) -> Iterator[str]:

@@ -106,15 +106,59 @@ class PhotoCollection:
         }
 
 
-def collect(
+@dataclass(frozen=True)
+class ChosenPhotos:
+    """The photos to look at by name, of which none has been read yet; ``remarks``: what a person should know of the choice."""
+
+    listing: Listing
+    table: ImageTable
+    remarks: tuple[str, ...]
+
+    def looked_at(self) -> PhotoCollection:
+        """Each photo is looked at once; none is written to, and none stays in memory. None that can be read is a UserError."""
+        listing, table, remarks = self.listing, self.table, self.remarks
+        seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
+        sums: dict[str, tuple[str, ...]] = {}
+        for item in progress.track(_items(listing, table, seen), len(table), f"looking at {listing.name}"):
+            if seen.takes(item):
+                drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
+                sums[item.image_id] = (seen.sums[item.image_id], *drawn)
+        if not sums:
+            first = next(iter(table.ids))
+            raise UserError(
+                f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
+                " command again."
+            )
+        frame = table.frame[table.frame["image_id"].isin(sums)].reset_index(drop=True)
+        labelled = listing.labelled
+        if labelled and (
+            why := why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
+        ):
+            labelled, frame = False, frame.assign(label=range(len(frame)))
+            remarks = (*remarks, f"of the photos that can be read, {why}")
+        return PhotoCollection(
+            name=listing.name,
+            table=ImageTable(frame),
+            labelled=labelled,
+            sums=sums,
+            left_out=seen.left_out,
+            oddities=tuple(seen.noticed()),
+            remarks=remarks,
+            _read=listing.read,
+            _truth=listing.truth,
+            _upright=listing.upright,
+        )
+
+
+def choose(
     source: Source,
     masks: str | Path | None = None,
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
     params: Path = Path("params.yaml"),
-) -> PhotoCollection:
-    """The photos of a source, each looked at once; none of them is written to, and none stays in memory.
+) -> ChosenPhotos:
+    """The photos of a source, by name alone: at once, also of many.
 
     ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
     what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
@@ -125,36 +169,19 @@ def collect(
     listing = _listed(source, name, class_level, params)
     if masks is not None:
         listing = listing.with_masks(Path(masks))
-    table, remarks = _sampled(listing, sample)
-    seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
-    sums: dict[str, tuple[str, ...]] = {}
-    for item in progress.track(_items(listing, table, seen), len(table), f"looking at {listing.name}"):
-        if seen.takes(item):
-            drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
-            sums[item.image_id] = (seen.sums[item.image_id], *drawn)
-    if not sums:
-        first = next(iter(table.ids))
-        raise UserError(
-            f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
-            " command again."
-        )
-    frame = table.frame[table.frame["image_id"].isin(sums)].reset_index(drop=True)
-    labelled = listing.labelled
-    if labelled and (why := why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))):
-        labelled, frame = False, frame.assign(label=range(len(frame)))
-        remarks = (*remarks, f"of the photos that can be read, {why}")
-    return PhotoCollection(
-        name=listing.name,
-        table=ImageTable(frame),
-        labelled=labelled,
-        sums=sums,
-        left_out=seen.left_out,
-        oddities=tuple(seen.noticed()),
-        remarks=remarks,
-        _read=listing.read,
-        _truth=listing.truth,
-        _upright=listing.upright,
-    )
+    return ChosenPhotos(listing, *_sampled(listing, sample))
+
+
+def collect(
+    source: Source,
+    masks: str | Path | None = None,
+    name: str | None = None,
+    class_level: int | None = None,
+    sample: int | None = None,
+    params: Path = Path("params.yaml"),
+) -> PhotoCollection:
+    """The photos that ``choose`` gives, each looked at."""
+    return choose(source, masks, name, class_level, sample, params).looked_at()
 
 
 def _listed(source: Source, name: str | None, class_level: int | None, params: Path) -> Listing:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,23 +28,59 @@ WRITTEN = ("audit.html", "verdict.txt", "classes.csv", "photos.parquet", "worst.
 NOISE = "noise.npy"
 SAME_MODEL = 1e-3  # of the largest number: embeddings of one model differ by less from machine to machine
 EXPORTS = "exports"
+QUESTION, PHOTOS = "question.json", "photos.csv"  # of an export
 
 
 def check(folder: Path, photos: object) -> None:
     """Refuse a folder for an audit's files, before anything is done: one inside the photos' own, which would be taken for photos
     the next time; one with somebody else's files of the same names; and one that cannot be written to.
     """
+    _check_place(folder, photos, "--out")
+    ours = made_before(folder)
+    for name in (VERDICT, *WRITTEN):
+        if name not in ours and (folder / name).exists():
+            raise UserError(
+                f"{folder / name} is of no audit and would be replaced; name another folder by --out."
+            )
+
+
+def check_export(folder: Path, photos: object) -> None:
+    """The same of a folder for pictures."""
+    _check_place(folder, photos, "--export")
+    told = folder / QUESTION
+    if told.exists() and "digest" not in _json(told):
+        raise UserError(
+            f"{told} is of no export and would be replaced; name another folder by --export, or delete it."
+        )
+    if not told.exists() and (foreign := [*folder.glob("*-*/"), *folder.glob(PHOTOS)]):
+        raise UserError(f"{foreign[0]} is of no export; name another folder by --export.")
+
+
+def made_before(folder: Path) -> frozenset[str]:
+    """The files of an earlier audit in ``folder``, as its verdict says."""
+    before = _json(folder / VERDICT)
+    if not {"schema", "bgbias"} <= before.keys():
+        return frozenset()
+    # Until 2026 a verdict did not say which files are its own.
+    return frozenset((VERDICT, *before.get("files", WRITTEN)))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """What a file of ours says; nothing if it is missing or somebody else's."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _check_place(folder: Path, photos: object, option: str) -> None:
     source = Path(photos) if isinstance(photos, (str, Path)) else None
     if source is not None and source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
-        raise UserError(f"{folder} lies inside the photos; name a folder outside of {source} by --out.")
-    foreign = [name for name in WRITTEN if (folder / name).exists()]
-    if foreign and not (folder / VERDICT).is_file():
-        raise UserError(
-            f"{folder / foreign[0]} is of no audit and would be replaced; name another folder by --out."
-        )
+        raise UserError(f"{folder} lies inside the photos; name a folder outside of {source} by {option}.")
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise UserError(f"{folder} cannot be written to; name another folder by --out.")
+        raise UserError(f"{folder} cannot be written to; name another folder by {option}.")
 
 
 @contextmanager
@@ -94,13 +131,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def begin_export(folder: Path, digest: str) -> None:
     """Refuse a folder that holds the pictures of another question."""
-    told = folder / "question.json"
-    if told.is_file() and json.loads(told.read_text(encoding="utf-8")).get("digest") != digest:
+    told = folder / QUESTION
+    if told.exists() and _json(told).get("digest") != digest:
         raise UserError(
             f"{folder} holds the pictures of another question; name another folder by --export, or delete it."
         )
-    if not told.is_file() and any(path.is_dir() for path in folder.glob("*-*")):
-        raise UserError(f"{folder} holds folders that are of no export; name another one by --export.")
     write_text(told, json.dumps({"digest": digest}) + "\n")
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import findings
+from bgbias.auditing import findings, workplace
+from bgbias.auditing.findings import Findings
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
+from bgbias.report import queries as asking
 from bgbias.report.columns import NOTHING
 from bgbias.report.queries import ShownQuery
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
@@ -26,6 +28,7 @@ from bgbias.version import VERSION
 
 SCHEMA = 1
 WORST = 10
+FEWEST_QUERIES = 20  # fewer say next to nothing
 CAPTION = 28  # letters that fit below a picture
 STEP_TITLES = {
     "pasting": "cutting and pasting alone",
@@ -81,10 +84,42 @@ def verdict(audit: Measured) -> str:
     how = "worse" if lost.value >= 0 else "better"
     classes = len(found.classes)
     suffer = findings.suffering(found.classes)
+    of_one = f" {most}." if (most := _of_one_class(found)) else ""
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
-        f" {levels}{chance}. {suffer} of {classes} classes lose more than half."
+        f" {levels}{chance}.{of_one} {suffer} of {classes} classes lose more than half."
     )
+
+
+def _of_one_class(found: Findings) -> str:
+    """That one class is most of the evidence, if it is: an interval over classes has then nothing to go by, and says so by its
+    width.
+    """
+    sizes = found.classes.set_index("class_name")["queries"]
+    largest, every = int(sizes.max()), int(sizes.sum())
+    if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
+        return ""
+    name = findings.without_common_folder(sizes.index)[str(sizes.idxmax())]
+    return (
+        f"{largest} of {every} queries are of one class ({name}): it is most of the evidence, and an interval over classes can"
+        " say little"
+    )
+
+
+def evidence(audit: Measured) -> Iterator[str]:
+    """What a reader must know of the queries that the numbers rest on."""
+    count, found = queries(audit), audit.findings
+    if count < FEWEST_QUERIES:
+        yield f"{count} say next to nothing; take more photos"
+    if found is None:
+        return
+    if most := _of_one_class(found):
+        yield f"{most}; take about as many photos of each class"
+    if alone := findings.without_a_lender(found.photos):
+        yield (
+            f"{alone} of {len(found.photos)} have no background of their class to borrow, as it has two photos: the parts of the"
+            " drop are of the others, and need not add up to it"
+        )
 
 
 def told(audit: Measured) -> Iterator[str]:
@@ -140,6 +175,7 @@ def caveats(audit: Measured) -> Iterator[str]:
     yield from audit.collection.told()
     yield f"masks: {audit.masker}"
     yield from (f"masks: {line}" for line in audit.remarks)
+    yield from (f"queries: {line}" for line in evidence(audit))
     yield f"backgrounds: {audit.backgrounds.told}"
     yield from (f"model: {line}" for line in (f"{audit.model.name}, {audit.model.look}", *audit.model.told))
     if audit.findings is not None:
@@ -153,7 +189,9 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": verdict(audit),
+        "files": files(audit),
         "photos": audit.collection.as_json() | {"queries": queries(audit)},
+        "queries": list(evidence(audit)),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
@@ -190,8 +228,19 @@ def as_json(audit: Measured) -> dict[str, Any]:
     }
 
 
+def files(audit: Measured) -> list[str]:
+    """The names of all files of an audit, but for ``audit.json``."""
+    absent = set() if audit.findings is not None else {"classes.csv"}
+    absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
+    return [name for name in workplace.WRITTEN if name not in absent]
+
+
 def write(audit: Measured, folder: Path) -> list[Path]:
-    """All files of an audit, each complete or absent; gives their paths."""
+    """All files of an audit but the page, each complete or absent; gives their paths. Those of an earlier one that this one has
+    not go.
+    """
+    for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
+        (folder / name).unlink(missing_ok=True)
     made = [folder / "audit.json", folder / "verdict.txt"]
     write_json(made[0], as_json(audit))
     write_text(made[1], "\n".join(told(audit)) + "\n")

@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 FAILED = 1
+# Options of what --export and --embeddings do not do.
+MEANINGLESS_TO = {
+    "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above"),
+    "--embeddings": ("weights", "pooling", "mean", "std", "attribution"),
+}
+NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
 @app.command()
 def audit(
+    context: typer.Context,
     photos: Annotated[
         str,
         typer.Argument(
@@ -117,9 +124,10 @@ def audit(
     from bgbias.auditing.audit import export as write_views
     from bgbias.auditing.audit import of_embeddings, question, run
     from bgbias.auditing.backgrounds import find as backgrounds_of
-    from bgbias.auditing.photos import collect
+    from bgbias.auditing.photos import choose
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
+    from bgbias.results.uncertainty import FEWEST_CLASSES
 
     ways = [
         name for name, way in (("--model", model), ("--export", export), ("--embeddings", embeddings)) if way
@@ -129,19 +137,29 @@ def audit(
             f"{' and '.join(ways) or 'Nothing'} is named, and an audit takes one of --model SPEC, --export FOLDER and"
             " --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
+    for option in MEANINGLESS_TO[ways[0]] if not model else ():
+        if _is_given(context, option):
+            raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
+    if fail_above is not None and not math.isfinite(fail_above):
+        raise UserError(f"--fail-above is {fail_above}; it is a number of per cent.")
     if own:
         plugins.use(*own)
-    if not model:
-        useless = {"--weights": weights, "--pooling": pooling, "--mean": mean, "--std": std}
-        for option in (name for name, value in useless.items() if value):
-            raise UserError(f"{option} is for a model that runs here; leave it out.")
     asked = Asked(draws=draws, attribution=attribution)
-    workplace.check(export or out, photos)
-    behind = backgrounds_of(backgrounds)
-    masking.check(masker)
+    if export:
+        workplace.check_export(export, photos)
+    else:
+        workplace.check(out, photos)
+    masking.check(masker, mask_weights)
     options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
+    chosen = choose(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
+    behind = backgrounds_of(backgrounds)
     audited = load(model, options) if model else exported.looking(options)
-    collection = collect(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
+    collection = chosen.looked_at()
+    if (
+        fail_above is not None
+        and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES
+    ):
+        raise UserError(NO_INTERVAL)
     asking = question(collection, asked, behind, masker, mask_weights, pick(device))
     if export:
         write_views(asking, audited, export)
@@ -162,13 +180,16 @@ def audit(
         _fail(found, fail_above)
 
 
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _fail(found: Audit, above: float) -> None:
     """Exit with ``FAILED`` where the drop is above the limit beyond chance; an error where there is no interval to tell."""
     low = 100 * found.drop.low
     if math.isnan(low):
-        raise UserError(
-            "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
-        )
+        raise UserError(NO_INTERVAL)
     if low > above:
         say(f"the drop is above {above:g} % beyond chance: its interval begins at {low:.1f} %")
         sys.exit(FAILED)
