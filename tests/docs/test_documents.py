@@ -122,6 +122,16 @@ def test_python_runs(block: Block, someones_folder: Path) -> None:
         exec(compile(block.code, str(block), "exec"), {"__name__": "example"})
 
 
+def test_the_table_of_an_audits_options_has_all_of_them() -> None:
+    text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    table = text.partition("## What to choose")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = [option for cell in cells for option in re.findall(r"--[\w-]+", cell)]
+    command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    taken = [option for param in command.params for option in param.opts if option.startswith("--")]
+    assert sorted(told) == sorted(taken)
+
+
 def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:
     import torch
 
