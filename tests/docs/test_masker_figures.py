@@ -55,9 +55,9 @@ def test_every_number_comes_from_the_figures(tmp_path: Path) -> None:
         assert ">0.500 (sop/0)<" in text
         assert ">0.800 (SOP)<" in text
         (tmp_path / page).write_text(text)
-    assert EVIDENCE.differing(tmp_path) == []
+    assert EVIDENCE.differing(tmp_path) == {}
     shares.assign(chosen=False).to_csv(tmp_path / HERE / "masker_shares.csv")
-    assert EVIDENCE.differing(tmp_path) == list(PAGES)
+    assert list(EVIDENCE.differing(tmp_path)) == list(PAGES)
     assert "no gain that is more than chance" in EVIDENCE.wanted(tmp_path)[PAGES[1]]
 
 

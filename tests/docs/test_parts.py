@@ -31,7 +31,7 @@ def evidence(script: dict[str, Any]) -> Parts:
 
 
 def test_pages_say_what_the_tables_hold(evidence: Parts) -> None:
-    assert evidence.differing(ROOT) == [], f"run: {evidence.command}"
+    assert evidence.differing(ROOT) == {}, f"run: {evidence.command}"
 
 
 def test_every_altered_part_is_told_and_written_again(

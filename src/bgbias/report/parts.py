@@ -50,10 +50,10 @@ class Parts:
             pages[page] = self.mark.sub(part, (root / page).read_text(encoding="utf-8"))
         return pages
 
-    def differing(self, root: Path) -> list[Path]:
-        """Pages that do not say what is made."""
+    def differing(self, root: Path) -> dict[Path, str]:
+        """The pages that do not say what is made, each with the text that does."""
         wanted = self.wanted(root)
-        return [page for page, text in wanted.items() if (root / page).read_text(encoding="utf-8") != text]
+        return {page: text for page, text in wanted.items() if (root / page).read_text("utf-8") != text}
 
     def check(self, root: Path) -> int:
         """Name pages that do not say what is made; the exit status of a check."""
@@ -64,10 +64,9 @@ class Parts:
 
     def write(self, root: Path) -> None:
         """Write the pages that differ, and name them."""
-        for page, text in self.wanted(root).items():
-            if (root / page).read_text(encoding="utf-8") != text:
-                (root / page).write_text(text, encoding="utf-8")
-                print(page)
+        for page, text in self.differing(root).items():
+            (root / page).write_text(text, encoding="utf-8")
+            print(page)
 
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
