@@ -98,6 +98,7 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
         "  time left: about 27 min of steps, one after the other",
         "    as finished ones took here (train)",
     ]
+    assert forecast.seconds_each(study) == {"train": pytest.approx(100.0)}
     # Those are the trainings of which nothing is here any more, and half of the embeddings.
     embeds = [node.record(study) for node in graph.in_order(study) if node.name == "embed"]
     for path in [node.record(study) for node in trains]:

@@ -30,9 +30,11 @@ class Clock:
         return self.now
 
 
-def test_without_a_terminal_it_is_a_line_a_job() -> None:
+def test_without_a_terminal_it_is_a_line_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     out, clock = io.StringIO(), Clock()
     screen = Screen(out, clock)
+    monkeypatch.setattr(live, "_guess", dict)
+    live.expect(lambda: {"train": 30.0, "table": 5.0})
     screen.begins({"train": 2, "table": 1, "total": 3})
     screen.started(0, "train", CELL, ["data/work/logs/g/train.log"])
     screen.started(1, "train", CELL | {"seed": "1"}, [])
@@ -41,9 +43,10 @@ def test_without_a_terminal_it_is_a_line_a_job() -> None:
     clock.now += 20
     screen.failed(1)
     screen.ends()
-    # One of two that ran at once took a minute: a training that is as old and a table are left.
+    # One of two that ran at once took a minute: a training that is as old is about to end, and a table is left, of which 5 s were
+    # guessed; but the training took 160 s where 130 were guessed, 100 of both to begin with.
     assert out.getvalue().splitlines() == [
-        f"1 of 3: train {NAME}, 60 s; about 30 s left",
+        f"1 of 3: train {NAME}, 60 s; about 3 s left",
         "1 of 3 jobs in 80 s",
         "failed: train toys/tiny/arcface/plain/seed1; see ",
     ]
@@ -59,6 +62,21 @@ def test_what_is_left_is_reckoned_by_jobs_of_the_same_kind() -> None:
     # One training is at it for 40 s; another for longer than any has taken, and counts as about to end.
     at_work = [Work("train", "", 960.0), Work("train", "", 100.0)]
     assert course.seconds_left(at_work, 1000.0) == (308 - 40 - 100) / 2
+
+
+def test_what_none_has_ended_of_is_guessed_and_not_taken_for_a_training() -> None:
+    course = Course(guessed={"index": 10.0, "train": 100.0, "score": 2.0}, total=8)
+    course.left.update(index=1, train=4, score=2, all=1)
+    # Before anything has ended the guess stands; `all` makes nothing.
+    assert course.seconds_left([], 0.0) == 10 + 4 * 100 + 2 * 2
+    # One that took twice as long as was guessed says something of the others, and no more than its share.
+    course.left["index"] = 0
+    course.took = {"index": [20.0]}
+    assert course.seconds_left([], 0.0) == pytest.approx((4 * 100 + 2 * 2) * (100 + 20) / (100 + 10))
+    # A training says more, and scores of which none has ended are still short.
+    course.left["train"] = 3
+    course.took["train"] = [300.0]
+    assert course.seconds_left([], 0.0) == pytest.approx(3 * 300 + 2 * 2 * (100 + 320) / (100 + 110))
 
 
 def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
@@ -95,7 +113,8 @@ def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> Non
         said += more
     wait_for(lambda: done.poll() is not None, "Snakemake's end")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
-    assert re.search(r"\d+ of 22 jobs, \d+ s", text)
+    # Guessed before the first job has ended.
+    assert re.search(r"0 of 22 jobs, \d+ s, about \d+ s left", text)
     assert "  index toy_smoke" in text
     assert done.returncode == 1
     log = "data/work/logs/smoke/train/toy_smoke/tiny/contrastive/plain/seed0.log"

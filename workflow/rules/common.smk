@@ -62,7 +62,7 @@ before = shell._process_prefix or "set -euo pipefail; "
 shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 
 try:
-    from bgbias.engine import digests, emulated, forecast, freshness, given_weights, graph, resume
+    from bgbias.engine import digests, emulated, forecast, freshness, given_weights, graph, live, resume
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -159,6 +159,8 @@ if "--lint" not in sys.argv:
         CURRENT = settled.current
         for line in filter(None, (str(settled), planned(emulated.told, STUDY, CURRENT))):
             say(line)
+        # Of whoever looks at it: --logger bgbias.
+        live.expect(lambda: planned(forecast.seconds_each, STUDY))
     else:
         # A job on another machine sees the same, and changes nothing.
         CURRENT = frozenset(f.node for f in planned(freshness.examine, STUDY) if f.state == "current")

@@ -8,6 +8,7 @@ a guess by passes, which is held against what finished nodes of the grid took he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from bgbias import plugins
 from bgbias.backgrounds import pools
@@ -35,8 +36,10 @@ FLOAT = 4
 # Seconds on one core: of a pass forward of MobileNetV2 at short side 256 (backward takes two more), of an image that is only
 # read, of a node at all.
 PASS_SECONDS, IMAGE_SECONDS, NODE_SECONDS, SIDE = 0.012, 0.01, 1.5, 256
+SETTLED_SECONDS = 100.0
 
 Passes = tuple[int, int]
+Paces = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -109,35 +112,57 @@ def told(study: Study) -> str:
     return for_this_study("\n".join([*lines, *_time(study, each)]))
 
 
-def _time(study: Study, each: list[tuple[Node, Cost]]) -> list[str]:
-    """Lines about how long the nodes take that have no result yet, one after the other."""
-    guessed: dict[str, float] = {}  # of nodes that are to be made, by kind
-    finished: dict[str, tuple[float, float]] = {}  # of others: what they took, and what was guessed
+def seconds_each(study: Study) -> dict[str, float]:
+    """What a node of each kind may take that has no result yet, in the mean, in seconds: by passes, and as finished ones took."""
+    left, paces = _left(study, _each(study))
+    return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in left.items()}
+
+
+def pace_of(name: str, paces: Paces) -> float:
+    """By how much longer than guessed nodes take, by ``paces``: of each kind, what nodes took in all, and what was guessed.
+
+    Of a kind of which none is finished, it is that of all others together, beside which a while that was guessed well is counted:
+    a few short nodes, which take as long as Python takes to begin, say little of trainings.
+    """
+    if name in paces:
+        took, guessed = paces[name]
+    else:
+        took, guessed = (
+            SETTLED_SECONDS + sum(numbers) for numbers in zip((0.0, 0.0), *paces.values(), strict=True)
+        )
+    return took / guessed
+
+
+def _left(study: Study, each: list[tuple[Node, Cost]]) -> tuple[dict[str, list[float]], Paces]:
+    """By kind, the guessed seconds of every node that has no result yet; and what finished ones took beside what was guessed."""
+    left: dict[str, list[float]] = {}
+    paces: Paces = {}
     sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
         record = records.of_any_time(node.record(study))
         if "seconds" in record:
-            took, before = finished.get(node.name, (0.0, 0.0))
-            finished[node.name] = took + record["seconds"], before + guess
+            took, before = paces.get(node.name, (0.0, 0.0))
+            paces[node.name] = took + record["seconds"], before + guess
         else:
-            guessed[node.name] = guessed.get(node.name, 0.0) + guess
-    if not guessed:
+            left.setdefault(node.name, []).append(guess)
+    return left, paces
+
+
+def _time(study: Study, each: list[tuple[Node, Cost]]) -> list[str]:
+    """Lines about how long the nodes take that have no result yet, one after the other."""
+    left, paces = _left(study, each)
+    if not left:
         return []
-    paces = {name: took / before for name, (took, before) in finished.items()}
-    usual = 1.0
-    if finished:
-        took, before = (sum(numbers) for numbers in zip(*finished.values(), strict=True))
-        usual = took / before
-    left = sum(seconds * paces.get(name, usual) for name, seconds in guessed.items())
+    seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
     by = []
-    if known := [name for name in guessed if name in paces]:
+    if known := [name for name in left if name in paces]:
         by.append(f"as finished ones took here ({', '.join(known)})")
-    if len(known) < len(guessed):
+    if len(known) < len(left):
         by.append("guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor"))
     return [
-        f"  time left: about {_duration(left)} of steps, one after the other",
+        f"  time left: about {_duration(seconds)} of steps, one after the other",
         f"    {'; others '.join(by)}",
     ]
 

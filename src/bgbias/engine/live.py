@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bgbias.engine import forecast
 from bgbias.files import sealed
 from bgbias.progress import minutes
 from bgbias.study.cell import CELL
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 AGAIN = 1.0  # seconds from one look to the next
 SHOWN = 12  # jobs at work; more would not fit
 LOGS = "/logs/"  # in the path of every job's log, below the folder where unfinished work lies
+_guess: Callable[[], Mapping[str, float]] = dict
+
+
+def expect(guess: Callable[[], Mapping[str, float]]) -> None:
+    """Tell the screen of this process whom to ask for the seconds that a job of each rule may take: whoever plans the run."""
+    global _guess
+    _guess = guess
 
 
 @dataclass
@@ -45,23 +53,34 @@ class Work:
 
 @dataclass
 class Course:
-    """How far a run is. ``left``: jobs of each rule that have not ended; ``took``: seconds of those that have."""
+    """How far a run is. ``left``: jobs of each rule that have not ended; ``took``: seconds of those that have; ``guessed``: what
+    one of each rule was expected to take.
+    """
 
     left: Counter[str] = field(default_factory=Counter)
+    guessed: dict[str, float] = field(default_factory=dict)
     took: dict[str, list[float]] = field(default_factory=dict)
     at_once: int = 1
     total: int = 0
     done: int = 0
 
     def seconds_left(self, at_work: Iterable[Work], now: float) -> float | None:
-        """What is left takes what jobs of the same rule took, or else all, as many at once as there were; None before the first
-        has ended.
+        """Every job takes what others of its rule took, or, before one has ended, what is guessed and how guesses have fared, as
+        many at once as there were. None if nothing was guessed and none has ended.
         """
         took = dict(self.took)  # as it is now: jobs end while the screen is drawn
-        every = [seconds for some in took.values() for seconds in some]
-        if not every:
+        if not took and not self.guessed:
             return None
-        usual = {rule: fmean(took.get(rule) or every) for rule in self.left}
+        paces = {
+            rule: (sum(seconds), len(seconds) * self.guessed[rule])
+            for rule, seconds in took.items()
+            if rule in self.guessed
+        }
+        pace = forecast.pace_of("", paces)
+        usual = {
+            rule: fmean(took[rule]) if rule in took else pace * self.guessed.get(rule, 0.0)
+            for rule in self.left
+        }
         spent = sum(min(now - work.began, usual.get(work.rule, 0.0)) for work in at_work)
         return max(0.0, sum(n * usual[rule] for rule, n in self.left.items()) - spent) / self.at_once
 
@@ -86,6 +105,7 @@ class Screen:
         """``stats``: how many jobs of each rule there are, and the ``total``."""
         self.course.left = Counter({rule: n for rule, n in stats.items() if rule != "total"})
         self.course.total = sum(self.course.left.values())
+        self.course.guessed = {rule: seconds for rule, seconds in _guess().items() if seconds > 0}
         if self._console and self.course.total and self._live is None:
             from rich.live import Live
 
@@ -147,11 +167,7 @@ class Screen:
 
     def _left(self) -> str:
         seconds = self.course.seconds_left(list(self._jobs.values()), self._clock())
-        return (
-            f"about {minutes(seconds)} left"
-            if seconds is not None and self.course.done < self.course.total
-            else ""
-        )
+        return f"about {minutes(seconds)} left" if seconds is not None and seconds >= 1 else ""
 
     def _drawn(self) -> Group:
         from rich.console import Group

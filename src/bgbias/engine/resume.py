@@ -28,7 +28,7 @@ GRACE_SECONDS = 10.0
 
 
 def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
-    """End leftover jobs, unlock, and become Snakemake with ``arguments``.
+    """End leftover jobs, unlock, and become Snakemake with ``arguments``, on the screen that ``make run`` has.
 
     A Snakemake that is still alive in this folder is not disturbed, nor is another resumption: that is an error which names it.
     """
@@ -45,7 +45,8 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
     _refuse(snakemake_here())
     # In its place, not below: Ctrl-C must reach Snakemake and nothing else.
     # How many cores, and where, is told by the profile: the default one, or another among the arguments.
-    command = [*base, "--rerun-incomplete", *arguments, *chosen]
+    screen = [] if "--logger" in arguments else ["--logger", "bgbias"]
+    command = [*base, *screen, "--rerun-incomplete", *arguments, *chosen]
     os.execv(sys.executable, command)
 
 
