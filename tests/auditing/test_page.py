@@ -13,7 +13,7 @@ import chromium
 import numpy as np
 import pytest
 from PIL import Image
-from single_page import Reader, accessible, shown_whole
+from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
 from bgbias.report import html
@@ -119,6 +119,7 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
     with chromium.browsing() as browser:
         accessible(browser, page)
         shown_whole(browser, page)
+        printed_whole(browser, page)
         flipped = (
             "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
             " card.querySelector('button').click();"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from project import Project
-from single_page import Reader, accessible, shown_whole
+from single_page import Reader, accessible, printed_whole, shown_whole
 
 from bgbias.report import comparisons, grid_page, grid_photos
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
@@ -113,6 +113,7 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
     assert page.stat().st_size < 10e6
     with chromium.browsing() as browser:
         shown_whole(browser, page)
+        printed_whole(browser, page)
         accessible(browser, page)
         browser.open(page.as_uri(), width=1280)
         browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")

@@ -96,6 +96,10 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(shot))
 
+    def printed(self) -> bytes:
+        """The page as PDF, as its reader would print it."""
+        return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
+
     def _next(self, seconds: float) -> dict[str, Any]:
         while b"\0" not in self._read:
             assert select.select([self._answers], [], [], seconds)[0], (

@@ -21,9 +21,12 @@ class Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.words, self.addresses, self.open, self.wrong = [""], list[str](), list[str](), list[str]()
+        self.pictures: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "img":
+            self.pictures.append(dict(attrs)["src"] or "")
         if tag == "img" and dict(attrs).get("alt") is None:
             self.wrong.append("a picture without words")
         if tag not in self.VOID:
@@ -78,9 +81,16 @@ def shown_whole(browser: chromium.Page, page: Path) -> None:
         browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
         wide = browser.ask("document.documentElement.scrollWidth")
         assert wide <= width, f"{page.name} is {wide} pixels wide on {width}"
-        # Lazy pictures are drawn when they are asked for.
-        browser.ask("[...document.images].forEach(i => { i.loading = 'eager'; })")
         browser.wait_for("[...document.images].every(i => i.complete)")
         assert browser.ask("[...document.images].filter(i => !i.naturalWidth).length") == 0
         assert browser.ask("performance.getEntriesByType('resource').length") == 0
     assert browser.errors == []
+
+
+def printed_whole(browser: chromium.Page, page: Path) -> None:
+    """Paper has every picture, also those that nobody has scrolled to."""
+    browser.call("Emulation.setEmulatedMedia", media="")
+    browser.open(page.as_uri())
+    browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+    different = set(Reader.of(page).pictures)
+    assert browser.printed().count(b"/Subtype /Image") == len(different) > 0
