@@ -38,7 +38,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     batch = Batch(drawn.permute(0, 3, 1, 2), labels, torch.arange(count)).to(device)
     grey = batch.images.float()
     yield Contender(LIMIT, "limit", _passes(method, model.preprocess(grey)))
-    yield Contender(OURS, "ours", _ended(lambda: method.attacked(grey, batch)))
+    yield Contender(OURS, "ours", lambda: method.attacked(grey, batch))
 
 
 def judge(measured: Measured) -> list[Figure]:
@@ -49,33 +49,15 @@ def _passes(method: Any, seen: Any) -> Callable[[], object]:
     """The targets' embeddings, and one way to the photos and back, on photos that are normalised already."""
     import torch
 
+    from bgbias import attacks
+
     model = method.model
 
     def run() -> object:
-        with torch.no_grad():
-            aims = model(seen)
-        x = seen.detach().requires_grad_()
-        return torch.autograd.grad((model(x) - aims.flip(0)).square().sum(), x)
+        with attacks.evaluating(model):
+            with torch.no_grad():
+                aims = model(seen)
+            x = seen.detach().requires_grad_()
+            return torch.autograd.grad((model(x) - aims.flip(0)).square().sum(), x)
 
-    def evaluated() -> object:
-        mode = model.training
-        model.eval()
-        try:
-            return run()
-        finally:
-            model.train(mode)
-
-    return _ended(evaluated)
-
-
-def _ended(run: Callable[[], object]) -> Callable[[], object]:
-    """Until a GPU has done what it was told, too."""
-    import torch
-
-    def ended() -> object:
-        found = run()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return found
-
-    return ended
+    return run

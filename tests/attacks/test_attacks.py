@@ -47,7 +47,7 @@ def aims(net: EmbeddingModel, count: int, number: int) -> Tensor:
 
 def run(net: EmbeddingModel, attack: str, shown: Tensor, goal: Tensor, **options: Any) -> Tensor:
     strength = Strength(**options)
-    begin = attacks.start(shown, strength.noise, seeds.torch_generator("noise"))
+    begin = attacks.start(shown, strength.noise, attacks.uniform(shown, seeds.torch_generator("noise")))
     with attacks.evaluating(net):
         return attacks.attacked(embed(net), shown, goal, attack, strength, begin)
 
@@ -149,7 +149,9 @@ def test_every_step_stays_within_epsilon_and_range(attack: str, steps: int) -> N
         seen.append(x.detach().clone())
         return net(net.preprocess(x))
 
-    begin = attacks.start(shown, 5.0, seeds.torch_generator("noise"))  # more than epsilon
+    begin = attacks.start(
+        shown, 5.0, attacks.uniform(shown, seeds.torch_generator("noise"))
+    )  # more than epsilon
     goal, strength = aims(net, 3, attacks.targets(attack)), Strength(epsilon=0.1, steps=steps)
     with attacks.evaluating(net):
         last = attacks.attacked(watching, shown, goal, attack, strength, begin)
@@ -206,7 +208,7 @@ def test_modes_are_put_back_after_an_error() -> None:
 def test_a_photo_is_attacked_alike_in_any_batch() -> None:
     net, shown = network(), photos()
     goal, strength = aims(net, 3, 2), Strength(epsilon=0.1, steps=4)
-    begin = attacks.start(shown, strength.noise, seeds.torch_generator("noise"))
+    begin = attacks.start(shown, strength.noise, attacks.uniform(shown, seeds.torch_generator("noise")))
     with attacks.evaluating(net):
         whole = attacks.attacked(embed(net), shown, goal, "mtax:2", strength, begin)
         alone = [

@@ -64,9 +64,13 @@ def grey_levels(epsilon: float, like: Tensor) -> Tensor:
     return WHITE * epsilon * like.new_tensor(STD).view(1, 3, 1, 1)
 
 
-def start(photos: Tensor, noise: float, generator: torch.Generator) -> Tensor:
-    """Photos [B, 3, H, W] in grey levels with uniform noise, by a generator of their device; an attack starts from there."""
-    drawn = photos.new_empty(photos.shape).uniform_(-1, 1, generator=generator)
+def uniform(photos: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers in -1..1, a tensor of the photos' shape, by a generator of their device."""
+    return photos.new_empty(photos.shape).uniform_(-1, 1, generator=generator)
+
+
+def start(photos: Tensor, noise: float, drawn: Tensor) -> Tensor:
+    """Photos [B, 3, H, W] in grey levels with ``noise`` times what ``uniform`` drew; an attack starts from there."""
     return photos + grey_levels(noise, photos) * drawn
 
 

@@ -29,30 +29,37 @@ def embed_attacked(
     device: str = "cpu",
     precision: str = "fp32",
     batch_size: int = 64,
+    pooled: bool = False,
 ) -> np.ndarray:
-    """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone.
+    """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone; with ``pooled``
+    of the backbone's mean features.
 
-    ``clean`` [N, d]: the model's embeddings of the photos as they are, in the table's order, of which the targets' are taken.
-    Targets and noise are drawn by the photos' names and ``draw``, not by the batch that a photo is in, and are the same for
-    every model of one input size. Too few classes for the attack are an error.
+    ``clean`` [N, d]: the model's embeddings of the photos as they are, in the table's order, of which the targets' are taken, and
+    which are the answer where epsilon is 0. Targets and noise are drawn by the photos' names and ``draw``, not by the batch that
+    a photo is in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """
     labels, keys = photos.table.labels, photos.table.keys
     rows = _targets.of_photos(labels, keys, attacks.targets(attack), draw)
+    if not strength.epsilon:
+        return clean
     aims = torch.from_numpy(clean)[rows]
+    look = model.pooled if pooled else model
+
+    def embedded(x: torch.Tensor) -> torch.Tensor:
+        return look(model.preprocess(x))
+
     found = []
     with attacks.evaluating(model):
         for start, views in _batches(photos, batch_size, device):
             stop = start + len(views)
-            noise = [_noise(key, draw, views.shape[1:]) for key in keys[start:stop]]
-            grey = views.float().to(device)
-            begin = grey + attacks.grey_levels(strength.noise, grey) * torch.stack(noise).to(device)
-            goal = aims[start:stop].to(device)
+            grey = views.float()
+            noise = torch.stack([_noise(*one, draw) for one in zip(grey, keys[start:stop], strict=True)])
+            grey, goal = grey.to(device), aims[start:stop].to(device)
+            begin = attacks.start(grey, strength.noise, noise.to(device))
             with autocast(device, precision):
-                moved = attacks.attacked(
-                    lambda x: model(model.preprocess(x)), grey, goal, attack, strength, begin
-                )
+                moved = attacks.attacked(embedded, grey, goal, attack, strength, begin)
                 with torch.no_grad():
-                    found.append(model(model.preprocess(moved)).float().cpu())
+                    found.append(embedded(moved).float().cpu())
     return torch.cat(found).numpy()
 
 
@@ -65,8 +72,7 @@ def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator
         start += len(gathered)
 
 
-def _noise(key: tuple[str, str], draw: int, shape: torch.Size) -> torch.Tensor:
-    """Uniform in -1..1, by the photo's name: drawn on the CPU, so that every device starts alike."""
+def _noise(photo: torch.Tensor, key: tuple[str, str], draw: int) -> torch.Tensor:
+    """By the photo's name: drawn on the CPU, so that every device starts alike."""
     key_set, key_item = key
-    generator = seeds.torch_generator("attack noise", key_set, draw, key_item)
-    return torch.empty(shape).uniform_(-1, 1, generator=generator)
+    return attacks.uniform(photo, seeds.torch_generator("attack noise", key_set, draw, key_item))

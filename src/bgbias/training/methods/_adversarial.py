@@ -199,8 +199,9 @@ class Adversarial(Standard):
         drawn = seeds.torch_generator("attack targets", *key)
         aims = everybody[_targets.of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
         noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
-        begin = attacks.start(photos[chosen], self.params.noise, noise)
-        return attacks.attacked(self._embedded, photos[chosen], aims, name, self.params, begin)
+        shown = photos[chosen]
+        begin = attacks.start(shown, self.params.noise, attacks.uniform(shown, noise))
+        return attacks.attacked(self._embedded, shown, aims, name, self.params, begin)
 
     def _embedded(self, photos: Tensor) -> Tensor:
         return self.model(self.model.preprocess(photos))  # type: ignore[no-any-return]
