@@ -21,7 +21,7 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, segmentation and controls.
+    pools, segmentation, controls and attacks.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
@@ -29,7 +29,8 @@ def command(folder: Path) -> tuple[str, ...]:
     cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
     cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18"]}
     asked = {"segmentation": {"episodes": 1}, "crossing": {"objects": 2}, "sanity": {"images": 1}}
-    study["grids"]["every_rule"] = {"cells": [cells], "cures": {"names": ["grey"]}, **asked}
+    asked |= {"cures": {"names": ["grey"]}, "attacked": {"attacks": ["stax"]}}
+    study["grids"]["every_rule"] = {"cells": [cells], **asked}
     path = folder / "params.yaml"
     path.write_text(yaml.safe_dump(study), encoding="utf-8")
     return "--config", f"params={path}", "grid=every_rule", "--rulegraph", "mermaid-js"

@@ -232,8 +232,7 @@ def test_a_number_of_targets_that_is_none_is_refused(name: str) -> None:
         attacks.targets(name)
 
 
-def test_names_of_attacks() -> None:
-    assert [attacks.title(name) for name in ("stax", "mtax:5")] == ["STAX", "MTAX-5"]
+def test_names_that_are_no_attacks_are_refused() -> None:
     with pytest.raises(UserError, match="needs the number of targets behind a colon"):
         attacks.targets("mtax")
     with pytest.raises(UserError, match=r"no 'max:3' in attacks"):

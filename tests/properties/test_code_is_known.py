@@ -49,6 +49,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     ]
     raw["crossing"] = {"objects": 3, "backgrounds": 2}
     raw["cures"] = {"names": list(plugins.names("cures")), "objects": 3, "backgrounds": 2}
+    raw["attacked"] = {"attacks": ["stax", "mtax:2"], "steps": 2}
     raw["sanity"] = {"images": 2}
     raw["attribution"]["similarity"] = "magnitude"
     study = load(folder, raw)
@@ -104,6 +105,7 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
             "cross",
             "remask",
             "cure",
+            "attack",
             "sanity",
             "collect",
             "table",

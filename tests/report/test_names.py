@@ -95,3 +95,12 @@ def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
     for family in ("losses", "methods"):
         files = [plugins.load(family, name) for name in plugins.names(family)]
         assert len({file.TITLE for file in files}) == len({file.PLACE for file in files}) == len(files)
+
+
+def test_attacks_and_what_stands_under_them() -> None:
+    assert [names.attack(name) for name in ("stax", "mtax:5")] == ["STAX", "MTAX-5"]
+    assert names.row("contrastive", "plain+stax@0.01") == "+ STAX at 0.01"
+    assert (
+        names.row("contrastive", "mdprop_2+bgaugment+mtax:5@0.1")
+        == "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"
+    )

@@ -182,6 +182,29 @@ rule cure:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule attack:
+    input:
+        reads("attack"),
+    output:
+        attacked=PATHS.attacked,
+        metrics=PATHS.attacked_metrics,
+        record=PATHS.attack_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/attack/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(480),
+    params:
+        options=options("attack"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias attack {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule scores:
     input:
-        records_of("score", "attribute", "segment", "cross", "cure", "sanity", "collect"),
+        records_of("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "collect"),

@@ -53,12 +53,6 @@ def targets(attack: str) -> int:
     return int(plugins.load("attacks", attack).targets(plugins.variant(attack)))
 
 
-def title(attack: str) -> str:
-    """What people call it: STAX, MTAX-5."""
-    variant = plugins.variant(attack)
-    return f"{plugins.load('attacks', attack).TITLE}{variant and f'-{variant}'}"
-
-
 def grey_levels(epsilon: float, like: Tensor) -> Tensor:
     """``epsilon`` standard deviations of each channel of photos in 0..255, [1, 3, 1, 1] of the type and place of ``like``."""
     return WHITE * epsilon * like.new_tensor(STD).view(1, 3, 1, 1)

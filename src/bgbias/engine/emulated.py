@@ -16,6 +16,7 @@ SECTIONS = {
     "embed": "evaluation",
     "cross": "evaluation",
     "cure": "evaluation",
+    "attack": "evaluation",
     "attribute": "attribution",
     "sanity": "attribution",
 }

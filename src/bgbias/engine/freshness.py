@@ -50,7 +50,7 @@ MAKES = {
     **dict.fromkeys(("index", "backgrounds"), "data"),
     "masks": "all_masks",
     "train": "models",
-    **dict.fromkeys(("score", "attribute", "segment", "cross", "cure", "sanity"), "scores"),
+    **dict.fromkeys(("score", "attribute", "segment", "cross", "cure", "attack", "sanity"), "scores"),
 }
 
 

@@ -32,6 +32,7 @@ EMBEDS = (
     "segment",
     "cross",
     "cure",
+    "attack",
 )  # the nodes that take an untrained cell's backbone as it comes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -45,6 +45,25 @@ class Crossing(Strict):
         ge=2,
         description="of the pool for testing, a keyed subset of at most so many; each object is put before them all",
     )
+
+
+class Attacked(Strict):
+    """Attacks on the test photos, of every model of the grid (docs/methods.md, section 8); only where they are asked for."""
+
+    attacks: tuple[str, ...] = Field((), description="names of files in attacks/: [stax, mtax:5]")
+    epsilon: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (0.01, 0.1),
+        min_length=1,
+        description="by how much a pixel may change in each attack, in standard deviations of ImageNet's channels",
+    )
+    steps: int = Field(20, ge=1, description="of projected gradient descent, of epsilon / steps each")
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Attacked:
+        for named in (self.attacks, self.epsilon):
+            if len(set(named)) < len(named):
+                raise ValueError(f"one of {', '.join(map(str, named))} is named twice")
+        return self
 
 
 class Cures(Strict):

@@ -35,6 +35,7 @@ SECTIONS = {
     "segments": ("What they take for the object", ("table4",), ("segmentation",)),
     "masks": ("Can the masks be trusted?", (), ("masks",)),
     "cures": ("Cures without training", ("table7",), ()),
+    "attacked": ("Under attack", ("table9",), ()),
 }
 COMPARED = "compared"
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -62,7 +62,7 @@ def loss(name: str) -> str:
 
 def method(name: str) -> str:
     """A method in words; ``x+bgaugment`` is a method on top of another, ``x+grey`` one with a cure without training,
-    ``x+512d`` that of four folds side by side.
+    ``x+stax@0.01`` one under an attack, ``x+512d`` that of four folds side by side.
     """
     alone, length = side_by_side(name)
     if length:
@@ -70,6 +70,12 @@ def method(name: str) -> str:
     whole, changed = parsed(name)
     first, *on_top = (_method(part) for part in whole.split("+"))
     return " + ".join([_with(first, changed), *on_top])
+
+
+def attack(name: str) -> str:
+    """An attack in words: STAX, MTAX-5."""
+    variant = plugins.variant(name)
+    return plugins.load("attacks", name).TITLE + (f"-{variant}" if variant else "")
 
 
 def _with(title: str, changed: Mapping[str, Value]) -> str:
@@ -80,6 +86,9 @@ def _with(title: str, changed: Mapping[str, Value]) -> str:
 
 def _method(name: str) -> str:
     """A file of methods/ or an entry of params.yaml; an entry's first word is spelled as in the titles: ``DCML no inv emb``."""
+    under, at, epsilon = name.partition("@")
+    if at:
+        return f"{attack(under)} at {epsilon}"
     titles = {CENTRE: "Centre prior"} | _titles("methods") | _titles("cures")
     kind = family(name)
     entries = getattr(plugins.load("methods", kind), "ENTRIES", {}) if kind else {}

@@ -148,4 +148,5 @@ class Grid(Strict):
     segmentation: dict[str, Any] = _changed("segmentation")
     crossing: dict[str, Any] = _changed("crossing")
     cures: dict[str, Any] = _changed("cures")
+    attacked: dict[str, Any] = _changed("attacked")
     sanity: dict[str, Any] = _changed("sanity")

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from bgbias import plugins
+from bgbias import attacks, plugins
 from bgbias.attribution.settings import Attribution, Sanity
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
-from bgbias.evaluation.settings import Crossing, Cures, Evaluation
+from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
@@ -91,6 +91,7 @@ class Shared(Strict):
     segmentation: Segmentation = Segmentation()
     crossing: Crossing = Crossing()
     cures: Cures = Cures()
+    attacked: Attacked = Attacked()
     sanity: Sanity = Sanity()
 
 
@@ -120,6 +121,7 @@ SECTIONS = (
     "segmentation",
     "crossing",
     "cures",
+    "attacked",
     "sanity",
 )
 
@@ -267,6 +269,10 @@ def _check_names(study: Study, path: Path) -> None:
         check("evaluation.conditions", name, plugins.names("conditions"))
     for name in study.cures.names:
         check("cures.names", name, plugins.names("cures"))
+    for name in study.attacked.attacks:
+        check("attacked.attacks", name.partition(":")[0], plugins.names("attacks"))
+        if plugins.known("attacks", name):
+            attacks.targets(name)
     if study.cures.names and study.cures.draws > study.evaluation.draws:
         problems.append(
             f"  cures.draws: {study.cures.draws} backgrounds a photo, of which models without a cure see {study.evaluation.draws}"

@@ -103,6 +103,11 @@ def cures(study: Study) -> bool:
     return bool(study.cures.names)
 
 
+def attacks(study: Study) -> bool:
+    """Whether the grid asks for attacks on its test photos."""
+    return bool(study.attacked.attacks)
+
+
 def doubts(study: Study) -> bool:
     """Whether the grid asks if its attribution scores are worth believing."""
     return study.sanity.images is not None

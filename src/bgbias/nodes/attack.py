@@ -1,0 +1,118 @@
+"""Node: a model's test photos, attacked on its own network."""
+
+from __future__ import annotations
+
+import itertools
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins, progress
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import Cost, photos_of
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.files.atomic import replacing, write_text
+from bgbias.nodes._models import model_of
+from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SUBJECT = ("cell",)
+OUTPUTS = {
+    "attacked": f"RUNS/scores/{CELL}/attacked.parquet",
+    "attacked_metrics": f"RUNS/scores/{CELL}/attacked.csv",
+    "attack_record": f"RUNS/scores/{CELL}/attack.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Test photos, the model, and its embeddings of them: the targets', and the clean gallery."""
+    return (
+        inputs.photos(cell.dataset)
+        | inputs.model(study, cell)
+        | files_of(step("embed", cell=cell), "embeddings")
+    )
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """Which attacks, how strong they are, and how photos are seen."""
+    return {
+        "attacked": study.attacked.model_dump(),
+        "precision": study.evaluation.precision,
+        **inputs.untrained(study, cell, "attack"),
+    }
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, the attacks, and the metrics of queries and of embeddings."""
+    chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
+    families = ("metrics", "embedding_metrics")
+    metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
+    return [plugins.load("backbones", cell.backbone), *chosen, *metrics]
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every test photo there and back in every step of every attack, and once more to be embedded."""
+    test, unknown = photos_of(study, cell.dataset, "test")
+    asked = study.attacked
+    times = len(asked.attacks) * sum(epsilon > 0 for epsilon in asked.epsilon)
+    # The way back to the photos alone, as in training (``training/methods/_adversarial.py``).
+    there, back = (asked.steps + 1) * test * times, -(-2 * asked.steps * test * times // 3)
+    return Cost(test, (there, there), (back, back), unknown=unknown)
+
+
+def attack(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Attack a cell's test photos on its own network by projected gradient descent, each towards photos of other classes, the
+    same ones for every model; score them among each other, and as queries to the clean gallery.
+    """
+    import pandas as pd
+
+    from bgbias.attacks import Strength
+    from bgbias.evaluation import attacked, embeddings, scores
+    from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+    from bgbias.models.inference import for_inference
+    from bgbias.study.album import Album
+
+    asked = study.attacked
+    if not asked.attacks:
+        raise UserError(
+            f"Grid '{study.grid}' names no attacks; set grids.{study.grid}.attacked.attacks in params.yaml."
+        )
+    with records.node(study, step("attack", cell=cell)) as made:
+        device = made.on(device)
+        model = for_inference(model_of(study, cell).to(device))
+        album = Album(study, cell.dataset, model.resize, model.input_size)
+        photos = album.evaluation(album.table("test"), frozenset(), "test")
+        before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        clean = before.views[CLEAN, 0]
+        how = device, study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
+        judged = [
+            {"view": name, "draw": draw} | _metrics(vectors, before.labels)
+            for (name, draw), vectors in before.views.items()
+            if name in (CLEAN, RANDOM_BACKGROUND)
+        ]
+        tables = []
+        every = list(itertools.product(asked.attacks, asked.epsilon))
+        for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
+            strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
+            vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, *how)
+            after = embeddings.Embeddings(before.ids, before.labels, before.usable, {(CLEAN, 0): vectors})
+            found = scores.of_queries(after, {"attack": name}, clean)
+            tables.append(found)
+            judged.append({"view": name, "draw": 0} | _metrics(vectors, before.labels))
+            everything = found[found["setting"] == "symmetric"]
+            label = name.replace(":", "_").replace("@", "_")
+            made.metrics |= {
+                f"{m}_{label}": float(everything[m].mean()) for m in ("map_at_r", "precision_at_1")
+            }
+        with replacing(made.outputs["attacked"]) as temporary:
+            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
+        write_text(made.outputs["attacked_metrics"], pd.DataFrame(judged).to_csv(index=False))
+
+
+def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Every metric of embeddings."""
+    family = "embedding_metrics"
+    return {m: plugins.load(family, m).of_embeddings(embeddings, labels) for m in plugins.names(family)}

@@ -1,0 +1,208 @@
+"""Table 9: each model's retrieval under attacks on its own network, beside that of photos as they are and on random backgrounds.
+
+docs/methods.md, section 8. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias import attacks
+from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation.settings import Attacked
+from bgbias.photos.folds import seed_and_fold
+from bgbias.report import columns as words
+from bgbias.report import names
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
+from bgbias.report.tables._rows import comparison, models, protocol
+from bgbias.results import published, rows, uncertainty
+from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, OTHERS, PRECISION_AT_1, Model, Values
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 9
+TITLE = "Retrieval under attack"
+ABOUT = (
+    "Retrieval under attack: what is left of it when photos are changed, unseen, so that the model itself takes them for photos"
+    " of other classes."
+)
+RECALL_AT_4 = "recall_at_4"
+OF_ALL = {"nmi": 100, "pi_ratio": 1}
+# Columns of the table, and what papers call them.
+PUBLISHED = {"p_at_1": PRECISION_AT_1, RECALL_AT_4: RECALL_AT_4, "nmi": "nmi", "pi_ratio": "pi_ratio"}
+COLUMNS = (
+    Column("P@1", words.interval("p_at_1", 1), "P@1 [95 %]", best="p_at_1"),
+    Column("MAP@R", words.interval("map_at_r", 1), "MAP@R [95 %]", best="map_at_r"),
+    Column("Queries alone, P@1", words.interval("query_p_at_1", 1), "Query P@1"),
+    Column("Queries alone, MAP@R", words.interval("query_map_at_r", 1)),
+    Column("R@4", words.number(RECALL_AT_4, 1), "R@4"),
+    Column("NMI", words.number("nmi", 1), "NMI"),
+    Column("± seeds", words.number("nmi_sd_seeds", 1)),
+    Column("Density", words.number("pi_ratio", 3), "Density"),
+    Column("± seeds", words.number("pi_ratio_sd_seeds", 3)),
+    Column("Cost, by plain's", words.number("cost", 1), "Cost"),
+    *(
+        Column(f"Paper, {head}", words.published(name, digits), known=(f"published_{name}",))
+        for name, head, digits in (
+            *(("p_at_1", "P@1", 2), (RECALL_AT_4, "R@4", 2)),
+            *(("nmi", "NMI", 2), ("pi_ratio", "density", 3)),
+        )
+    ),
+)
+LEGEND = (
+    "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
+    "gallery. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
+)
+HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
+    told = {name: names.attack(name) for name in study.attacked.attacks}
+    taken = {"/".join(model): cost for model, cost in costs(study).items()}
+    return protocol(study) | {"attacks": told, "costs": taken}
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid asks for attacks."""
+    return plan.attacks(study)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What attacks made of every network, and the queries of photos as they are and on random backgrounds."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    for cell in plan.networks(study):
+        made = files_of(step("attack", cell=cell), "attacked", "attacked_metrics")
+        read |= {f"{output} {cell.name}": file for output, file in made.items()}
+    return read
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+    columns = [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4]
+    before = pd.read_parquet(files["all_queries"].path(study), columns=columns)
+    queries, metrics = (outputs.of_cells(study, files, name) for name in ("attacked", "attacked_metrics"))
+    return table(before, queries, metrics, costs(study), published.read())
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, excluded, study.attacked)
+
+
+def costs(study: Study) -> dict[Model, float]:
+    """Of each trained model a step's passes through the network, a way back counted as two, by those of plain training."""
+    found, size = {}, study.train.batch_size
+    for cell in plan.trained(study):
+        chosen = plan.method(study, cell)
+        there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
+        found[cell.dataset, cell.backbone, cell.loss, cell.method] = (there + 2 * back) / (3 * size)
+    return found
+
+
+def table(
+    before: pd.DataFrame,
+    queries: pd.DataFrame,
+    metrics: pd.DataFrame,
+    costs: Mapping[Model, float],
+    known: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Table 9 from queries.parquet and from all cells' attacked.parquet and attacked.csv with the cells' names.
+
+    Rows of each model: as the photos are, ``<method>+random_background``, and ``<method>+<attack>@<epsilon>`` for each attack.
+    Columns after the four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``p_at_1`` and
+    ``map_at_r`` of query and gallery alike, ``query_p_at_1`` and ``query_map_at_r`` of such queries in the clean gallery, each
+    with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``recall_at_4`` and ``nmi`` in
+    percent, ``pi_ratio``, the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs``); and what a paper
+    has, ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
+    """
+    lines: list[dict[str, Any]] = []
+    compared: dict[str, list[tuple[Values, Values]]] = {}
+    of_attacks, of_metrics = (dict(iter(part.groupby(rows.MODEL, sort=False))) for part in (queries, metrics))
+    for model, own in models(before):
+        if model not in of_attacks:
+            continue
+        shown = {CLEAN: own[own["condition"] == CLEAN], CORRUPTED: own[own["condition"] == CORRUPTED]}
+        shown |= {str(view): part for view, part in of_attacks[model].groupby("attack", sort=False)}
+        for view, part in shown.items():
+            named = model if view == CLEAN else (*model[:3], f"{model[3]}+{view}")
+            row = rows.named(named) | rows.repetitions(own, model)
+            precision, mean_precision, recall = (
+                _values(part, model, value, others, view)
+                for value, others in ((PRECISION_AT_1, ""), (MAP_AT_R, OTHERS), (RECALL_AT_4, ""))
+            )
+            compared.setdefault(view, []).append((precision, mean_precision))
+            row |= {"queries": len(precision.queries), "classes": len(set(precision.classes))}
+            for name, values in (("p_at_1", precision), ("map_at_r", mean_precision)):
+                for column, prefix in (("both", ""), ("query", "query_")):
+                    found = values.estimate([column]) if column in values.columns else uncertainty.UNKNOWN
+                    row |= rows.share(prefix + name, found)
+            row[RECALL_AT_4] = 100 * recall.estimate(["both"]).value
+            row |= _of_all(of_metrics[model], view)
+            row["cost"] = costs.get(model, math.nan) if view == CLEAN else math.nan
+            for name, metric in PUBLISHED.items():
+                row |= comparison(name, row, known, model, metric, view)
+            lines.append(row | {"view": view})
+    made = pd.DataFrame(lines)
+    for number, name in enumerate(("p_at_1", "map_at_r")):
+        for view, of_models in compared.items():
+            leads = rows.leading([values[number] for values in of_models], "both")
+            made.loc[made["view"] == view, f"{name}_leads"] = leads
+        made[f"{name}_leads"] = made[f"{name}_leads"].astype(bool)
+    return rows.without_single_folds(made.drop(columns="view"))
+
+
+def _values(part: pd.DataFrame, model: Model, value: str, others: str, view: str) -> Values:
+    """One metric of a model's photos seen in one way: query and gallery alike in ``both``, in the clean gallery in ``query``."""
+    settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
+    columns = ["image_id", "label", "seed", "draw", value, *filter(None, [others])]
+    parts = {name: part.loc[part["setting"] == setting, columns] for name, setting in settings.items()}
+    draws = int(part["draw"].nunique())
+    return Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
+
+
+def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
+    """Metrics of all embeddings together: means over seeds, and their spread."""
+    seen = own[own["view"] == view]
+    by_seed = seen.groupby([seed_and_fold(run)[0] for run in seen["seed"]])[list(OF_ALL)].mean()
+    found: dict[str, float] = {}
+    for name, scale in OF_ALL.items():
+        values = scale * by_seed[name].to_numpy(np.float64)
+        spread = uncertainty.sd_over_seeds(values[:, None])
+        found |= {name: uncertainty.mean(values), f"{name}_sd_seeds": spread}
+    return found
+
+
+def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked: Attacked) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    named = [names.attack(name) for name in asked.attacks]
+    several = [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1]
+    towards = f"a photo of another class ({_listed(several)}: several of as many classes)" if several else ""
+    strong = _listed([f"{epsilon:g}" for epsilon in asked.epsilon])
+    bold = sentences.BOLD.replace("a loss", "a loss on photos changed alike")
+    return (
+        f"{sentences.title(TITLE, table)} In percent. {_listed(named)} at {strong}: every photo, in query and gallery, changed in"
+        f" {asked.steps} steps of projected gradient descent on the model itself, each pixel by at most so many standard"
+        " deviations of ImageNet's channels (0.01: 0.57 to 0.58 of 255), towards"
+        f" {towards or 'a photo of another class'}, the same for every model.{sentences.selected(selection)}"
+        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        "P@1: what others call R@1, of queries with somebody to find; its intervals are of other queries in the same gallery."
+        " Queries alone: such photos in the gallery of photos as they are. NMI: of k-means with as many clusters as classes."
+        " Density: the mean cosine distance within classes by that between their means, the pi ratio of Roth et al. (2020);"
+        " whether less of it is better is not settled. Cost: passes of a training step through the network by plain training's,"
+        f" a way back counted as two. {sentences.intervals(table)} {bold} ± seeds: sample sd over training seeds, – for one."
+        f"{sentences.paper(table)}"
+    )
+
+
+def _listed(said: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(said[:-1]), said[-1]]))
