@@ -195,6 +195,8 @@ def test_without_classes_there_is_what_needs_none(place: Path) -> None:
         (["photos", "--model", "my_model.py:missing"], "missing"),
         # The photos are looked for before the model is.
         (["nowhere", "--model", "my_model.py:missing"], "called nowhere"),
+        (["photos", "--embeddings", "no.npy", "no.npz"], "There is no file no.npy"),
+        (["photos", "--model", "my_model.py:build", "--class-level", "0"], "--class-level"),
         (["photos", "--export", "x", "--fail-above", "3"], "--out means nothing to --export"),
         (["photos", "--model", "my_model.py:build", "--fail-above", "nan"], "--fail-above is nan"),
         (

@@ -166,6 +166,8 @@ def choose(
     of whole classes where these fit (photos/sample.py). ``params``: where a dataset is looked for. What cannot be used at all is
     a UserError that says what to do.
     """
+    if class_level is not None and class_level < 1:
+        raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
     listing = _listed(source, name, class_level, params)
     if masks is not None:
         listing = listing.with_masks(Path(masks))

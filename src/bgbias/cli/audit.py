@@ -85,7 +85,8 @@ def audit(
         str | None, typer.Option(help="The collection's name; the folder's.", show_default=False)
     ] = None,
     class_level: Annotated[
-        int | None, typer.Option(help="Which folder of a photo's path is its class.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="How many folders of a photo's path are its class.", show_default=False),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side of the model's input.", show_default=False)] = None,
     resize: Annotated[
@@ -142,6 +143,9 @@ def audit(
             raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
     if fail_above is not None and not math.isfinite(fail_above):
         raise UserError(f"--fail-above is {fail_above}; it is a number of per cent.")
+    for path in embeddings or ():
+        if not path.is_file():
+            raise UserError(f"There is no file {path}; --embeddings takes clean.npy, then views.npz.")
     if own:
         plugins.use(*own)
     asked = Asked(draws=draws, attribution=attribution)
