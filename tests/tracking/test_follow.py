@@ -266,7 +266,7 @@ def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Projec
         assert f"viewStateShareKey={name}&" in experiment.tags["mlflow.note.content"]
         view = json.loads(experiment.tags[f"mlflow.sharedViewState.{name}"])
         found = MlflowClient(project.uri).search_runs([experiment.experiment_id], view["searchFilter"])
-        assert [run.info.run_name for run in found] == [TRAIN if name == "train" else MODEL]
+        assert [run.info.run_name for run in found] == [MODEL]
         data = found[0].data
         columns = {f"params.`{k}`" for k in data.params} | {f"metrics.`{k}`" for k in data.metrics}
         assert set(view["selectedColumns"]) <= columns

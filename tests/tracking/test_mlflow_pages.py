@@ -26,20 +26,18 @@ def test_tables_and_charts_are_there_at_once(tmp_path: Path) -> None:
             page.open(f"{server}/{views.page(experiment, view)}", 1600, 1200)
 
         open_view("cell")
-        page.wait_for_text(MODEL[:20], "map_at_r_clean", "map_at_r_corrupted", "method", "bgaugment")
-        assert "0.45" in page.text
+        page.wait_for_text(MODEL[:20], "MAP at R clean", "MAP at R corrupted", "method", "bgaugment")
+        assert "45" in page.text
         assert TRAIN not in page.text
 
         open_view("compare")
-        page.wait_for_text(
-            "Clean and corrupted (4)", "map_at_r_clean vs. map_at_r_corrupted", "relative_drop"
-        )
+        page.wait_for_text("Clean and corrupted (4)", "MAP at R clean vs. MAP at R corrupted", "Drop percent")
         page.wait_for(
             "document.querySelectorAll('.plotly .scatterlayer .points path, .plotly .barlayer path').length"
         )
 
         open_view("train")
-        page.wait_for_text(TRAIN[:20], "Training curves (3)", "epoch/loss", "epoch/val_map_at_r")
+        page.wait_for_text(MODEL[:20], "Training curves (3)", "epoch/loss", "epoch/validation MAP at R")
         page.wait_for("document.querySelectorAll('.plotly .scatterlayer .lines path').length")
         # Three epochs, three places along the line.
         (line,) = page.ask(

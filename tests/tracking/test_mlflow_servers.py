@@ -114,6 +114,6 @@ print(follow.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
             assert {TRAIN, SCORE, MODEL, "figure drop"} <= set(found)
             assert len(found) == 7
             assert len(curve(uri)) == 60
-            assert found[MODEL].data.metrics["relative_drop"] == 0.25
+            assert found[MODEL].data.metrics["Drop percent"] == 25
         # Those of runs that were made twice and deleted are among them.
         assert {shown.read_bytes() for shown in (tmp_path / "artifacts").rglob("drop.png")} == {b"picture"}

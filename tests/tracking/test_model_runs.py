@@ -35,11 +35,11 @@ def entries(project: Project) -> dict[str, Entry]:
 def test_a_models_results_stand_side_by_side(project: Project) -> None:
     joined = entries(project)[CELL_KEY]
     found = {
-        "map_at_r_clean": 0.6,
-        "map_at_r_corrupted": 0.45,
-        "relative_drop": 0.25,
-        "attribution_ref": 0.3,
-        "best_val_map_at_r": 0.4,
+        "MAP at R clean": 60,
+        "MAP at R corrupted": 45,
+        "Drop percent": 25,
+        "Score": 0.3,
+        "Best validation MAP at R": 40,
         "seconds": 4 * 5.0,
         "peak_memory_mb": 900.0,
     }
@@ -75,6 +75,10 @@ def test_a_models_run_is_named_coloured_and_described_as_the_tables_are(project:
         "minutes": "0.3",
     }
     assert [step for step, _ in project.curve(run, "epoch/loss")] == [1, 2, 3]
+    # In the history 0.2, 0.35, 0.4; the training's own run has it as it is.
+    assert project.curve(run, "epoch/validation MAP at R") == [(1, 20), (2, 35), (3, 40)]
+    trained = project.curve(project.runs()[TRAIN], "epoch/val_map_at_r")
+    assert trained == [(1, 0.2), (2, 0.35), (3, 0.4)]
     with store.experiment(project.uri, "demo") as found:
         assert [file.path for file in found.client.list_artifacts(run.info.run_id)] == ["scores.csv"]
 
@@ -99,7 +103,7 @@ def test_a_description_follows_the_results_until_somebody_edits_it(project: Proj
     record.write_text(whole.replace("0.45", "0.46"))
     project.sync()
     run = project.runs()[MODEL]
-    assert run.data.metrics["map_at_r_corrupted"] == 0.46
+    assert run.data.metrics["MAP at R corrupted"] == 46
     assert (note(), run.data.tags["mlflow.runColor"]) == ("mine", "#123456")
 
 
@@ -167,28 +171,28 @@ def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_
         f"{place}/segment.json", "segment", name, cell=cell, spec=spec, metrics={"iou_one_way_1": 0.5}
     )
     metrics = entries(project)[f"demo/cell/{name}"].metrics
-    assert metrics["map_at_r_clean"] == 0.2
+    assert metrics["MAP at R clean"] == 20
     assert metrics.get("iou_one_way_1") == (0.5 if joined else None)
 
 
 def test_results_of_an_earlier_training_are_not_joined(project: Project) -> None:
     project.training(spec={"train": {"lr": 2e-4}}, metrics={"best_val_map_at_r": 0.41})
     joined = entries(project)[CELL_KEY]
-    assert joined.metrics["best_val_map_at_r"] == 0.41
-    assert "map_at_r_clean" not in joined.metrics
-    assert "attribution_ref" not in joined.metrics
+    assert joined.metrics["Best validation MAP at R"] == 41
+    assert "MAP at R clean" not in joined.metrics
+    assert "Score" not in joined.metrics
 
 
 def test_results_that_no_longer_belong_to_it_leave_a_models_run(project: Project) -> None:
     project.sync()
-    assert project.runs()[MODEL].data.metrics["map_at_r_clean"] == 0.6
+    assert project.runs()[MODEL].data.metrics["MAP at R clean"] == 60
     embedded = project.data / f"runs/demo/scores/{NAME}/embed.json"
     record = json.loads(embedded.read_text())
     embedded.write_text(json.dumps(record | {"digest": "f" * 16}))
     project.sync()
     shown = project.runs()[MODEL].data.metrics
-    assert "map_at_r_clean" not in shown
-    assert shown["attribution_ref"] == 0.3
+    assert "MAP at R clean" not in shown
+    assert shown["Score"] == 0.3
 
 
 def test_every_run_of_a_model_names_its_photos_and_masks_with_counts_per_split(project: Project) -> None:

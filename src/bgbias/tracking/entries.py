@@ -74,6 +74,8 @@ class Entry:
     process: int | None = None
     """Of a running node on this machine."""
     datasets: tuple[Collection, ...] = ()
+    as_tables: bool = False
+    """Whether its curve is called and scaled as the tables' numbers are."""
     growth: tuple[Stamp, Stamp] = (None, None)
     """Of the history's and the vitals' files."""
 
@@ -84,7 +86,10 @@ class Entry:
 
     def epochs(self) -> tuple[Point, ...]:
         """The training curve so far."""
-        return epochs(self.history, self.started, self.epoch_seconds)
+        points = epochs(self.history, self.started, self.epoch_seconds)
+        if not self.as_tables:
+            return points
+        return tuple(replace(point, values=looks.named(point.values, looks.CURVES)) for point in points)
 
     def samples(self) -> tuple[Point, ...]:
         """What its process took of the machine so far."""

@@ -1,4 +1,6 @@
-"""How a model's run looks in MLflow: a name as the tables print it, its method's colour, and a description that can be read."""
+"""How a model's run looks in MLflow: names as the tables print them, shares in per cent as there, its method's colour, and a
+description that can be read. The runs of its nodes say what their records say.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,32 @@ from bgbias.report.columns import NOTHING
 NOTE, COLOUR = "mlflow.note.content", "mlflow.runColor"
 # The mark of a description of ours: one that somebody has edited is left alone.
 WRITTEN = "bgbias.note"
-# What a description tells: head, metric, factor, digits.
+# A record's metric, how the model's run calls it, and by what it is multiplied. MLflow takes no @ and no %.
+NAMED = {
+    "map_at_r_corrupted": ("MAP at R corrupted", 100),
+    "map_at_r_clean": ("MAP at R clean", 100),
+    "map_at_r_query_corrupted": ("MAP at R query only", 100),
+    "relative_drop": ("Drop percent", 100),
+    "precision_at_1_corrupted": ("P at 1 corrupted", 100),
+    "precision_at_1_clean": ("P at 1 clean", 100),
+    "attribution_ref": ("Score", 1),
+    "attribution_robust": ("Score robust", 1),
+    "best_val_map_at_r": ("Best validation MAP at R", 100),
+    "best_val_corrupted_map_at_r": ("Best validation MAP at R corrupted", 100),
+}
+# Columns of a training's history, likewise.
+CURVES = {
+    "epoch/val_map_at_r": ("epoch/validation MAP at R", 100),
+    "epoch/val_corrupted_map_at_r": ("epoch/validation MAP at R corrupted", 100),
+    "epoch/val_precision_at_1": ("epoch/validation P at 1", 100),
+    "epoch/val_corrupted_precision_at_1": ("epoch/validation P at 1 corrupted", 100),
+}
+# What a description tells: head, the run's metric, factor, digits.
 TOLD = (
-    ("MAP@R, other backgrounds, %", "map_at_r_corrupted", 100, 1),
-    ("MAP@R, clean, %", "map_at_r_clean", 100, 1),
-    ("drop, %", "relative_drop", 100, 1),
-    ("attribution score", "attribution_ref", 1, 3),
+    ("MAP@R, other backgrounds, %", "MAP at R corrupted", 1, 1),
+    ("MAP@R, clean, %", "MAP at R clean", 1, 1),
+    ("drop, %", "Drop percent", 1, 1),
+    ("attribution score", "Score", 1, 3),
     ("minutes", "seconds", 1 / 60, 1),
 )
 
@@ -28,6 +50,12 @@ def name(cell: Mapping[str, Any]) -> str:
     """
     row = names.row(cell["loss"], cell["method"], below_plain=False)
     return f"{row}, {names.dataset(cell['dataset'])}, seed {cell['seed']} ({cell['backbone']})"
+
+
+def named(values: Mapping[str, float], names: Mapping[str, tuple[str, int]] = NAMED) -> dict[str, float]:
+    """Values by the names that a model's run has, in the tables' units; what has no such name stays as it is."""
+    shown = {key: names.get(key, (key, 1)) for key in values}
+    return {name: factor * values[key] for key, (name, factor) in shown.items()}
 
 
 def of_method(method: str) -> dict[str, str]:
@@ -49,7 +77,8 @@ def described(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, 
         *(f"| {' | '.join(line)} |" for line in (heads, ["---:"] * len(heads), values)),
         "",
         f"One training; the tables have means over seeds: `bgbias show --grid {grid}`. Its training curve and scores are below"
-        " *Artifacts*; a run of its own for each step has the command that repeats it.",
+        " *Artifacts*; a run of its own for each step has the command that repeats it, and those called *figure* and *table* hold"
+        f" the grid's; all on one page: `bgbias report {grid}`.",
     )
     note = "\n".join(lines)
     return {NOTE: note, WRITTEN: mark(note)}

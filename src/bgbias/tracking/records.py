@@ -227,7 +227,7 @@ def _joined(chain: list[Entry]) -> Entry | None:
         return None
     first = chain[0]
     params = {k: v for entry in reversed(chain) for k, v in entry.params.items() if k != "metrics"}
-    metrics = {k: v for e in chain for k, v in e.metrics.items() if k not in OF_NODES | COUNTS}
+    metrics = looks.named({k: v for e in chain for k, v in e.metrics.items() if k not in OF_NODES | COUNTS})
     spent = [entry.metrics["seconds"] for entry in chain if "seconds" in entry.metrics]
     if spent:
         metrics["seconds"] = sum(spent)
@@ -254,6 +254,7 @@ def _joined(chain: list[Entry]) -> Entry | None:
         model=None,
         vitals=None,
         process=None,
+        as_tables=True,
         pictures=tuple(path for entry in chain for path in entry.tables if is_small(path)),
         growth=(first.growth[0], None),
     )

@@ -9,17 +9,31 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bgbias.tracking import looks
 from bgbias.tracking.entries import CELL_PARAMS
 
 RETRIEVAL = ("map_at_r_clean", "map_at_r_corrupted", "relative_drop")
+CLEAN, CORRUPTED, DROP, SCORE, AT_1, BEST, BEST_CORRUPTED = (
+    looks.NAMED[name][0]
+    for name in (
+        *RETRIEVAL,
+        "attribution_ref",
+        "precision_at_1_corrupted",
+        "best_val_map_at_r",
+        "best_val_corrupted_map_at_r",
+    )
+)
+VALIDATION, VALIDATION_CORRUPTED = (
+    looks.CURVES[f"epoch/val_{name}"][0] for name in ("map_at_r", "corrupted_map_at_r")
+)
 ATTRIBUTION = ("attribution_ref", "attribution_robust")
 RESULTS = {
-    "cell": (*RETRIEVAL, "attribution_ref", "precision_at_1_corrupted", "seconds"),
+    "cell": (CLEAN, CORRUPTED, DROP, SCORE, AT_1, "seconds"),
     "score": RETRIEVAL,
     "attribute": ATTRIBUTION,
     "train": (
-        "best_val_map_at_r",
-        "best_val_corrupted_map_at_r",
+        BEST,
+        BEST_CORRUPTED,
         "best_epoch",
         "epoch/loss",
         "seconds",
@@ -59,8 +73,10 @@ def tags() -> dict[str, str]:
 
 def _view(node: str, charts: dict[str, Any] | None = None) -> dict[str, Any]:
     columns = [f"params.`{name}`" for name in CELL_PARAMS] + [f"metrics.`{name}`" for name in RESULTS[node]]
+    # Curves of trainings are those of models, which are called as the tables call them.
+    kind = "cell" if node == "train" else node
     return {
-        "searchFilter": f'params.node = "{node}" and tags."{CURRENT}" = "no"',
+        "searchFilter": f'params.node = "{kind}" and tags."{CURRENT}" = "no"',
         "orderByKey": "attributes.start_time",
         "orderByAsc": True,
         "startTime": "ALL",
@@ -76,19 +92,16 @@ def _view(node: str, charts: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def _charts() -> dict[str, dict[str, Any]]:
     """The charts of the views that have their own, section by section; below them, folded, MLflow's: one a metric."""
-    clean, corrupted, attribution = (
-        {"key": name, "type": "METRIC"}
-        for name in ("map_at_r_clean", "map_at_r_corrupted", "attribution_ref")
-    )
+    clean, corrupted, attribution = ({"key": name, "type": "METRIC"} for name in (CLEAN, CORRUPTED, SCORE))
     outcomes: list[dict[str, Any]] = [
         {"type": "SCATTER", "xaxis": clean, "yaxis": corrupted},
         {"type": "SCATTER", "xaxis": attribution, "yaxis": corrupted},
-        {"type": "BAR", "metricKey": "relative_drop", "displayName": "relative_drop"},
-        {"type": "BAR", "metricKey": "attribution_ref", "displayName": "attribution_ref"},
+        {"type": "BAR", "metricKey": DROP, "displayName": DROP},
+        {"type": "BAR", "metricKey": SCORE, "displayName": SCORE},
     ]
     settings: list[dict[str, Any]] = [
         {"type": "PARALLEL", "selectedParams": ["dataset", "loss", "method"]}
-        | {"selectedMetrics": list(RETRIEVAL), "showAllRuns": True},
+        | {"selectedMetrics": [CLEAN, CORRUPTED, DROP], "showAllRuns": True},
         {"type": "DIFFERENCE", "chartName": "What differs", "compareGroups": ["Parameters", "Model metrics"]}
         | {"showChangeFromBaseline": False, "showDifferencesOnly": True},
     ]
@@ -100,7 +113,7 @@ def _charts() -> dict[str, dict[str, Any]]:
             "displayName": name,
             "lineSmoothness": 0,
         }
-        for name in ("epoch/loss", "epoch/val_map_at_r", "epoch/val_corrupted_map_at_r")
+        for name in ("epoch/loss", VALIDATION, VALIDATION_CORRUPTED)
     ]
     return {
         "compare": _sections({"Clean and corrupted": (2, outcomes), "Settings and results": (1, settings)}),
