@@ -164,9 +164,10 @@ def test_only_strided_convolutions_are_padded_as_tensorflow_does() -> None:
 # Learning.
 
 
-def test_tiny_learns_colours_from_nothing() -> None:
+@pytest.mark.parametrize("name", ["tiny", "tiny_batch_norm"])
+def test_tiny_learns_colours_from_nothing(name: str) -> None:
     """Forty steps are enough to tell apart four colours behind noise: gradients reach every layer."""
-    model = make("tiny", dim=4).train()
+    model = make(name, dim=4, freeze_batch_norm=False).train()
     generator = seeds.torch_generator("colours")
     colours = 255 * torch.rand(4, 3, 1, 1, generator=generator)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
@@ -179,6 +180,17 @@ def test_tiny_learns_colours_from_nothing() -> None:
         optimiser.step()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
     assert loss.item() < 0.3
+
+
+def test_tiny_with_batch_norm_is_tiny_but_for_its_norms() -> None:
+    one, other = make("tiny").trunk, make("tiny_batch_norm").trunk
+    kinds = {
+        type(a): type(b)
+        for a, b in zip(one.modules(), other.modules(), strict=True)
+        if type(a) is not type(b)
+    }
+    assert kinds == {nn.GroupNorm: nn.BatchNorm2d}
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
 # The reference point of the shared weights.

@@ -27,7 +27,7 @@ BACKBONES = (*FILES, *TIMM)
 
 def side(name: str) -> int:
     """Pixels of a photo that is quickly seen: as small as the network allows."""
-    return 56 if name == "tiny" else TIMM.get(name, {}).get("img_size", 64)
+    return 56 if name.startswith("tiny") else TIMM.get(name, {}).get("img_size", 64)
 
 
 def params(name: str, **options: Any) -> Strict:

@@ -207,13 +207,14 @@ def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_gain(
         assert not torch.equal(norm.weight, gain)
 
 
-@pytest.mark.parametrize("optimizer", ["rmsprop", "adamw"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam", "adamw"])
 def test_each_part_has_its_own_rate(optimizer: str) -> None:
     made = method()
     loss = plugins.load("losses", "arcface")
     weights = loss.build(loss.Params(margin=20, scale=16, lr=0.3), 4, 4, torch.Generator())
     settings = Train.model_validate({"optimizer": optimizer, "lr": 0.1, "embedder_lr": 0.2, "momentum": 0.7})
     found = loop.make_optimizer(Plain(made.model, weights), settings, 0.3)
+    assert {"rmsprop": "RMSprop", "adam": "Adam", "adamw": "AdamW"}[optimizer] == type(found).__name__
     assert [g["lr"] for g in found.param_groups] == [0.1, 0.2, 0.3]
     assert [len(g["params"]) for g in found.param_groups] == [4, 2, 1]
     assert all(g["weight_decay"] == 1e-4 for g in found.param_groups)

@@ -149,7 +149,7 @@ def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Tr
 
 
 def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
-    """RMSprop or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
+    """RMSprop, Adam or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
     groups: list[dict[str, Any]] = [
         {"params": [p for p in method.model.trunk.parameters() if p.requires_grad], "lr": settings.lr},
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
@@ -159,8 +159,8 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
     groups += method.own_parameters(settings.lr)
     shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "adamw":
-        return optimizers.AdamW(groups, **shared)
+    if settings.optimizer != "rmsprop":
+        return {"adam": optimizers.Adam, "adamw": optimizers.AdamW}[settings.optimizer](groups, **shared)
     return optimizers.RMSprop(groups, momentum=settings.momentum, **shared)
 
 

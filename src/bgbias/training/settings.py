@@ -23,7 +23,7 @@ class Train(Strict):
     iterations_per_epoch: int = Field(100, ge=1, description="steps between two validations")
     max_epochs: int = Field(1000, ge=1, description="after which training ends at the latest")
     patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
-    optimizer: Literal["rmsprop", "adamw"] = Field("rmsprop", description="rmsprop as published")
+    optimizer: Literal["rmsprop", "adam", "adamw"] = Field("rmsprop", description="rmsprop as published")
     lr: float = Field(1e-6, gt=0, description="learning rate of the network; a loss with weights has its own")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="of all learning rates over max_epochs; cosine ends near 0"

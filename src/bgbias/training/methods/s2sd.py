@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 TITLE = "S2SD"
 PLACE = 16
-ENTRIES = {"s2sd_advprop_d": "AdvProp-D, S2SD", "s2sd_mdprop": "MDProp, S2SD", "s2sd_at": "AT, S2SD"}
+ENTRIES = {
+    "s2sd_advprop_d": "AdvProp-D, S2SD",
+    "s2sd_mdprop": "MDProp, S2SD",
+    "s2sd_mdprop_2": "MDProp, 2 attacks, S2SD",
+    "s2sd_at": "AT, S2SD",
+}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 
