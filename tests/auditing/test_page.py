@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import chromium
 import numpy as np
@@ -16,7 +17,10 @@ from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
+from bgbias.auditing import page as audit_page
+from bgbias.auditing import slices
 from bgbias.report import html
+from bgbias.results.uncertainty import Estimate
 from tests.support import toy_folder
 
 BOX = 64
@@ -136,6 +140,29 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
         assert once == sorted(once)
         assert browser.ask(lost) == once[::-1]
         assert browser.errors == []
+
+
+@pytest.mark.parametrize(
+    ("lowest", "said"),
+    [
+        (
+            Estimate(0.30, 0.20, 0.40),
+            "loses 30 [20, 40] points of MAP@R, the third at the other end 8 [1, 16]",
+        ),
+        (Estimate(0.20, 0.15, 0.25), ""),  # may be chance
+    ],
+)
+def test_queries_of_small_masks_that_lose_more_are_told_beside_the_verdict(
+    lowest: Estimate, said: str
+) -> None:
+    lost = (lowest, Estimate(0.1, 0.0, 0.2), Estimate(0.08, 0.01, 0.16))
+    thirds = tuple(
+        slices.Third("area", name, 0.0, 1.0, 30, 0.5, found)
+        for name, found in zip(slices.THIRDS, lost, strict=True)
+    )
+    told = list(audit_page._of_small_masks(SimpleNamespace(thirds=thirds)))
+    assert len(told) == bool(said)
+    assert said in "".join(told)
 
 
 def test_what_cannot_be_tested_is_not_said_to_be_nothing(place: Path, tmp_path: Path) -> None:

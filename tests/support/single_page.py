@@ -16,7 +16,7 @@ PAPER = 718  # pixels between the margins of a sheet of A4
 class Reader(HTMLParser):
     """Words, addresses, and what is nested wrongly."""
 
-    VOID = frozenset({"meta", "link", "img", "br"})
+    VOID = frozenset({"meta", "link", "img", "br", "wbr"})
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,7 +92,12 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
     """What is to be said of masks; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)
     empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
-    lost = f"{empty} show nothing, {full} show everything, {count - len(masks)} photos have none"
+    why = (
+        (empty, "whose mask is empty"),
+        (full, "whose mask covers the whole photo"),
+        (count - len(masks), "without one"),
+    )
+    lost = ", ".join(f"{number} {what}" for number, what in why if number)
     if len(usable) < 2:
         raise UserError(
             f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
@@ -101,7 +106,7 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
     told = []
     if len(usable) < count:
         told.append(
-            f"{count - len(usable)} of {count} photos are no queries, for their masks cannot be trusted: {lost}"
+            f"{count - len(usable)} of {count} photos cannot be queries, since the object is not known: {lost}"
         )
     seen = prepared.masks
     unseen = sum(seen.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)

@@ -72,5 +72,5 @@ def prepared(own: Preparation, options: Options) -> Preparation:
     changed = [
         f"--{n}" for n in options.given() if n in ("size", "resize", "squash", "interpolation", "mean", "std")
     ]
-    source = f"{own.source}; but {', '.join(changed)}" if changed else own.source
+    source = f"{own.source}; given: {', '.join(changed)}" if changed else own.source
     return Preparation(look, normalise, source)

@@ -7,7 +7,12 @@ people is escaped.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "–"
@@ -24,8 +29,15 @@ def render(template: str, values: dict[str, object]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent}
+    environment.filters |= {"number": number, "percent": percent, "breakable": breakable}
     return environment.get_template(template).render(values)
+
+
+def breakable(name: str) -> Markup:
+    """A path or another long name, which may go on in the next line behind its slashes, dots and underscores."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([/_.])(?=.)", r"\1<wbr>", str(escape(name))))
 
 
 def number(value: float, digits: int = 1) -> str:
