@@ -11,7 +11,7 @@ import torch
 from adversarial_models import contrastive, model
 from in_memory import Pictures, table
 
-from bgbias import plugins, seeds
+from bgbias import attacks, plugins, seeds
 from bgbias.attacks import Strength, _targets
 from bgbias.errors import UserError
 from bgbias.evaluation.attacked import PGD_20, embed_attacked
@@ -113,6 +113,27 @@ def test_draws_have_other_targets() -> None:
     first, again, second = (embed_attacked(net, photos, before, "stax", PGD_20, draw) for draw in (0, 0, 1))
     assert np.array_equal(first, again)
     assert np.abs(first - second).max() > 1e-3
+
+
+def test_every_model_is_attacked_from_the_same_noise_towards_the_same_photos(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    photos, seen = shown(6, 2), list[tuple[torch.Tensor, torch.Tensor]]()
+
+    def noted(embed: Any, grey: torch.Tensor, aims: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.append((rest[-1], aims))
+        return grey
+
+    monkeypatch.setattr(attacks, "attacked", noted)
+    for seed in (0, 1):
+        # In place of embeddings, the rows themselves: the targets' embeddings tell who they are.
+        embed_attacked(model(seed).eval(), photos, np.eye(12, dtype=np.float32), "mtax:3")
+    (begun, aims), (other_begun, other_aims) = seen
+    assert torch.equal(begun, other_begun)
+    assert torch.equal(aims, other_aims)
+    labels = photos.table.labels
+    classes = np.concatenate([labels[:, None], labels[aims.argmax(2).numpy()]], axis=1)
+    assert all(len(set(row)) == 4 for row in classes)
 
 
 def test_without_epsilon_photos_are_embedded_as_they_are() -> None:

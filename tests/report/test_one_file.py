@@ -28,7 +28,7 @@ from bgbias.engine import inputs
 from bgbias.report import columns as words
 from bgbias.report.columns import Column
 
-NUMBER = 9
+NUMBER = 99
 ABOUT = "How many photos there are."
 COLUMNS = (
     Column("Photos", words.number("photos", 0), "Photos"),
@@ -69,7 +69,7 @@ def wanted(study):
 
 
 def reads(study):
-    return {"table9": Made(step("table", table="table9"), "table_csv")}
+    return {"table99": Made(step("table", table="table99"), "table_csv")}
 
 
 def settings(study):
@@ -79,7 +79,7 @@ def settings(study):
 def draw(study):
     with look.style():
         drawn = look.blank(2, 1)
-        look.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table9"].path(study))["photos"])
+        look.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table99"].path(study))["photos"])
     return drawn
 """
 
@@ -112,34 +112,34 @@ def raw_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
-    assert tables.wanted(study) == ("table1", "table2", "table3", "table9")
-    new = step("table", table="table9")
+    assert tables.wanted(study) == ("table1", "table2", "table3", "table99")
+    new = step("table", table="table99")
     assert new in graph.in_order(study)
     assert graph.reads_from(study, new) == [step("index", dataset="squares")]
-    assert digests.spec(study, "table", table="table9")["seeds"] == (0,)
+    assert digests.spec(study, "table", table="table99")["seeds"] == (0,)
     data_nodes(study)
-    table_node.table(study, "table9")
-    text = study.files.at("table_md", table="table9").read_text(encoding="utf-8")
+    table_node.table(study, "table99")
+    text = study.files.at("table_md", table="table99").read_text(encoding="utf-8")
     assert text.startswith("**Photos** of small.\n\n### squares · pixels · 1 seed\n\n|  | Photos |\n")
     count = len(study.files.at("table", dataset="squares").read_text(encoding="utf-8").splitlines()) - 1
     assert f"| Contrastive | {count} |" in text
-    assert f"photos counted: {count}.0" in study.files.at("table_yaml", table="table9").read_text("utf-8")
-    shown = formats.show(formats.read(study.files.at("table_csv", table="table9")), "table9")
+    assert f"photos counted: {count}.0" in study.files.at("table_yaml", table="table99").read_text("utf-8")
+    shown = formats.show(formats.read(study.files.at("table_csv", table="table99")), "table99")
     assert shown.endswith("Photos of all splits.")
-    assert names.table("table9") == "Table 9"
+    assert names.table("table99") == "Table 99"
 
 
 def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None:
     order = figures.wanted(study)
     assert order[:4] == ("photos", "masks", "photo_bar", "retrieval")
-    assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table9")]
+    assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table99")]
     data_nodes(study)
-    table_node.table(study, "table9")
+    table_node.table(study, "table99")
     figure_node.figure(study, "photo_bar")
     drawn = Image.open(study.files.at("figure_png", figure="photo_bar"))
     assert drawn.size == (400, 200)
     assert (
-        str(study.files.at("table_csv", table="table9"))
+        str(study.files.at("table_csv", table="table99"))
         in record(study, "figure_record", figure="photo_bar")["inputs"]
     )
     raw = described(tmp_path)
@@ -151,12 +151,12 @@ def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
     study: Study, tmp_path: Path, add: Callable[[str, str, str], None]
 ) -> None:
     known = ", ".join(f"table{number}" for number in range(1, 10))
-    with pytest.raises(UserError, match=f"no table 'table99'; there are: {known}"):
-        tables.load("table99")
+    with pytest.raises(UserError, match=f"no table 'table999'; there are: {known}"):
+        tables.load("table999")
     add("tables", "photo_counts_again", TABLE)
     load(tmp_path, raw_of(tmp_path))
     with pytest.raises(
-        UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 9"
+        UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
     ):
         tables.wanted(study)
 
@@ -173,7 +173,7 @@ def test_the_page_says_what_each_table_and_figure_is() -> None:
     modules = [plugins.load(family, n) for family in ("tables", "figures") for n in plugins.names(family)]
     said = [module.ABOUT for module in modules]
     assert all(text.endswith(".") for text in said)
-    assert len(set(said)) == len(said) == 17
+    assert len(set(said)) == len(said) == 18
 
 
 def test_planning_tables_and_figures_loads_nothing_that_draws_or_computes() -> None:
