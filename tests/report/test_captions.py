@@ -79,3 +79,17 @@ def test_a_star_is_a_corrected_p_below_one_in_twenty(p: float, ends: tuple[float
 def test_plain_itself_has_neither_number_nor_star() -> None:
     row = dict.fromkeys(("gain", "gain_low", "gain_high", "gain_p_holm"), math.nan)
     assert words.against_plain("gain", 1)(row) == words.NOTHING
+
+
+def test_a_caption_explains_the_columns_that_are_printed_and_no_others() -> None:
+    columns = (
+        words.Column("± draws", words.number("sd_draws", 1)),
+        words.Column("± seeds", words.number("sd_seeds", 1)),
+    )
+    several = pd.DataFrame({"sd_draws": [1.0, 2.0], "sd_seeds": [3.0, math.nan]})
+    one = several.assign(sd_seeds=math.nan)
+    draws, seeds = (captions.SPREADS[head] for head in ("± draws", "± seeds"))
+    assert captions.spreads(several, columns) == f" {draws}; {seeds}."
+    assert captions.spreads(one, columns) == f" {draws}."
+    assert captions.spreads(one.assign(sd_draws=math.nan), columns) == ""
+    assert [c.head for c in words.printed(one, columns)] == ["± draws"]

@@ -67,6 +67,12 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     assert r"bn\_inception" in text
     assert r"[low, high]: 95 \% over classes alone" in text
     assert r"4.17 $\pm$ 0.05" in text
+    # An interval stands below its number, by a command that the file brings along.
+    assert r"\providecommand{\below}[2]" in text
+    cells = [cell for line in text.splitlines() if line.startswith("{}") for cell in line.split(" & ")]
+    intervals = [cell for cell in cells if "[" in cell]
+    assert intervals
+    assert all(re.fullmatch(r"\\below\{.+\}\{\[.+, .+\].*\}( \\\\)?", cell) for cell in intervals)
     body = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
     opened = [found for found in re.findall(r"\\(begin|end)\{([a-z*]+)\}", text)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
 
 from bgbias.results.uncertainty import SIGNIFICANT
 
@@ -88,6 +90,26 @@ def significant(column: str) -> Callable[[Row], str]:
         return rounded(value, max(0, digits))
 
     return text
+
+
+def printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
+    """The columns of a table that is printed by ``columns``, without those about which it has nothing to say."""
+    known = [
+        column
+        for column in columns
+        if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
+    ]
+    rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+    return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
+
+
+def explained(
+    table: pd.DataFrame, columns: Sequence[Column], of: Mapping[str, str], between: str = " "
+) -> str:
+    """What a caption says of columns by their heads, of those that are printed: `` ``, sentences, nothing if there is none."""
+    heads = {column.head for column in printed(table, columns)}
+    said = between.join(sentence for head, sentence in of.items() if head in heads)
+    return f" {said}" if said else ""
 
 
 def rounded(value: float, digits: int, sign: bool = False) -> str:

@@ -18,12 +18,13 @@ import yaml
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import names, tables
-from bgbias.report.columns import NOTHING, Column, Row
+from bgbias.report.columns import Column, Row, printed
 from bgbias.results.rows import MODEL
 from bgbias.study.cell import PLAIN
 
 WIDTH = 110
 IN_MARKDOWN = "**{}**"
+INTERVAL = re.compile(r"^(.+?) (\[[^\]]+\].*)$")  # a number, and its interval with what stands behind it
 _Section = tuple[str, list[tuple[str, list[tuple[str, bool]]]]]
 REPEATED = {
     "seeds": "seed",
@@ -93,7 +94,8 @@ def entry(column: Column, row: Row) -> str:
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, a loss's leaders in
-    bold. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands below the table.
+    bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands
+    below the table.
     """
     columns = _columns(table, name)
     # \caption wants one paragraph, and so does \parbox.
@@ -102,11 +104,13 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     heads = (r"\shortstack[r]{" + r"\\".join(map(escape, c.head.split(", ", 1))) + "}" for c in columns)
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage{adjustbox}",
+        r"\providecommand{\below}[2]{\vtop{\baselineskip=8pt\halign{\hfil##\cr#1\cr\scriptsize #2\cr}}}",
         r"\begin{table*}[t]",
         r"\centering",
+        r"\setlength{\tabcolsep}{3pt}",
         rf"\caption{{{escape(short + dot.strip())}}}",
         rf"\label{{tab:{name}}}",
-        r"\begin{adjustbox}{max width=\linewidth, max totalheight=.75\textheight}",
+        r"\begin{adjustbox}{max width=\linewidth, max totalheight=.7\textheight}",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
         " & ".join(["", *heads]) + r" \\",
@@ -118,7 +122,10 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
             r"\addlinespace[2pt]",
         ]
         for label, entries in rows:
-            words = [_shown(escape(text), bold, r"\textbf{{{}}}") for text, bold in entries]
+            words = [
+                INTERVAL.sub(r"\\below{\1}{\2}", _shown(escape(text), bold, r"\textbf{{{}}}"))
+                for text, bold in entries
+            ]
             # {} keeps a label that starts with [ or * from being read as an option of the line before.
             lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}"]
@@ -157,9 +164,9 @@ def show(table: pd.DataFrame, name: str) -> str:
     return plain(table, tables.load(name).COLUMNS, tables.load(name).LEGEND)
 
 
-def plain(table: pd.DataFrame, printed: Sequence[Column], legend: Sequence[str]) -> str:
+def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) -> str:
     """The same of a table, a row a model, that is no file of the report's."""
-    columns = [c for c in _known(table, printed) if c.terminal]
+    columns = [c for c in printed(table, chosen) if c.terminal]
     sections = _sections(table, columns)
     every = [row for _, rows in sections for row in rows]
     labels = max(len(label) for label, _ in every)
@@ -178,17 +185,7 @@ def plain(table: pd.DataFrame, printed: Sequence[Column], legend: Sequence[str])
 
 def _columns(table: pd.DataFrame, name: str) -> list[Column]:
     """The columns of the table that is called ``name``, without those about which it has nothing to say."""
-    return _known(table, tables.load(name).COLUMNS)
-
-
-def _known(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
-    known = [
-        column
-        for column in columns
-        if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
-    ]
-    rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
-    return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
+    return printed(table, tables.load(name).COLUMNS)
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:

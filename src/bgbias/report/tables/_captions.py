@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from bgbias.report import names
+from bgbias.report.columns import Column, explained
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_SEEDS, SIGNIFICANT
 from bgbias.study.params import Study
@@ -19,6 +20,12 @@ SELECTIONS = {
     "published": "on validation MAP@R, clean for plain training and corrupted for BGAugment, as published",
     "clean": "on clean validation MAP@R, for every method alike",
     "corrupted": "on corrupted validation MAP@R, for every method alike",
+}
+# By their heads.
+SPREADS = {
+    "± draws": "± draws: sample sd over background draws for one model, the paper's ±",
+    "± images": "± images: sd over photos (ddof 0), the paper's ±",
+    "± seeds": "± seeds: sample sd over training seeds, – for one",
 }
 BOLD = f"Bold: the highest of a loss, and what is not below it by more than chance (paired, Holm-corrected p ≥ {SIGNIFICANT:g})."
 # What folds are to a table's means and spreads.
@@ -84,23 +91,35 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
 
 
 def correlated(table: pd.DataFrame) -> str:
-    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52 [.11, .78], 24 models``, or that
-    there are too few models.
+    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52 [.11, .78], 24 models in 6 rows``, or
+    that there are too few models; and whom the intervals speak of.
     """
     said = []
-    for row in table.drop_duplicates(["dataset", "backbone"]).to_dict("records"):
+    for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
+        row = part.iloc[0]
         of = 0 if math.isnan(row["rho_models"]) else int(row["rho_models"])
         known = f"not told, of {of} models"
         if not math.isnan(row["rho"]):
-            known = f"rho {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}], {of} models"
-        said.append(f"{names.dataset(row['dataset'])} · {row['backbone']} {known.replace('-', '−')}")
-    return "; ".join(said)
+            ends = f"[{row['rho_low']:.2f}, {row['rho_high']:.2f}]"
+            known = f"rho {row['rho']:.2f} {ends}, {of} models in {names.count(len(part), 'row')}"
+        said.append(f"{names.dataset(str(dataset))} · {backbone} {known.replace('-', '−')}")
+    alike = (
+        " Models of one row, other seeds of one method, are alike, and count as independent: the intervals speak of these models"
+        " and are too narrow for other methods."
+    )
+    return f"{'; '.join(said)}.{alike if table['rho'].notna().any() else ''}"
 
 
 def excluded(mask_report: Path) -> dict[str, int]:
     """How many test photos of each dataset have a mask too empty or too full to replace their background."""
     report = pd.read_csv(mask_report, keep_default_na=False, na_values=[""])
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
+
+
+def spreads(table: pd.DataFrame, columns: Sequence[Column]) -> str:
+    """What stands behind ± in the columns that are printed."""
+    said = explained(table, columns, SPREADS, "; ")
+    return said and f"{said}."
 
 
 def exclusions(without: Mapping[str, int], what: str) -> str:

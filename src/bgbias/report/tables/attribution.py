@@ -133,15 +133,16 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
     """
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
+    gain = {"Gain": "Gain: over plain on the same photos."}
     return (
         f"{sentences.title(TITLE, table)} 1: all of it,"
         f" 0: no more than chance; on {chosen}.{sentences.selected(selection)}"
         f" {sentences.seeds(table)}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
-        f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background. Gain: over plain"
-        f" on the same photos. {sentences.intervals(table)} {sentences.BOLD} ± images: sd over photos (ddof 0), the paper's ±;"
-        f" ± seeds: sample sd over training seeds, – for one.{sentences.paper(table)}"
+        f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background."
+        f"{words.explained(table, COLUMNS, gain)} {sentences.intervals(table)} {sentences.BOLD}"
+        f"{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 
 

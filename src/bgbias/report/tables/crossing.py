@@ -134,5 +134,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         " in front of another background to its photo as it was taken. Object, background, interaction: shares of the"
         " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"
         f" one object and not to another.{negative} Rank correlation of the share that is not the object's with the relative"
-        f" drop, over trainings: {sentences.correlated(table)}. {sentences.intervals(table)}"
+        f" drop, over trainings: {sentences.correlated(table)} {sentences.intervals(table)}"
     )

@@ -133,6 +133,9 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     ``selection`` is params.yaml's ``train.selection``; ``excluded`` is, for each dataset, the number of test
     photos whose mask was too empty or too full to replace their background.
     """
+    change = {
+        "Change of drop, points": "Change of drop: the row's relative drop minus plain's, in points; below 0, less is lost."
+    }
     return (
         f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent."
         f"{sentences.selected(selection)}"
@@ -140,10 +143,8 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         f" {sentences.seeds(table)}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
-        " from clean to corrupted, in points and relative. Change of drop: the row's relative drop minus plain's,"
-        f" in points; below 0, less is lost. {sentences.intervals(table)} {sentences.BOLD} ± draws: sample sd over background"
-        " draws for one model, the paper's ±; ± seeds: sample sd over training seeds, – for one."
-        f"{sentences.paper(table)}"
+        f" from clean to corrupted, in points and relative.{words.explained(table, COLUMNS, change)}"
+        f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 
 

@@ -123,7 +123,7 @@ def told(table: pd.DataFrame, selection: str) -> str:
         f"Of {names.count(count, 'model')}, the score of {beaten} is more than that of their copy that forgot everything, beyond"
         f" chance; that of {above} lies above the centre prior's, interval over interval; maps of {int(truer.sum())} are more"
         f" faithful than the centre prior, beyond chance. Rank correlation of the score with the relative drop, over trainings:"
-        f" {sentences.correlated(table)}.\n\n"
+        f" {sentences.correlated(table)}\n\n"
         "Forgot: the entries of the embedding layer, of it and the upper half of the network, of all tensors are permuted. Centre"
         " prior: one map for all, bright in the middle; blurred noise: another for each photo. Faithfulness: how much nearer to"
         " the photo the embedding stays if places of least attribution are filled from around them than if those of most are,"

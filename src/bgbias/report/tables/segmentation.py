@@ -131,7 +131,7 @@ def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, s
         " where they point, not by how they are spread. 1-way: with one photo of the class; 2-way: with one (five) of it and"
         " as many of another class, the mean of the maps. Map alone: without GrabCut. Over plain, over centre: IoU more than"
         " plain's, than the centre prior's, which is one map for all photos, bright in the middle."
-        f" {sentences.intervals(table)} {sentences.BOLD} ± seeds: sample sd over training seeds, – for one."
+        f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}"
         " Zheng et al. (2020) report 41.6 (1-way 1-shot), 56.9 and 60.1 (2-way 1- and 5-shot) on PASCAL-5i, other photos with"
         " several objects each: no number here compares with theirs."
     )
