@@ -53,9 +53,11 @@ def name(cell: Mapping[str, Any]) -> str:
 
 
 def named(values: Mapping[str, float], names: Mapping[str, tuple[str, int]] = NAMED) -> dict[str, float]:
-    """Values by the names that a model's run has, in the tables' units; what has no such name stays as it is."""
-    shown = {key: names.get(key, (key, 1)) for key in values}
-    return {name: factor * values[key] for key, (name, factor) in shown.items()}
+    """Values by the names that a model's run has, in the tables' units, as long as a column is wide; what has no such name stays
+    as it is.
+    """
+    ours = {names[key][0]: round(names[key][1] * value, 4) for key, value in values.items() if key in names}
+    return ours | {key: value for key, value in values.items() if key not in names}
 
 
 def of_method(method: str) -> dict[str, str]:

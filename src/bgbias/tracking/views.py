@@ -45,7 +45,7 @@ CURRENT = "bgbias.superseded"
 # As MLflow's table calls them.
 RUN_NAME, CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
 # Pixels: name, time, the cell's five, and what was measured.
-WIDTHS = (320, 110, 90, 110, 100, 95, 60, *[140] * 10)
+WIDTHS = (300, 110, 90, 110, 100, 95, 60, *[155] * 10)
 
 
 def page(experiment: str, view: str = "cell") -> str:
