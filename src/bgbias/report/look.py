@@ -45,6 +45,10 @@ PALETTE = (  # of methods, by their PLACE
     "#E0A800",
     "#50C870",
     "#9000F8",
+    "#8CD962",
+    "#B336EA",
+    "#680305",
+    "#450467",
 )
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 BLACK, READABLE = "#000000", 4.5
