@@ -38,7 +38,6 @@ SECTIONS = {
     "attacked": ("Under attack", ("table9",), ()),
 }
 COMPARED = "compared"
-NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def write(study: Study) -> Path:
@@ -105,7 +104,7 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     # A head without words is none, for whoever hears the page.
     body = rest.partition("</div>")[0].replace("<tr><th></th>", "<tr><td></td>", 1)
     # Where there is no room an interval stands below its number, and is not parted.
-    body = re.sub(r"\[[^\[\]<>]*\]", lambda ends: ends[0].replace(" ", NO_BREAK), body)
+    body = re.sub(r"\[[^\[\]<>]*\]", lambda ends: ends[0].replace(" ", html.NO_BREAK), body)
     return {
         "name": names.table(name),
         "about": tables.load(name).ABOUT,

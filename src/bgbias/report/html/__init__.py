@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def render(template: str, values: dict[str, object]) -> str:
@@ -29,7 +30,12 @@ def render(template: str, values: dict[str, object]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "breakable": breakable}
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "breakable": breakable,
+        "together": together,
+    }
     return environment.get_template(template).render(values)
 
 
@@ -38,6 +44,11 @@ def breakable(name: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"([/_.])(?=.)", r"\1<wbr>", str(escape(name))))
+
+
+def together(text: str) -> str:
+    """A sentence whose numbers are not parted from their intervals and units at the end of a line."""
+    return re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
 
 
 def number(value: float, digits: int = 1) -> str:
