@@ -9,10 +9,6 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "–"
@@ -33,17 +29,15 @@ def render(template: str, values: dict[str, object]) -> str:
     environment.filters |= {
         "number": number,
         "percent": percent,
-        "breakable": breakable,
+        "pieces": pieces,
         "together": together,
     }
     return environment.get_template(template).render(values)
 
 
-def breakable(name: str) -> Markup:
-    """A path or another long name, which may go on in the next line behind its slashes, dots and underscores."""
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub(r"([/_.])(?=.)", r"\1<wbr>", str(escape(name))))
+def pieces(name: str) -> list[str]:
+    """A path or another long name in pieces, behind which it may go on in the next line."""
+    return re.split(r"(?<=[/_.])", name)
 
 
 def together(text: str) -> str:
