@@ -74,12 +74,13 @@ def build():
     return network
 """
 PEAK = """
-import resource, sys
+import sys
 from bgbias.cli import main
+from bgbias.compute.vitals import peak_memory_mb
 try:
     main()
 finally:
-    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)
+    print("peak", int(peak_memory_mb() * 2**20), file=sys.stderr)
 """
 
 

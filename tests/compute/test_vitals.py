@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,6 +34,14 @@ def test_a_busy_process_is_seen_busy_and_an_idle_one_idle(tmp_path: Path) -> Non
     assert float(busy["elapsed_seconds"]) < float(idle["elapsed_seconds"])
     assert 5 < float(busy["memory_mb"]) < 100_000
     assert busy["gpu_percent"] == busy["gpu_memory_mb"] == ""
+
+
+def test_the_peak_is_the_own_one_and_not_that_of_who_started_the_process() -> None:
+    held = bytearray(400 << 20)
+    held[::4096] = bytes(len(held[::4096])).replace(b"\0", b"\1")
+    script = "from bgbias.compute import vitals; print(vitals.peak_memory_mb())"
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert 5 < float(child.stdout) < 200 < len(held) / 2**20 < vitals.peak_memory_mb()
 
 
 def test_samples_are_in_the_file_while_the_process_works_and_then_gone(

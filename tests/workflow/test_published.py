@@ -45,7 +45,11 @@ def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> N
     # DCML's paper and ours: four folds of 128 dimensions.
     assert {length for _, length in split} == {"", str(folds.FOLDS * study["train"]["embedding_dim"])}
     assert set(rows.loc[[bool(length) for _, length in split], "folds"]) == {folds.FOLDS}
-    assert set(rows["metric"]) <= {*plugins.names("metrics"), "attribution_score"}
+    assert set(rows["metric"]) <= {
+        *plugins.names("metrics"),
+        *plugins.names("embedding_metrics"),
+        "attribution_score",
+    }
     assert not rows.duplicated([*published.KEYS, "differs", "folds"]).any()
 
 
