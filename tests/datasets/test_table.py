@@ -243,6 +243,9 @@ def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) ->
         (tmp_path / "table").write_bytes(content)
         with pytest.raises(UserError, match=r"shop\.csv (cannot be read as CSV or Parquet|has no column)"):
             table.read_rows(tmp_path / "table", "shop.csv")
+    (tmp_path / "shop.pq").write_bytes(b"image,label\na.jpg,0\n")
+    with pytest.raises(UserError, match=r"shop\.pq is called Parquet and is none"):
+        table.read_rows(tmp_path / "shop.pq", "shop.pq")
 
 
 def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(

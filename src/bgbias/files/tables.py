@@ -9,6 +9,7 @@ import pandas as pd
 from bgbias.errors import UserError
 
 PARQUET = b"PAR1"
+CALLED_PARQUET = (".parquet", ".pq")
 
 
 def read_text(path: Path, source: str) -> tuple[pd.DataFrame, int]:
@@ -17,6 +18,10 @@ def read_text(path: Path, source: str) -> tuple[pd.DataFrame, int]:
     """
     with path.open("rb") as file:
         parquet = file.read(len(PARQUET)) == PARQUET
+    if path.suffix.lower() in CALLED_PARQUET and not parquet:
+        raise UserError(
+            f"{source} is called Parquet and is none: write it anew, or call it .csv if it is one."
+        )
     try:
         frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:  # pandas and pyarrow raise their own kinds of these
