@@ -28,6 +28,7 @@ REWRITTEN = (
     "margins = params.pos_margin, params.neg_margin",
     "margins = (params.pos_margin, params.neg_margin + 0)",
 )
+FIGURE = "src/bgbias/report/figures/drop.py"
 METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
 # Beyond any interval, however wide that of so few photos is.
 RAISED = (
@@ -88,6 +89,12 @@ def test_a_page_is_written_from_files_and_checked_against_them(
         "docs/results/smoke/pareto.png is not what was published: make run GRID=smoke, then make publish GRID=smoke\n"
     )
     page.write_text(written)
+    published.edit("ROW, BETWEEN_LOSSES, HEADING = 0.175", "ROW, BETWEEN_LOSSES, HEADING = 0.2", FIGURE)
+    assert checked() == (
+        "docs/results/smoke/drop.png is not what this code draws of the tables beside it: make publish\n"
+    )
+    assert published.bgbias("publish").stdout.endswith("docs/results/smoke/drop.png\n")
+    assert checked() == ""
     table = published.folder / "docs/results/smoke/table1.csv"
     table.write_text(table.read_text().replace("contrastive,plain,1", "contrastive,plain,2"))
     assert "docs/results/smoke/table1.csv is not what was published" in checked()

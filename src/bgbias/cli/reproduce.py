@@ -41,9 +41,9 @@ def publish(
         ),
     ] = None,
 ) -> None:
-    """Put a grid's finished report into docs/results and write every page that shows it; all pages anew if no grid is named."""
+    """Put a grid's finished report into docs/results and write the pages that show it; without a grid, all pages and figures."""
     from bgbias.files.atomic import write_text
-    from bgbias.report import pages
+    from bgbias.report import pages, redrawn
     from bgbias.results import publication
 
     study = load(params, grid)
@@ -64,6 +64,10 @@ def publish(
     elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
+    else:
+        for of in publication.grids():
+            for figure in redrawn.draw(publication.read(of), load(params, of)):
+                print(figure)
     read = cache(publication.read)
     written = {page: pages.written(page, text, read) for page, text in texts.items()}
     for page, text in written.items():
@@ -210,7 +214,7 @@ def _checked(
     texts: dict[Path, str], shown: set[tuple[str, str]], params: Path
 ) -> tuple[list[str], list[str]]:
     """What differs between pages, published files, settings and code; and what cannot be told here."""
-    from bgbias.report import pages
+    from bgbias.report import pages, redrawn
     from bgbias.results import publication
 
     failures, notes, read = [], [], cache(publication.read)
@@ -226,6 +230,10 @@ def _checked(
         for file in [*published.damaged(), *sorted(absent)]:
             failures.append(f"{published.folder / file} is not what was published: {again}")
         study = load(params, grid)
+        failures += [
+            f"{published.folder / file} is not what this code draws of the tables beside it: make publish"
+            for file, _ in redrawn.differing(published, study)
+        ]
         other, edited = publication.differing_settings(published, study), publication.edited(published, study)
         if not other and not edited:
             continue

@@ -125,7 +125,7 @@ def take(study: Study, figures: Collection[str]) -> Publication:
     }
     made = {"command": again, **birth(study), "settings": settings_of(study), "captions": captions}
     made |= {"files": {name: sha256(folder / name) for name in contents}, "code": code_of(study)}
-    return _written(Publication(folder, made))
+    return write(Publication(folder, made))
 
 
 def seeds(study: Study) -> pd.DataFrame:
@@ -223,7 +223,7 @@ def accept(publication: Publication, study: Study, because: str) -> Publication:
         )
     told = [*publication.made.get("accepted", []), {"edited": names, "because": because}]
     made = publication.made | {"accepted": told, "code": code_of(study)}
-    return _written(Publication(publication.folder, made))
+    return write(Publication(publication.folder, made))
 
 
 def vouch(
@@ -240,7 +240,7 @@ def vouch(
     proved = Publication(publication.folder, made | {"code": known, "commit": commit})
     if all(known[kind].get(n) == mark for kind in ("files", "libraries") for n, mark in now[kind].items()):
         proved.made["code"] = now
-    return _written(proved)
+    return write(proved)
 
 
 def cannot_be_made_here(study: Study) -> str:
@@ -255,7 +255,8 @@ def cannot_be_made_here(study: Study) -> str:
     return ""
 
 
-def _written(publication: Publication) -> Publication:
+def write(publication: Publication) -> Publication:
+    """Write its ``made.yaml``."""
     text = yaml.safe_dump(publication.made, sort_keys=False, allow_unicode=True, width=130)
     atomic.write_text(publication.folder / MADE, text)
     return publication

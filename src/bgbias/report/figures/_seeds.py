@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bgbias.engine.node import Made, files_of, step
@@ -18,8 +19,13 @@ def reads(study: Study) -> dict[str, Made]:
     return shown.table1(study) | files_of(step("collect"), "results")
 
 
-def read(study: Study) -> pd.DataFrame:
-    """MAP@R and its drop of every training of the grid, in percent (``rows.of_each_seed``)."""
+def tables(study: Study) -> Callable[[str], pd.DataFrame]:
+    """As ``shown.tables``, with ``seeds``: MAP@R and its drop of every training of the grid (``rows.of_each_seed``)."""
     import pandas as pd
 
-    return rows.of_each_seed(pd.read_csv(reads(study)["results"].path(study), keep_default_na=False))
+    def named(name: str) -> pd.DataFrame:
+        if name != "seeds":
+            return shown.tables(study)(name)
+        return rows.of_each_seed(pd.read_csv(reads(study)["results"].path(study), keep_default_na=False))
+
+    return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,20 +65,14 @@ def table(number: int) -> dict[str, Made]:
     return {name: Made(step("table", table=name), "table_csv")}
 
 
-def read_table(study: Study, number: int) -> pd.DataFrame:
-    """A table, read back."""
-    (made,) = table(number).values()
-    return formats.read(made.path(study))
+def tables(study: Study) -> Callable[[str], pd.DataFrame]:
+    """What reads a table of the report back by its name, as ``figures.of_tables`` wants it."""
+    return lambda name: formats.read(study.files.at("table_csv", table=name))
 
 
 def table1(study: Study) -> dict[str, Made]:
     """Table 1."""
     return table(1)
-
-
-def read_table1(study: Study) -> pd.DataFrame:
-    """Table 1, read back."""
-    return read_table(study, 1)
 
 
 def cut_by(study: Study) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.report.figures import _seeds as each
-from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study, options
@@ -47,7 +46,12 @@ def settings(study: Study) -> dict[str, Any]:
 
 def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return figure_calibration(shown.read_table1(study), settings(study)["correlations"], each.read(study))
+    return of_tables(study, each.tables(study))
+
+
+def of_tables(study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
+    """Table 1, and each seed."""
+    return figure_calibration(table("table1"), settings(study)["correlations"], table("seeds"))
 
 
 def figure_calibration(

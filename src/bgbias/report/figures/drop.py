@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,12 @@ IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 def draw(study: Study) -> look.Figure:
     """Clean to corrupted for every model of the grid."""
-    return figure_drop(shown.read_table1(study))
+    return of_tables(study, shown.tables(study))
+
+
+def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
+    """Table 1."""
+    return figure_drop(table("table1"))
 
 
 def figure_drop(table: pd.DataFrame) -> look.Figure:

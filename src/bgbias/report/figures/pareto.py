@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from bgbias.images import contact_sheet
 from bgbias.report import look
 from bgbias.report.figures import _panels
 from bgbias.report.figures import _seeds as each
-from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -31,7 +31,12 @@ def wanted(study: Study) -> bool:
 
 def draw(study: Study) -> look.Figure:
     """Every model of the grid, corrupted over clean."""
-    return figure_pareto(shown.read_table1(study), each.read(study))
+    return of_tables(study, each.tables(study))
+
+
+def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
+    """Table 1, and each seed."""
+    return figure_pareto(table("table1"), table("seeds"))
 
 
 def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from bgbias.engine.node import Made
@@ -26,7 +28,12 @@ def reads(study: Study) -> dict[str, Made]:
 
 def draw(study: Study) -> look.Figure:
     """MAP@R over the number of backgrounds, a line a model."""
-    return figure_worst_of(shown.read_table(study, crossing.NUMBER))
+    return of_tables(study, shown.tables(study))
+
+
+def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
+    """Table 6."""
+    return figure_worst_of(table(f"table{crossing.NUMBER}"))
 
 
 def figure_worst_of(table: pd.DataFrame) -> look.Figure:
