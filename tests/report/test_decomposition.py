@@ -5,74 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
+from stepped import DRAWS, LABELS, SHOWN, naive, queries
 
 import bgbias
 from bgbias.errors import UserError
-from bgbias.evaluation.metrics import OTHERS
 from bgbias.report import formats
 from bgbias.report.tables import decomposition
 from bgbias.report.tables.decomposition import PATH, STEPS
-
-SEEDS, DRAWS, QUERIES = (0, 1, 2), 2, 48
-LABELS = np.arange(QUERIES) % 8
-LEVELS = {
-    "clean": 0.8,
-    "own_inpainted": 0.78,
-    "mixed_same": 0.6,
-    "random_background": 0.3,
-    "mixed_rand": 0.25,
-    "only_fg": 0.4,
-}
-SHOWN = tuple(LEVELS)
-DRAWN = ("mixed_same", "mixed_rand", "random_background")
-
-
-def queries(seeds: tuple[int, ...] = SEEDS, shown: tuple[str, ...] = SHOWN) -> pd.DataFrame:
-    """Values a query that differ by seed, draw, class and photo."""
-    tables = []
-    for method, kept in (("plain", 1.0), ("bgaugment", 0.9)):
-        for seed in seeds:
-            for condition in shown:
-                for draw in range(DRAWS if condition in DRAWN else 1):
-                    for setting in ("symmetric", "query"):
-                        if condition == "clean" and setting == "query":
-                            continue
-                        random = np.random.default_rng(
-                            [seed, draw, SHOWN.index(condition), setting == "query", kept < 1]
-                        )
-                        values = LEVELS[condition] * kept * (0.8 + 0.05 * LABELS) + random.normal(
-                            0, 0.02, QUERIES
-                        )
-                        where = {"setting": setting, "condition": condition, "draw": draw}
-                        cell = {
-                            "dataset": "toy",
-                            "backbone": "tiny",
-                            "loss": "contrastive",
-                            "method": method,
-                            "seed": seed,
-                        }
-                        rows = {
-                            "image_id": [f"{n}.jpg" for n in range(QUERIES)],
-                            "label": LABELS,
-                            "map_at_r": values,
-                            "precision_at_1": (random.random(QUERIES) < values).astype(float),
-                            "nearest_of_donor": (random.random(QUERIES) < 0.3).astype(float),
-                        }
-                        tables.append(pd.DataFrame({**cell, **where, **rows, OTHERS: 0.0}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def naive(
-    values: pd.DataFrame, method: str, condition: str, setting: str = "symmetric", of: str = "map_at_r"
-) -> np.ndarray:
-    """Values [S, N], draws averaged."""
-    own = values[
-        (values["method"] == method) & (values["condition"] == condition) & (values["setting"] == setting)
-    ]
-    wide = own.groupby(["seed", "image_id"])[of].mean().unstack()
-    return wide[[f"{n}.jpg" for n in range(QUERIES)]].to_numpy()
 
 
 def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:

@@ -33,7 +33,7 @@ SECTIONS = {
     "seen": ("What the models saw and found", (), ("photos", "retrieval")),
     "looks": ("Where they look", ("table2", "table8"), ("attribution",)),
     "segments": ("What they take for the object", ("table4",), ("segmentation",)),
-    "masks": ("Can the masks be trusted?", (), ("masks",)),
+    "masks": ("Can the masks be trusted?", ("table10",), ("masks",)),
     "cures": ("Cures without training", ("table7",), ()),
     "attacked": ("Under attack", ("table9",), ()),
 }

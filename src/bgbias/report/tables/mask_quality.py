@@ -1,0 +1,195 @@
+"""Table 10: what is lost by queries whose masks are better or worse (docs/methods.md, section 13).
+
+A mask that misses a part of its object leaves it in the picture where the background is its own, and takes it away with every
+other background, so that its loss counts as one of background. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias import plugins
+from bgbias.engine import inputs
+from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation import conditions
+from bgbias.masks.policy import read_mask_table
+from bgbias.report import columns as words
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import decomposition
+from bgbias.report.tables._rows import models, refuse_missing
+from bgbias.report.tables.decomposition import PATH, STEPS
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import Values
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+NUMBER = 10
+TITLE = "What is lost where masks are worse and better"
+ABOUT = "What is lost where masks are worse and better: a third of the queries beside another, by how good their masks are."
+# Columns of the table of masks, the first that says something: overlap with true masks, or how sure the masker is.
+MEASURES = {"iou": "IoU", "confidence": "confidence"}
+WORST, BEST = "worst", "best"
+FEWEST = 30  # queries of which thirds say something
+PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=True))
+
+
+def _range(row: dict[str, Any]) -> str:
+    """From where to where the measure goes in both thirds."""
+    if not isinstance(row["measure"], str):
+        return words.NOTHING
+    ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
+    least, below, above, most = (words.rounded(end, 3) for end in ends)
+    return f"{MEASURES[row['measure']]} {least} to {below}, {above} to {most}"
+
+
+COLUMNS = (
+    Column("Thirds of masks", _range),
+    Column("Drop, worst masks", words.interval("drop_worst", 1), "Drop, worst [95 %]"),
+    Column("Drop, best masks", words.interval("drop_best", 1), "Drop, best [95 %]"),
+    Column("Worst minus best", words.against_plain("drop_more", 1), "Difference [95 %]"),
+    Column("Pasting, worst", words.interval("pasting_worst", 1)),
+    Column("Pasting, best", words.interval("pasting_best", 1)),
+    Column("Own background, worst", words.interval("own_background_worst", 1)),
+    Column("Own background, best", words.interval("own_background_best", 1)),
+    Column("Class's backgrounds, worst", words.interval("class_background_worst", 1)),
+    Column("Class's backgrounds, best", words.interval("class_background_best", 1)),
+)
+LEGEND = (
+    "Points of MAP@R lost by the third of the queries with the worst and with the best masks. [95 %]: over classes and, from",
+    "three on, training seeds. *: a difference beyond chance, corrected for the table's models.",
+)
+HEADLINE = {"drop_best": "drop with the best masks"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid splits the drop, and masks are found by a masker, which may be wrong."""
+    kinds = {study.maskers[study.datasets[d].masker].kind for d in plan.datasets(study)}
+    return decomposition.wanted(study) and any(plugins.load("maskers", kind).PREDICTS for kind in kinds)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What was collected, and what is known of each mask."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    return read | {f"masks {d}": inputs.masks(study, d)["mask_table"] for d in plan.datasets(study)}
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
+    masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
+    return table(queries, masks, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, excluded)
+
+
+def table(
+    queries: pd.DataFrame,
+    masks: Mapping[str, pd.DataFrame],
+    shown: Sequence[str],
+    draws: int,
+    cells: Sequence[Cell] = (),
+) -> pd.DataFrame:
+    """Table 10 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times,
+    and each dataset's table of masks.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` and ``classes``, of all thirds;
+    ``measure``, a name of ``MEASURES``; of the third with the worst and that with the best masks, the measure's ends
+    ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R, query and gallery alike, ``drop_worst`` and
+    ``drop_best``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop minus the second, with
+    ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
+    ``FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
+    """
+    refuse_missing(queries, cells)
+    times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in PATH}
+    asked = {name: (rows.SYMMETRIC, name, times[name]) for name in PATH}
+    lines = []
+    for model, own in models(queries):
+        values = rows.seen(own, model, asked)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
+    made = pd.DataFrame(lines)
+    made["drop_more_p_holm"] = uncertainty.holm(made["drop_more_p"].tolist())
+    return rows.without_single_folds(made)
+
+
+def _lost(values: Values, masks: pd.DataFrame) -> dict[str, Any]:
+    """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
+    measure, third = _thirds(masks)
+    among = {WORST: third == 0, BEST: third == 2}
+    row: dict[str, Any] = {"measure": measure or None}
+    for name, chosen in among.items():
+        ends = masks.loc[chosen, measure].agg(["min", "max"]) if measure else (np.nan, np.nan)
+        row |= dict(zip((f"{name}_from", f"{name}_to"), map(float, ends), strict=True))
+        for part, path in PARTS.items():
+            row |= rows.interval(f"{part}_{name}", _within(values, path, [chosen]), 100)
+    return row | rows.tested("drop_more", _within(values, PARTS["drop"], list(among.values())), 100)
+
+
+def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
+    """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none. Equal values stay
+    together.
+    """
+    for measure in MEASURES:
+        known = masks[measure]
+        if len(known) >= FEWEST and known.notna().all():
+            third = pd.qcut(known, 3, labels=False, duplicates="drop").to_numpy()
+            if set(third) == {0, 1, 2}:
+                return measure, third
+    return "", np.full(len(masks), -1)
+
+
+def _within(values: Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
+    """By how much the mean over some queries falls on the way, if there are others ``among`` the queries minus the same of them.
+
+    A mean over some is the mean of their values over all queries by the share that they are. What a class means for the values
+    of others is taken to be as much for each of these.
+    """
+    if not all(chosen.any() for chosen in among):
+        return uncertainty.UNKNOWN
+    columns, of_others = [], []
+    for chosen in among:
+        columns += [np.where(chosen, values.columns[name], 0.0) for name in path]
+        columns.append(np.broadcast_to(chosen, columns[-1].shape).astype(float))
+        of_others += [values.of_others[name] * chosen.mean() for name in path]
+        of_others.append(np.zeros_like(columns[-1]))
+
+    def lost(*means: np.ndarray) -> np.ndarray:
+        first, *second = [
+            (before - after) / share
+            for before, after, share in zip(means[::3], means[1::3], means[2::3], strict=True)
+        ]
+        return first - second[0] if second else first
+
+    return uncertainty.estimate(columns, values.classes, lost, of_others)
+
+
+def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
+    by = [MEASURES[m] for m in MEASURES if (table["measure"] == m).any()]
+    meant = {
+        "IoU": " IoU: of a mask with the true one.",
+        "confidence": " Confidence: the masker's largest response in a photo, before its mask is stretched to reach 1.",
+    }
+    return (
+        f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition, of the third of the queries"
+        f" whose masks are the worst and of that whose masks are the best.{sentences.selected(selection)}"
+        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        "Drop, pasting, own background and class's backgrounds as in Table 5. What a mask misses of an object stays in the"
+        f" picture where the background is its own, and goes with every other one.{''.join(meant[name] for name in by)}"
+        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models. Photos with"
+        " worse masks may be harder in other ways, too."
+    )
