@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import _machine, _report, surroundings
@@ -15,6 +15,7 @@ from benchmarks._report import Record
 from bgbias import plugins
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
+from bgbias.files.atomic import write_text
 from bgbias.progress import say
 
 FOLDER = Path("data/work/bench")
@@ -46,9 +47,7 @@ def bench(names: Sequence[str], device: str, rounds: int | None, write: Path | N
             broken.append(name)
     measured = [_read(folder, name) for name in chosen if name not in broken]
     if write and measured:
-        others = [_read(folder, name) for name in comparisons((), device) if name not in chosen]
-        shown = sorted([*measured, *_alike(others, measured[0])], key=lambda record: record["comparison"])
-        _report.write(write, device.partition(":")[0], shown, f"python -m benchmarks --device {device}")
+        _keep(write, device.partition(":")[0], measured)
     if os.environ.get("BGBIAS_TRACK", "1") != "0" and not tiny:
         from benchmarks._tracked import log
 
@@ -75,31 +74,27 @@ def source(name: str) -> str:
     return hashlib.sha256(Path(str(plugins.load("benchmarks", name).__file__)).read_bytes()).hexdigest()
 
 
-def _alike(records: list[Record], now: Record) -> Iterator[Record]:
-    """Those of earlier runs that still hold: made on the machine of ``now`` by the comparisons as they are. Others are told."""
-    for record in records:
-        if not record:
-            continue
-        name = record["comparison"]
-        if _machine_of(record) != _machine_of(now):
-            say(
-                f"{name} was measured on another machine or with other versions, and is left out: python -m benchmarks {name}"
-            )
-        elif record.get("source") != source(name):
-            say(f"{name} was measured before it was changed, and is left out: python -m benchmarks {name}")
-        else:
-            yield record
-
-
-def _machine_of(record: Record) -> Record:
-    # How many threads, each comparison says by itself.
-    return {key: value for key, value in record["machine"].items() if key != "threads"}
+def _keep(page: Path, device: str, measured: Sequence[Record]) -> None:
+    """Put records beside the page in the place of earlier ones, drop those of comparisons that are gone, and show all of them."""
+    folder = page.with_suffix("") / device
+    for record in measured:
+        write_text(folder / f"{record['comparison']}.json", json.dumps(record, indent=1) + "\n")
+    known = plugins.names("benchmarks")
+    for path in folder.glob("*.json"):
+        if path.stem not in known:
+            path.unlink()
+    shown = [_read(folder, name) for name in known if (folder / f"{name}.json").exists()]
+    changed = [record["comparison"] for record in shown if record["source"] != source(record["comparison"])]
+    if changed:
+        say(
+            f"These were measured before they were changed; measure them again: python -m benchmarks {' '.join(changed)}"
+        )
+    _report.write(page, device, shown, changed)
 
 
 def _read(folder: Path, name: str) -> Record:
-    """A comparison's record; empty if it has none."""
-    path = folder / f"{name}.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    """A comparison's record."""
+    return dict(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def _measured(name: str, device: str, rounds: int | None, record: Path, tiny: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,11 +36,11 @@ def told(record: Record) -> str:
     return "\n".join(lines)
 
 
-def table(records: Sequence[Record]) -> str:
-    """Markdown: one row a figure."""
+def table(records: Sequence[Record], changed: Collection[str] = ()) -> str:
+    """Markdown: one row a figure; a mark on comparisons that were ``changed`` since."""
     rows = ["| what | measured | bar | reached |", "|---|---|---|---|"]
     for record in records:
-        rows.append(f"| **{record['title']}** | | | |")
+        rows.append(f"| **{record['title']}**{' †' * (record['comparison'] in changed)} | | | |")
         rows += [f"| {f['what']} | {value(f)} | {bar(f)} | {verdict(f)} |" for f in record["figures"]]
     return "\n".join(rows)
 
@@ -73,13 +73,30 @@ def spread(values: Sequence[float]) -> str:
     return f"{median(values):.3g} [{min(values):.3g} - {max(values):.3g}]"
 
 
-def write(path: Path, device: str, records: Sequence[Record], command: str) -> None:
-    """Put the device's block between its markers in a Markdown file; the prose around it stays as it is."""
+def write(path: Path, device: str, records: Sequence[Record], changed: Collection[str] = ()) -> None:
+    """Put the device's block between its markers in a Markdown file; the prose around it stays as it is.
+
+    A table for each machine, the one that measured last first. ``changed``: comparisons that were changed since.
+    """
     begin, end = place(path, device)
     text = path.read_text(encoding="utf-8")
-    block = f"{begin}\n{machine(records, command)}\n\n{table(records)}\n{end}"
+    latest = sorted(records, key=lambda record: record["begun"], reverse=True)
+    machines = dict.fromkeys(_machine_of(record) for record in latest)
+    blocks = []
+    for one in machines:
+        of_it = [record for record in records if _machine_of(record) == one]
+        head = machine(of_it, f"python -m benchmarks --device {device}")
+        if any(record["comparison"] in changed for record in of_it):
+            head += " †: before the comparison was changed."
+        blocks.append(f"{head}\n\n{table(of_it, changed)}")
+    block = "\n".join([begin, "\n\n".join(blocks), end])
     pattern = re.escape(begin) + ".*?" + re.escape(end)
     write_text(path, re.sub(pattern, lambda _: block, text, count=1, flags=re.DOTALL))
+
+
+def _machine_of(record: Record) -> tuple[tuple[str, Any], ...]:
+    # How many threads, each comparison says by itself.
+    return tuple(sorted((key, value) for key, value in record["machine"].items() if key != "threads"))
 
 
 def place(path: Path, device: str) -> tuple[str, str]:

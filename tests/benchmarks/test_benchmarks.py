@@ -136,16 +136,16 @@ def test_figures_go_between_their_markers_and_nothing_else_changes(tmp_path: Pat
     page = tmp_path / "speed.md"
     page.write_text("Before.\n<!-- bench cpu -->\nold\n<!-- end of bench cpu -->\nAfter \\1.\n")
     for _ in range(2):
-        _report.write(page, "cpu", [a_record([Figure("faster", [3.0], 2.5)])], "python -m benchmarks")
+        _report.write(page, "cpu", [a_record([Figure("faster", [3.0], 2.5)])])
         text = page.read_text()
         assert text.startswith(
-            "Before.\n<!-- bench cpu -->\n`python -m benchmarks` on A processor, 2 cores, 8 GB"
+            "Before.\n<!-- bench cpu -->\n`python -m benchmarks --device cpu` on A processor, 2 cores, 8 GB"
         )
         assert text.endswith("| faster | 3 | at least 2.5 | yes |\n<!-- end of bench cpu -->\nAfter \\1.\n")
         assert "old" not in text
         assert "2026-11-21; load 0.5 to 1.2" in text
     with pytest.raises(UserError, match="no place for the figures: it needs the lines '<!-- bench cuda -->'"):
-        _report.write(page, "cuda", [a_record([])], "python -m benchmarks")
+        _report.write(page, "cuda", [a_record([])])
 
 
 def test_unknown_comparisons_are_refused_with_the_nearest_one() -> None:
@@ -206,38 +206,45 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
     assert all(figure["what"] in told for figure in record["figures"])
 
 
-def test_the_page_has_no_figures_of_other_machines_or_of_comparisons_that_changed(
+def test_the_page_keeps_what_other_machines_measured_and_marks_what_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BGBIAS_TRACK", "0")
-    folder = tmp_path / "data/work/bench/cpu"
-    folder.mkdir(parents=True)
+    measured, kept = tmp_path / "data/work/bench/cpu", tmp_path / "speed/cpu"
 
-    def write(name: str, **changed: Any) -> None:
+    def write(folder: Path, name: str, **changed: Any) -> None:
         record = a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"}
         record |= {"source": _bench.source(name) if name != "foreign" else ""}
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_text(json.dumps(record | changed))
 
-    def measured(name: str, *_: object) -> bool:
-        write(name)
+    def measure(name: str, *_: object) -> bool:
+        write(measured, name, begun="2026-11-22T08:00:00+00:00")
         return True
 
-    monkeypatch.setattr(_bench, "_measured", measured)
-    write("masks", machine=MACHINE | {"threads": 1})
-    write("attribution", machine=MACHINE | {"cpu": "Another processor"})
-    write("heldout", source="before")
-    write("foreign")
+    monkeypatch.setattr(_bench, "_measured", measure)
+    write(kept, "masks", machine=MACHINE | {"threads": 1})
+    write(kept, "attribution", machine=MACHINE | {"cpu": "Another processor"})
+    write(kept, "heldout", source="before")
+    write(kept, "foreign")
+    write(measured, "growth")  # in the scratch folder alone
     page = tmp_path / "speed.md"
     page.write_text("<!-- bench cpu -->\n<!-- end of bench cpu -->\n")
     _bench.bench(["retrieval"], "cpu", None, page, tiny=False)
-    text = page.read_text()
-    assert [name for name in ("retrieval", "masks", "attribution", "heldout", "foreign") if f"All of {name}" in text] == [
-        "retrieval", "masks",
-    ]  # fmt: skip
-    said = capsys.readouterr().err
-    assert "attribution was measured on another machine or with other versions, and is left out" in said
-    assert "heldout was measured before it was changed, and is left out: python -m benchmarks heldout" in said
+    here, _, other = page.read_text().partition("on Another processor")
+    assert "on A processor, 2 cores" in here
+    assert "2026-11-21 to 2026-11-22" in here
+    assert [line for line in here.splitlines() if "All of" in line] == [
+        "| **All of heldout** † | | | |",
+        "| **All of masks** | | | |",
+        "| **All of retrieval** | | | |",
+    ]
+    assert [line for line in other.splitlines() if "All of" in line] == ["| **All of attribution** | | | |"]
+    assert "†: before the comparison was changed." in here
+    assert "†" not in other
+    assert "again: python -m benchmarks heldout\n" in capsys.readouterr().err
+    assert sorted(path.stem for path in kept.iterdir()) == ["attribution", "heldout", "masks", "retrieval"]
 
 
 @pytest.mark.parametrize("here", [True, False])
