@@ -85,6 +85,22 @@ def test_a_table_stands_whole_or_in_chosen_columns_and_rows(plain: pd.Series) ->
     assert len(said("demo seeds").strip().splitlines()) == 2 + len(published.table("table1"))
 
 
+def test_rows_that_are_a_method_and_more_stand_in_the_methods_row(plain: pd.Series) -> None:
+    folder = publication.RESULTS / "demo"
+    more = pd.read_csv(folder / "table1.csv", keep_default_na=False, na_values=[""])
+    seen = more.assign(method=more["method"] + "+mtax:5@0.1", clean=12.34, clean_low=1.0, clean_high=20.0)
+    pd.concat([more, seen]).to_csv(folder / "table1.csv", index=False)
+    head, _, *rows = (
+        said(f"demo {ROW}: table1: Drop, %; table1+mtax:5@0.1: Clean = under it").strip().splitlines()
+    )
+    assert head.endswith("| Drop, % | under it |")
+    (row,) = rows
+    assert f" {plain['relative_drop']:.1f} [" in row
+    assert "12.3" in row.split(" | ")[-1]
+    with pytest.raises(UserError, match=r"table1\.csv has no row '\.\.\.\+stax'"):
+        said(f"demo {ROW}: table1+stax: Clean = under it")
+
+
 def test_a_link_is_what_shows_a_figure() -> None:
     text = "![Drop](demo/drop.png) [other](../assets/demo/drop.png) [page](demo.md) ![x](../results/cub50/pareto.png)"
     assert list(pages.shown_figures(Path("docs/results/page.md"), text)) == [

@@ -5,6 +5,8 @@
     <!-- from demo table1 demo_90/contrastive/plain relative_drop .1[] -->72.8 [71.1, 74.5]<!-- end -->     and its interval
     <!-- from demo demo_90: table1: Corrupted = MAP@R, corrupted | Drop, %; table2: Score -->...<!-- end -->
                                         columns of tables by their printed heads, or other ones; of all rows if none are named
+    <!-- from attacks plain, at: table1: Clean; table9+stax@0.1: P@1 = P@1 under STAX -->...<!-- end -->
+                                        a column of rows that have this behind their method, in the rows of the method itself
     <!-- from demo made minutes -->8.1<!-- end -->                 what made.yaml says
 
 A row is named by any part of dataset/backbone/loss/method that no other row has; in ``seeds`` the seed stands behind it. Several
@@ -32,7 +34,7 @@ from bgbias.results.rows import MODEL, Model
 BEGIN = "<!-- from "
 MARK = re.compile(r"(<!-- from ([^>]+?) -->)((?:(?!<!--).)*?)(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"\]\(((?:[^)\s]*/)?)([\w-]+)/([\w-]+\.png)\)")
-CHOSEN = re.compile(rf"(?:(?P<rows>[^:;|=]+):)?\s*(?P<tables>(?:table\d+|{SEEDS}):.*)", re.DOTALL)
+CHOSEN = re.compile(rf"(?:(?P<rows>[^:;|=]+):)?\s*(?P<tables>(?:table\d+(?:\+\S+)?|{SEEDS}): .*)", re.DOTALL)
 DIGITS = re.compile(r"(\+?)\.(\d)(\[\])?")
 OF_SEEDS = (
     Column("Corrupted", words.number("corrupted", 1)),
@@ -142,7 +144,7 @@ def _columns(published: Publication, rows: str, asked: str) -> str:
     lines: dict[Model, dict[str, str]] = {}
     heads: list[str] = []
     for part in asked.split(";"):
-        name, _, chosen = part.strip().partition(":")
+        name, _, chosen = part.strip().partition(": ")
         for wish in chosen.split("|"):
             head, _, title = (word.strip() for word in wish.partition("="))
             heads.append(title or head)
@@ -173,8 +175,17 @@ def _some(name: str, models: Sequence[Model]) -> list[Model]:
 
 
 def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
-    """What a table prints in a column, by model; of ``seeds``, what each seed has, in their order."""
+    """What a table prints in a column, by model; of ``seeds``, what each seed has, in their order. ``table9+x``: by model, what
+    it prints in the row that has ``+x`` behind the model's method.
+    """
+    name, *behind = name.partition("+")
+    after = "".join(behind)
     table = published.table(name)
+    if after:
+        table = table[table["method"].str.endswith(after)]
+        table = table.assign(method=table["method"].str.removesuffix(after))
+        if table.empty:
+            raise UserError(f"{published.folder / name}.csv has no row '...{after}'.")
     there = OF_SEEDS if name == SEEDS else tables.load(name).COLUMNS
     named = [column for column in there if column.head == head]
     if len(named) != 1:
