@@ -57,8 +57,9 @@ class Publication:
 
     def caption(self, name: str) -> str:
         """That of a table, and which code was accepted since it was made."""
-        edited = ", ".join(dict.fromkeys(file for a in self.made.get("accepted", []) for file in a["edited"]))
-        word = f"\n\nEdited since and taken for computing the same, without making it again ({MADE} says why): {edited}."
+        edited = {file for a in self.made.get("accepted", []) for file in a["edited"]}
+        files = f"{len(edited)} file{'s' * (len(edited) > 1)} of its code"
+        word = f"\n\nEdited since, and taken for computing the same: {files} ({MADE} says which, and why)."
         return str(self.made["captions"][name]) + (word if edited else "")
 
     def damaged(self) -> list[str]:
@@ -208,8 +209,8 @@ def edited(publication: Publication, study: Study) -> list[str]:
 
 
 def accept(publication: Publication, study: Study, because: str) -> Publication:
-    """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and stands below
-    whole tables until all numbers are made again. Raises UserError if no code was edited, if settings were, or without a reason.
+    """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and whole
+    tables say so until all numbers are made again. Raises UserError if no code was edited, if settings were, or without a reason.
     """
     if other := differing_settings(publication, study):
         moved = f"{publication.folder} was made by other settings ({other[0]}), which move numbers"
