@@ -12,13 +12,14 @@ from types import SimpleNamespace
 
 import chromium
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
+from bgbias.auditing import findings, slices, written
 from bgbias.auditing import page as audit_page
-from bgbias.auditing import slices
 from bgbias.report import html
 from bgbias.results.uncertainty import Estimate
 from tests.support import toy_folder
@@ -42,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(place: Path) -> Path:
     bgbias.audit(
-        place / "photos", colours, out=place / "out", masker="grabcut", size=BOX, resize=BOX, attribution=8
+        place / "photos", colours, out=place / "out", masker="grabcut", size=BOX, resize=BOX, attribution=12
     )
     return place / "out" / "audit.html"
 
@@ -61,6 +62,8 @@ def test_the_page_says_the_numbers_of_the_json(page: Path, read: Reader) -> None
         assert f"{100 * row['value']:.1f} [{said}]".replace("-", "−") in text
     alone = told["background_alone"]
     assert f"{100 * alone['value']:.1f} [{100 * alone['low']:.1f}, {100 * alone['high']:.1f}]" in text
+    if (rho := told["attribution"]["rank_correlation_with_loss"]) is not None:
+        assert f"Rank correlation {rho:.2f} over".replace("-", "−") in text
     for third in told["thirds"]:
         ends = f" [{100 * third['low']:.1f}" if third["low"] is not None else ""
         assert f"{100 * third['value']:.1f}{ends}".replace("-", "−") in text
@@ -108,7 +111,7 @@ def test_a_page_of_ten_thousand_photos_stays_below_ten_megabytes(page: Path, tmp
 
 def test_the_same_question_has_the_same_page(place: Path, page: Path) -> None:
     bgbias.audit(
-        place / "photos", colours, out=place / "again", masker="grabcut", size=BOX, resize=BOX, attribution=8
+        place / "photos", colours, out=place / "again", masker="grabcut", size=BOX, resize=BOX, attribution=12
     )
     assert (place / "again" / "audit.html").read_bytes() == page.read_bytes()
 
@@ -163,6 +166,23 @@ def test_queries_of_small_masks_that_lose_more_are_told_beside_the_verdict(
     told = list(audit_page._of_small_masks(SimpleNamespace(thirds=thirds)))
     assert len(told) == bool(said)
     assert said in "".join(told)
+
+
+def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
+    surely = slices.SurelyMasked(193, 20, Estimate(0.159, 0.071, 0.246))
+    rows = pd.DataFrame({"class_name": list("abcde"), "queries": 43})
+    found = SimpleNamespace(classes=rows, photos=pd.DataFrame({"lost": [0.1] * 213}))
+    (said,) = written.evidence(SimpleNamespace(findings=found, usable=(), surely=surely))  # type: ignore[arg-type]
+    assert said.startswith("20 of 213 have a mask whose confidence is below 0.9")
+    assert said.endswith("without them the drop is 16 % [7, 25]")
+
+
+def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
+    assert tuple(written.shown(["own", "only_bg", *findings.PATH[::-1]])) == (
+        *findings.PATH,
+        "only_bg",
+        "own",
+    )
 
 
 def test_what_cannot_be_tested_is_not_said_to_be_nothing(place: Path, tmp_path: Path) -> None:

@@ -72,3 +72,24 @@ def test_equal_values_stay_together_or_make_no_thirds() -> None:
     found = list(slices.thirds(queries, sure))
     assert {third.prop for third in found} == {"area"}
     assert [(third.least, third.most) for third in found] == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
+    queries = pd.DataFrame(
+        {
+            "image_id": list("abcdefg"),
+            "class_name": list("1122334"),
+            "clean": [0.8] * 7,
+            "random_background": [0.6] * 6 + [0.0],
+        }
+    )
+    queries["lost"] = queries["clean"] - queries["random_background"]
+    queries.loc[5, "lost"] = np.nan  # no query, however unsure its mask is
+    known = pd.DataFrame({"image_id": list("abcdefg"), "confidence": [1.0, 0.9, 1.0, 1.0, 1.0, 0.1, 0.89]})
+    found = slices.surely_masked(queries, known)
+    assert found is not None
+    assert (found.queries, found.others) == (5, 1)
+    assert found.drop.value == pytest.approx(0.25)
+    assert slices.surely_masked(queries, known.assign(confidence=1.0)) is None
+    assert slices.surely_masked(queries, known.assign(confidence=0.5)) is None
+    assert slices.surely_masked(queries, known.assign(confidence=np.nan)) is None  # nobody knows

@@ -54,7 +54,11 @@ def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
         folder = of_class["image_id"].iloc[0].split("/")[-2]
         assert f"{folder}{of_class['image_id'].nunique()}{said}" in read.text
     # A grid of one seed says so first.
-    assert read.text.partition("stands behind it?")[2].strip().startswith("Of 1 training seed each")
+    assert (
+        read.text.partition("stands behind it?")[2]
+        .strip()
+        .startswith("With 1 training seed each, this says little of methods.")
+    )
     for figure in sorted((page.parent / "figures").glob("*.png")):
         assert len(figure.read_bytes()) > 1000
     assert len([a for a in read.addresses if a.startswith("data:image/png")]) == 1 + len(
@@ -182,7 +186,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
     )
     assert said((unbiased,)) == "No loss beyond chance is shown in front of other backgrounds."
     alone = dataclasses.replace(PLAIN, seeds=1)
-    assert said((alone,)) == f"Of 1 training seed each, which says little of methods: {one}"
+    assert said((alone,)) == f"With 1 training seed each, this says little of methods. {one}"
     assert said((MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, LEVEL),)).startswith(
         "Nothing was trained"
     )

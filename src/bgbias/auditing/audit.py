@@ -259,13 +259,16 @@ def _concluded(
     queries: dict[str, list[ShownQuery]] = {}
     of_classes: dict[str, str] = {}
     thirds: tuple[slices.Third, ...] = ()
+    surely: slices.SurelyMasked | None = None
     leaks: leak.Leak | None = None
     if collection.labelled:
         of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
         found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
         queries = shown.queries(found, photos, embeddings, of_label)
         of_classes = shown.portraits(found, photos)
-        thirds = tuple(slices.thirds(found.photos, slices.measured(prepared)))
+        properties = slices.measured(prepared)
+        thirds = tuple(slices.thirds(found.photos, properties))
+        surely = slices.surely_masked(found.photos, properties)
         leaks = leak.of(photos)
     return Audit(
         collection,
@@ -281,6 +284,7 @@ def _concluded(
         photos.usable,
         queries,
         thirds,
+        surely,
         leaks,
         of_classes,
         shown.doubtful(prepared),

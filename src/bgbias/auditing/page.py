@@ -80,16 +80,17 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     return {
         "four": four_fields.of({(audit.leak.found, lost.low > 0): ()} if audit.leak and tested else {}),
         "levels": [
-            {"title": written.LEVEL_TITLES.get(str(condition), str(condition))}
+            {"title": written.LEVEL_TITLES.get(condition, condition)}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
-            for condition, of in rows.groupby("condition", sort=False)
+            for condition in written.shown(rows["condition"])
+            for of in [rows[rows["condition"] == condition]]
         ],
         "steps": steps,
         "spread": _spread(steps, audit.thirds),
         "of_the_drop": list(_of_the_drop(audit)),
         "classes_told": (
-            f"{findings.suffering(found.classes)} of {len(found.classes)} classes lose more than half of their MAP@R. In percent;"
-            " sd: of what a class's photos lose."
+            "MAP@R in percent, with the own background (clean) and elsewhere; lost: points; sd: of what a class's photos"
+            " lose."
         ),
         "classes": [
             {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
@@ -133,6 +134,11 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Masks: {line}." for line in audit.remarks)
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
+    if not math.isnan(written.drop(audit).low):
+        yield (
+            "[low, high]: 95 % confidence interval, over classes: where a number would lie if other classes of this kind were"
+            " asked for."
+        )
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:
@@ -201,10 +207,15 @@ def _of_looks(audit: Measured) -> Iterator[str]:
         )
         score = html.interval(mean.value, mean.low, mean.high, 2, scale=1)
         yield f"Attribution score {score}, the mean of {len(scores)} photos, {how}."
+        rho, count = written.score_and_loss(audit)
+        if not math.isnan(rho):
+            yield (
+                f"Does the score tell what is lost? Rank correlation {html.number(rho, 2)} over {count} queries (−1: the more"
+                " lies on the object, the less is lost; 0: it tells nothing). Queries of a class are alike, so that no interval"
+                " is given: a few dozen say little."
+            )
     if audit.shares is not None:
-        parts = ", ".join(
-            f"{html.percent(v, 0)} % {name}" for name, v in findings.told_shares(audit.shares).items()
-        )
+        parts = written.shares_in_words(audit.shares)
         yield f"What embeddings tell apart, of the same objects in front of the same backgrounds: {parts}."
 
 
@@ -214,7 +225,7 @@ def _of_masks(audit: Measured) -> Iterator[str]:
     empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
     confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
     yield (
-        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask that can be trusted; {empty} are empty, {full}"
+        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empty} are empty, {full}"
         f" cover the whole photo. Mean area {html.percent(area, 0)} %{confidence}."
     )
 
@@ -254,8 +265,8 @@ def _methods(audit: Measured) -> Iterator[str]:
     behind = audit.backgrounds.told.partition(";")[0]
     yield (
         f"Following Kobs & Hotho (2022), objects were cut out by masks ({audit.masker}) and pasted in front of {asked.draws}"
-        f" random backgrounds each (of a pool of {behind}). Of {len(audit.collection):,} photos {trusted:,} had a mask that could"
-        " be trusted; the others kept their background and were no queries."
+        f" random backgrounds each (of a pool of {behind}). Of {len(audit.collection):,} photos {trusted:,} had a mask of a"
+        " plausible size; the others kept their background and were no queries."
     )
     found = audit.findings
     if found is not None:

@@ -20,6 +20,7 @@ PROPERTIES = {
     "brightness": "brightness of the photo",
     "confidence": "how sure the mask is",
 }
+UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
 THIRDS = ("lowest third", "middle third", "highest third")
 FEWEST = 30  # queries of which thirds say something
 
@@ -37,6 +38,17 @@ class Third:
     queries: int
     clean: float
     lost: Estimate
+
+
+@dataclass(frozen=True)
+class SurelyMasked:
+    """The drop of MAP@R, a share, of the ``queries`` whose mask has a confidence of ``UNSURE`` or more; ``others``: how many have
+    less.
+    """
+
+    queries: int
+    others: int
+    drop: Estimate
 
 
 def measured(prepared: Prepared) -> pd.DataFrame:
@@ -79,3 +91,15 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
             lost = uncertainty.estimate(ends, classes, uncertainty.difference)
             least, most = part[name].iloc[0], part[name].iloc[-1]
             yield Third(name, title, float(least), float(most), len(part), float(ends[0].mean()), lost)
+
+
+def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
+    """What the queries lose whose masks are sure; None if all are, or none."""
+    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
+    own = known[known["confidence"] >= UNSURE]
+    others = int((known["confidence"] < UNSURE).sum())
+    if not others or own.empty:
+        return None
+    classes = own["class_name"].astype("category").cat.codes.to_numpy()
+    ends = [own[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
+    return SurelyMasked(len(own), others, uncertainty.estimate(ends, classes, uncertainty.relative_drop))

@@ -6,7 +6,7 @@ Nothing of when or how fast it was made is in the files: the same question has t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ import pandas as pd
 from bgbias.auditing import findings, workplace
 from bgbias.auditing.findings import Findings
 from bgbias.auditing.measured import Measured
+from bgbias.auditing.slices import UNSURE
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.evaluation.variance import Shares
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.report import queries as asking
 from bgbias.report.columns import NOTHING
 from bgbias.report.queries import ShownQuery
+from bgbias.results import correlation
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 from bgbias.version import VERSION
@@ -35,12 +38,13 @@ STEP_TITLES = {
     "own_background": "this very background",
     "class_background": "the class's backgrounds",
 }
+# In the order in which people read them: each step of the drop goes from one to the next.
 LEVEL_TITLES = {
     CLEAN: "as they are",
     "own_inpainted": "object on its own background, filled",
     "mixed_same": "on a background of its class",
-    "mixed_rand": "on a background of another class",
     RANDOM_BACKGROUND: "on random backgrounds",
+    "mixed_rand": "on a background of another class",
     "only_fg": "object alone, on grey",
     "no_fg": "object greyed out",
     "only_bg": "background alone, filled",
@@ -69,7 +73,7 @@ def verdict(audit: Measured) -> str:
     if math.isnan(lost.value):
         return "The model finds nothing on photos as they are, so that nothing can be lost."
     before, after = (100 * _level(audit, c) for c in (CLEAN, RANDOM_BACKGROUND))
-    levels = f"(MAP@R {before:.1f} -> {after:.1f}; only queries changed)"
+    levels = f"(MAP@R from {before:.1f} to {after:.1f}; only queries changed)"
     if math.isnan(lost.low):
         few = len(found.classes) < FEWEST_CLASSES
         chance = (
@@ -85,9 +89,10 @@ def verdict(audit: Measured) -> str:
     classes = len(found.classes)
     suffer = findings.suffering(found.classes)
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
+    lose = "loses" if suffer == 1 else "lose"
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
-        f" {levels}{chance}.{of_one} {suffer} of {classes} classes lose more than half."
+        f" {levels}{chance}.{of_one} {suffer} of {classes} classes {lose} more than half."
     )
 
 
@@ -120,6 +125,17 @@ def evidence(audit: Measured) -> Iterator[str]:
             f"{alone} of {len(found.photos)} have no background of their class to borrow, as it has two photos: the parts of the"
             " drop are of the others, and need not add up to it"
         )
+    if audit.surely is not None:
+        yield (
+            f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the object;"
+            f" without them the drop is {_share(audit.surely.drop)}"
+        )
+
+
+def shown(conditions: Iterable[str]) -> list[str]:
+    """Conditions in the order in which people read them, others last."""
+    ranks = {name: place for place, name in enumerate(LEVEL_TITLES)}
+    return sorted(dict.fromkeys(conditions), key=lambda name: ranks.get(name, len(ranks)))
 
 
 def told(audit: Measured) -> Iterator[str]:
@@ -130,7 +146,7 @@ def told(audit: Measured) -> Iterator[str]:
     if found is not None:
         rows = found.levels[found.levels["setting"] == QUERY_ONLY]
         yield f"{'photos are seen':<40}{'MAP@R [95 %]':>24}{'P@1':>8}"
-        for condition in dict.fromkeys(rows["condition"]):
+        for condition in shown(rows["condition"]):
             of = {
                 m: rows[(rows["condition"] == condition) & (rows["metric"] == m)]
                 for m in (MAP_AT_R, PRECISION_AT_1)
@@ -158,8 +174,7 @@ def told(audit: Measured) -> Iterator[str]:
             yield f"{name:<40}{row['queries']:>8}{clean:>8.1f}{then:>8.1f}{lost:>26}"
         yield ""
     if audit.shares is not None:
-        parts = ", ".join(f"{name} {100 * v:.0f} %" for name, v in findings.told_shares(audit.shares).items())
-        yield f"what embeddings tell apart: {parts}"
+        yield f"what embeddings tell apart: {shares_in_words(audit.shares)}"
     if not math.isnan(audit.looks.mean.value):
         mean = audit.looks.mean
         ends = "" if math.isnan(mean.low) else f" [{mean.low:.2f}, {mean.high:.2f}]"
@@ -167,6 +182,14 @@ def told(audit: Measured) -> Iterator[str]:
             f"attribution score, by {audit.looks.how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
         )
     yield from caveats(audit)
+
+
+def shares_in_words(shares: Shares) -> str:
+    """Shares of variance in words."""
+    return (
+        f"the object {100 * shares.object:.0f} %, the background {100 * shares.background:.0f} %, what only both together make"
+        f" {100 * shares.interaction:.0f} %"
+    )
 
 
 def caveats(audit: Measured) -> Iterator[str]:
@@ -218,11 +241,15 @@ def as_json(audit: Measured) -> dict[str, Any]:
             {k: _known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
             for third in audit.thirds
         ],
+        "surely_masked": None
+        if audit.surely is None
+        else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
         "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
         "attribution": {
             "how": audit.looks.how,
             "photos": int(audit.looks.scores["score"].notna().sum()),
+            "rank_correlation_with_loss": _known(score_and_loss(audit)[0]),
             **_estimate(audit.looks.mean),
         },
     }
@@ -289,6 +316,18 @@ def photos(audit: Measured) -> pd.DataFrame:
         on="image_id",
         how="left",
     )
+
+
+def score_and_loss(audit: Measured) -> tuple[float, int]:
+    """Spearman's rank correlation of queries' attribution score with the MAP@R that they lose, and of how many; NaN for fewer
+    than ten.
+    """
+    if audit.findings is None:
+        return math.nan, 0
+    both = (
+        audit.findings.photos[["image_id", "lost"]].merge(audit.looks.scores[["image_id", "score"]]).dropna()
+    )
+    return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()).value, len(both)
 
 
 def _level(audit: Measured, condition: str) -> float:

@@ -83,7 +83,7 @@ def verdict(blocks: list[LossBlock]) -> str:
     models = [model for block in blocks for model in block.models]
     seeds = [m.seeds for m in models if m.method.partition("+")[0] not in names.NOT_TRAINED]
     if seeds and min(seeds) < FEWEST_SEEDS:
-        said.append(f"Of {names.count(min(seeds), 'training seed')} each, which says little of methods:")
+        said.append(f"With {names.count(min(seeds), 'training seed')} each, this says little of methods.")
     losing, others = _losing(blocks)
     of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
     if losing:
