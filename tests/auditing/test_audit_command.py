@@ -161,6 +161,9 @@ def test_a_function_without_gradients_is_looked_into_by_occlusion(place: Path) -
     done = run(place, "photos", "--model", "my_model.py:pictures", *HOW, "--out", "function")
     assert done.returncode == 0, done.stderr
     assert json.loads((place / "function/audit.json").read_text())["attribution"]["how"] == "occlusion"
+    page = (place / "function/audit.html").read_text(encoding="utf-8")
+    assert "Attribution is by occlusion" in page
+    assert "bgbias audit photos --model my_model.py:pictures" in page
 
 
 def test_a_masker_that_is_a_graph_masks_the_photos(place: Path) -> None:

@@ -91,12 +91,15 @@ class Audit(Measured):
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask."""
+    """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask. ``command``: what
+    a person typed to ask, if she did.
+    """
 
     collection: PhotoCollection
     masker: NamedMasker | None
     backgrounds: BackgroundPhotos
     asked: Asked
+    command: str = ""
 
 
 def question(
@@ -106,13 +109,14 @@ def question(
     masker: str = masking.DEFAULT,
     mask_weights: Path | None = None,
     device: str = "cpu",
+    command: str = "",
 ) -> Question:
     """What stands out among the photos is told; the masker is found by its name, or refused."""
     for line in collection.told():
         say(line)
     drawn = all(map(collection.has_truth, collection.table.ids))
     who = None if drawn else masking.find(masker, mask_weights, device)
-    return Question(collection, who, backgrounds, asked)
+    return Question(collection, who, backgrounds, asked, command)
 
 
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
@@ -290,6 +294,7 @@ def _concluded(
         shown.doubtful(prepared),
         of_masks,
         steps.took,
+        question.command,
     )
 
 

@@ -22,8 +22,8 @@ from bgbias.results.leak import Leak
 @dataclass(frozen=True)
 class Measured:
     """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
-    a mask. ``remarks``: of masks. For a person: ``queries``, a photo of each class that loses most (``portraits``), masks that
-    are least sure.
+    a mask. ``remarks``: of masks. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo of each
+    class that loses most (``portraits``), masks that are least sure.
     """
 
     collection: PhotoCollection
@@ -45,3 +45,4 @@ class Measured:
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     took: dict[str, float]
+    command: str

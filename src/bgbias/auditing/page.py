@@ -263,10 +263,15 @@ def _methods(audit: Measured) -> Iterator[str]:
     """A paragraph for a paper."""
     asked, trusted = audit.asked, len(audit.usable)
     behind = audit.backgrounds.told.partition(";")[0]
+    masked = (
+        f"Of {len(audit.collection):,} photos {trusted:,} had a mask of a plausible size; the others kept their background and"
+        " were no queries."
+        if trusted < len(audit.collection)
+        else f"All {trusted:,} photos had a mask of a plausible size."
+    )
     yield (
         f"Following Kobs & Hotho (2022), objects were cut out by masks ({audit.masker}) and pasted in front of {asked.draws}"
-        f" random backgrounds each (of a pool of {behind}). Of {len(audit.collection):,} photos {trusted:,} had a mask of a"
-        " plausible size; the others kept their background and were no queries."
+        f" random backgrounds each (of a pool of {behind}). {masked}"
     )
     found = audit.findings
     if found is not None:
@@ -290,10 +295,14 @@ def _methods(audit: Measured) -> Iterator[str]:
             f"Attribution is SmoothGrad ({Attribution().samples} samples) of the embedding's similarity to that of a black"
             " picture."
         )
+    if audit.looks.how == "occlusion" and audit.looks.maps:
+        yield "Attribution is by occlusion (Zeiler & Fergus 2014), blurring one place after the other."
 
 
 def _facts(audit: Measured) -> Iterator[tuple[str, str]]:
     asked = audit.asked
+    if audit.command:
+        yield "command", audit.command
     yield "photos", f"{audit.collection.name}, digest {audit.collection.digest}"
     yield from (("photos", line) for line in audit.collection.told())
     yield "model", f"{audit.model.name}, {audit.model.look}"

@@ -127,6 +127,7 @@ def audit(
     from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import choose
     from bgbias.compute.device import pick
+    from bgbias.engine import records
     from bgbias.models.adapters import Options, load
     from bgbias.results.uncertainty import FEWEST_CLASSES
 
@@ -164,7 +165,7 @@ def audit(
         and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES
     ):
         raise UserError(NO_INTERVAL)
-    asking = question(collection, asked, behind, masker, mask_weights, pick(device))
+    asking = question(collection, asked, behind, masker, mask_weights, pick(device), records.command())
     if export:
         write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
