@@ -49,6 +49,11 @@ def test_a_damaged_file_is_named() -> None:
         asked("hers", "her.onnx", Mock(side_effect=ValueError("no zip")))
 
 
+def test_a_model_that_a_store_does_not_have_is_told_with_the_stores_step() -> None:
+    with pytest.raises(UserError, match=r"hers could not be loaded: not found. Name its store."):
+        asked("hers", "models:/hers@best", Mock(side_effect=ValueError("not found")), "Name its store.")
+
+
 def test_a_missing_library_is_named_with_its_extra() -> None:
     with pytest.raises(UserError, match=r"no_such_library is not installed: pip install 'bgbias\[models\]'"):
         needed("no_such_library", "models")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -50,6 +51,9 @@ CODE = """
 
     def wrong():
         raise KeyError("weights")
+
+    def spec():
+        return "timm:resnet18"
 
     _private = None
 """
@@ -185,6 +189,8 @@ class Broken(nn.Module):
             "cube": x[..., None],
             "text": "vectors",
         }
+        if self.fault == "exit":
+            sys.exit(0)
         return wrong[self.fault]
 
 
@@ -196,12 +202,23 @@ class Broken(nn.Module):
         ("constant", "the same vector for different pictures"),
         ("cube", r"\[1, 3, 32, 32, 1\], where vectors"),
         ("text", "a str, where one tensor"),
+        ("exit", "fails on a picture of 32 x 32 pixels: SystemExit: 0"),
         ("missing", "fails on a picture of 32 x 32 pixels: KeyError: 'missing'. .*--size"),
     ],
 )
 def test_faults_of_networks_are_told(fault: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         load(Broken(fault), Options(size=32, device="cpu"))
+
+
+def test_a_command_that_is_told_to_end_ends() -> None:
+    """The network may be at work then, and has not failed."""
+
+    def told(batch: list[np.ndarray]) -> list[np.ndarray]:
+        sys.exit(128 + signal.SIGTERM)
+
+    with pytest.raises(SystemExit):
+        load(told, Options(size=32))
 
 
 def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
@@ -226,11 +243,15 @@ def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
         ("hers/mine.py:nothing", "returns nothing; it must return the model"),
         ("hers/mine.py:wrong", r"KeyError: 'weights' \(.*mine.py, line \d+\)"),
         ("hers/broken.py:network", r"SyntaxError.*broken.py, line 2\)"),
+        # A script would end the command, as if all were well.
+        ("hers/script.py:network", r"script.py cannot be used: SystemExit: 0 \(.*script.py, line 2\)"),
+        ("hers/mine.py:spec", "a str; a model is a network"),
         ("hers/mine.py:WIDTH", "a int; a model is a network"),
     ],
 )
 def test_faults_of_code_are_told(code: Path, spec: str, said: str) -> None:
     (code.parent / "broken.py").write_text("x = 1\ndef network(:\n")
+    (code.parent / "script.py").write_text("import sys\nsys.exit(0)\n")
     with pytest.raises(UserError, match=said):
         load(spec)
 

@@ -66,8 +66,8 @@ def _why(name: str, source: str, error: Exception, offline: str) -> str:
         return (
             f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). {offline}"
         )
-    again = "" if source.startswith("http") else f" Make or copy {source} again."
-    return f"{name} could not be loaded: {said}.{again}"
+    step = f" {offline}" if ":/" in source else f" Make or copy {source} again."  # an address, or a file
+    return f"{name} could not be loaded: {said}.{'' if source.startswith('http') else step}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -27,6 +27,7 @@ import numpy as np
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
+from bgbias.models.adapters._failing import is_ours
 from bgbias.models.adapters._library import named
 from bgbias.models.adapters._preparation import usual
 from bgbias.models.adapters._weights import fill
@@ -81,7 +82,8 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
         network = copy.deepcopy(model)
         told = () if options.weights is None else fill(network, options.weights, name)
         return _network.adapted(name, network, usual(options), options, told)
-    encode = getattr(model, "encode", None)
+    # Texts have an encode() of their own.
+    encode = None if isinstance(model, str) else getattr(model, "encode", None)
     if callable(encode) and "task_metadata" in inspect.signature(encode).parameters:
         options.only(LOOKS, name)
         return plugins.load("adapters", "mteb").of_object(model, options, name)
@@ -160,9 +162,9 @@ def _told(where: str, run: Callable[[], Any]) -> Any:
     """What somebody's code gives; an error in it is told with file and line."""
     try:
         return run()
-    except UserError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if is_ours(error):
+            raise
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{last.filename}, line {last.lineno}"
         if isinstance(error, SyntaxError):
