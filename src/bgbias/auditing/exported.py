@@ -57,16 +57,20 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
                 f"The embeddings of {name} are no numbers but {array.dtype}; save them as float32."
             )
     found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
-    shape = (photos, *found[CLEAN, 0].shape[1:])
+    clean_shape = found[CLEAN, 0].shape
+    dim = clean_shape[1] if len(clean_shape) == 2 else "D"
     for (name, draw), array in found.items():
-        if array.ndim != 2 or array.shape != shape:
+        if array.ndim != 2 or array.shape != (photos, dim):
             raise UserError(
-                f"The embeddings of {name}-{draw} are {list(array.shape)}, where {list(shape)} is expected: a row for each line"
-                " of photos.csv."
+                f"The embeddings of {name}-{draw} are {list(array.shape)}, where [{photos}, {dim}] is expected: a row for each"
+                " line of photos.csv."
             )
-        if not np.isfinite(array).all() or not np.linalg.norm(array, axis=1).all():
+        lengths = np.linalg.norm(array, axis=1)
+        wrong = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
+        if len(wrong):
             raise UserError(
-                f"The embeddings of {name}-{draw} have a row that is zero or not finite; it has no direction."
+                f"The embeddings of {name}-{draw} are zero or not finite in row {wrong[0]} of photos.csv, which has no direction"
+                f" ({len(wrong)} such rows)."
             )
     return {
         view: (array / np.linalg.norm(array, axis=1, keepdims=True)).astype(np.float32)

@@ -1,0 +1,48 @@
+"""Embeddings that come back from elsewhere: those that cannot be used are told with the view, the shape and the row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bgbias.auditing import exported
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN
+
+VIEWS = ((CLEAN, 0), ("only_fg", 0))
+
+
+def with_row(value: float) -> np.ndarray:
+    array = np.ones((3, 4))
+    array[1] = value
+    return array
+
+
+def test_vectors_have_unit_length(tmp_path: Path) -> None:
+    np.save(tmp_path / "clean.npy", np.full((3, 4), 2.0))
+    np.savez(tmp_path / "views.npz", **{"only_fg-0": np.eye(3, 4)})
+    found = exported.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
+    assert found[CLEAN, 0].tolist() == [[0.5] * 4] * 3
+    assert found["only_fg", 0].tolist() == np.eye(3, 4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("clean", "other", "words"),
+    [
+        (np.ones(3), np.ones((3, 4)), r"clean-0 are \[3\], where \[3, D\] is expected"),
+        (np.ones((2, 4)), np.ones((3, 4)), r"clean-0 are \[2, 4\], where \[3, 4\] is expected"),
+        (np.ones((3, 4)), np.ones((3, 5)), r"only_fg-0 are \[3, 5\], where \[3, 4\] is expected"),
+        (with_row(np.nan), np.ones((3, 4)), r"clean-0 .* in row 1 of photos.csv"),
+        (np.ones((3, 4)), with_row(0), r"only_fg-0 .* in row 1 of photos.csv"),
+        (np.ones((3, 4), complex), np.ones((3, 4)), "clean-0 are no numbers but complex128"),
+    ],
+)
+def test_what_cannot_be_used_is_told(
+    tmp_path: Path, clean: np.ndarray, other: np.ndarray, words: str
+) -> None:
+    np.save(tmp_path / "clean.npy", clean)
+    np.savez(tmp_path / "views.npz", **{"only_fg-0": other})
+    with pytest.raises(UserError, match=words):
+        exported.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
