@@ -135,7 +135,7 @@ def load(family: str, name: str) -> ModuleType:
         near = difflib.get_close_matches(name, there, 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         own = f"{_folders[0]}/{family}" if _folders else f"my_plugins/{family}"
-        named = "" if _folders else ", with `plugins: [my_plugins]` in params.yaml"
+        named = "" if _folders else ", with `plugins: [my_plugins]` in params.yaml or --plugins my_plugins"
         raise UserError(
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
             f" A new one is a file {own}/{file}.py{named}."
@@ -210,7 +210,9 @@ def _installed(family: str) -> Iterator[tuple[str, _Place]]:
 def _families(folder: Path) -> list[str]:
     """The families that a folder has files of; a name that is nearly one is a typing error."""
     if not folder.is_dir():
-        raise UserError(f"The folder of plugins {folder} is missing; correct `plugins` in params.yaml.")
+        raise UserError(
+            f"The folder of plugins {folder} is missing; correct `plugins` in params.yaml, or --plugins."
+        )
     below = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
     for name in below:
         near = difflib.get_close_matches(name, FAMILIES, 1, cutoff=0.8)

@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 from saliency_graphs import graph
 
+from bgbias.auditing import workplace
+from bgbias.errors import UserError
 from tests.support import commands, toy_folder
 
 # Photos of 64 pixels as they are, gradients as walls.
@@ -220,6 +222,15 @@ def test_what_cannot_be_is_told_before_anything_is_made(
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert not (place / "refused").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UserError, match=r"out cannot be made \(Not a directory\); name another folder"),
+        workplace.working(tmp_path / "file" / "out", "0", np.zeros((2, 3))),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("option", ["--fail-above", "--attribution", "--pooling", "--weights"])

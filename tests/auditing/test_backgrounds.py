@@ -12,6 +12,7 @@ from bgbias.auditing import backgrounds
 from bgbias.auditing.backgrounds import find
 from bgbias.backgrounds import drawn
 from bgbias.backgrounds.draws import Draw
+from bgbias.errors import UserError
 from bgbias.images import pixels
 
 
@@ -27,6 +28,12 @@ def test_a_background_that_a_phone_turned_stands_as_a_person_sees_it(tmp_path: P
     turned, upright = (pool.picture(Draw(index, whole, flip=False), 40) for index in (0, 1))
     assert upright[:, 0].max() == turned[0].max() == 0
     assert upright[:, -1].min() == turned[-1].min() == 250
+
+
+def test_one_picture_is_no_pool(tmp_path: Path) -> None:
+    Image.new("RGB", (9, 9)).save(tmp_path / "wall.png")
+    with pytest.raises(UserError, match=r"wall\.png is one picture; name the folder that holds it"):
+        find(str(tmp_path / "wall.png"))
 
 
 def test_drawn_ones_are_drawn_once_on_a_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

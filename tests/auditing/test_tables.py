@@ -139,6 +139,9 @@ def test_table_without_paths_is_refused_with_its_columns(tmp_path: Path, rows: p
     assert "Call it 'file_name'." in str(told.value)
     with pytest.raises(UserError, match=r"list\.csv has no rows"):
         of_file(tmp_path, rows[:0])
+    (tmp_path / "of_a_spreadsheet.csv").write_text(rows.to_csv(index=False, sep=";"))
+    with pytest.raises(UserError, match=r"its columns are: path;class\. Columns are parted by commas"):
+        collect(tmp_path / "of_a_spreadsheet.csv")
 
 
 def test_files_of_which_none_is_there_are_an_error_with_the_first_ones(

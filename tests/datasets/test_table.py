@@ -241,7 +241,10 @@ def test_table_of_another_form_is_refused(
 def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) -> None:
     for content in (b"", b"PAR1 but no more", b'image,label\n"a.jpg', b"\xff\xfe\x00"):
         (tmp_path / "table").write_bytes(content)
-        with pytest.raises(UserError, match=r"shop\.csv (cannot be read as CSV or Parquet|has no column)"):
+        with pytest.raises(
+            UserError,
+            match=r"shop\.csv (cannot be read as CSV or Parquet \(.+\)\. Save it anew|has no column)",
+        ):
             table.read_rows(tmp_path / "table", "shop.csv")
     (tmp_path / "shop.pq").write_bytes(b"image,label\na.jpg,0\n")
     with pytest.raises(UserError, match=r"shop\.pq is called Parquet and is none"):

@@ -166,7 +166,9 @@ def test_our_own_files_have_what_their_family_requires(family: str) -> None:
 
 
 def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere is missing; correct `plugins` in params\.yaml"):
+    with pytest.raises(
+        UserError, match=r"nowhere is missing; correct `plugins` in params\.yaml, or --plugins"
+    ):
         plugins.use(tmp_path / "nowhere")
     with pytest.raises(
         UserError, match=r"no subfolder of a family; there are: .*backbones, .*losses/my_loss\.py"

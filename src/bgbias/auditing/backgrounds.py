@@ -13,6 +13,7 @@ from bgbias.backgrounds import drawn, pools
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.files import code, places
+from bgbias.files.pictures import is_picture
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 
@@ -62,6 +63,8 @@ def find(place: str | None) -> BackgroundPhotos:
             f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
             " for drawn ones."
         )
+    if is_picture(place) and places.source(place).is_file():
+        raise UserError(f"{place} is one picture; name the folder that holds it and others by --backgrounds.")
     pairs = sorted(pools.files(place), key=lambda pair: pair[0])
     if len(pairs) < 2:
         raise UserError(

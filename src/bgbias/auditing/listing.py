@@ -48,7 +48,7 @@ class Listing:
         A mask of no photo, two of one photo, and a place without any are errors.
         """
         if not place.exists():
-            raise UserError(f"There is no folder or archive {place}.")
+            raise UserError(f"There is no folder or archive {place} with masks; correct --masks.")
         others: dict[str, str] = {}
         files = Lookup(place, lambda name: True, others)
         drawn = [name for name in files.names if is_picture(name)]

@@ -111,6 +111,8 @@ def _columns(frame: pd.DataFrame, place: str) -> dict[str, list[Any]]:
         if (n := difflib.get_close_matches(s, COLUMNS["photo"], 1))
     ]
     hint = f" Is '{near[0][0]}' meant? Call it '{near[0][1]}'." if near else ""
+    if len(written) == 1 and set(";\t") & set(written[0]):
+        hint = " Columns are parted by commas: save it so."
     raise UserError(
         f"{place} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Classes are read from"
         " 'class' or 'label'; then run the same command again."

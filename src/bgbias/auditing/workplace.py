@@ -119,7 +119,10 @@ def _same(path: Path, noise: np.ndarray) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made ({error.strerror}); name another folder.") from error
     try:
         with locked(folder / ".lock", seconds=0):
             yield

@@ -136,8 +136,8 @@ def audit(
     ]
     if len(ways) != 1:
         raise UserError(
-            f"{' and '.join(ways) or 'Nothing'} is named, and an audit takes one of --model SPEC, --export FOLDER and"
-            " --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
+            f"{' and '.join(ways) or 'Nothing'} {'are' if ways else 'is'} named, and an audit takes one of --model SPEC,"
+            " --export FOLDER and --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
     for option in MEANINGLESS_TO[ways[0]] if not model else ():
         if _is_given(context, option):

@@ -25,7 +25,10 @@ def read_text(path: Path, source: str) -> tuple[pd.DataFrame, int]:
     try:
         frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:  # pandas and pyarrow raise their own kinds of these
-        raise UserError(f"{source} cannot be read as CSV or Parquet ({error}).") from error
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{source} cannot be read as CSV or Parquet ({said}). Save it anew, with a row of columns' names first."
+        ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
     text = frame.astype(object).where(frame.notna(), "").map(lambda v: str(v).strip())
     return text, 1 if parquet else 2
