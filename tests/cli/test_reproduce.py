@@ -132,7 +132,9 @@ def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_withi
     page.write_text(page.read_text() + table)
     published.bgbias("publish", "--grid", "smoke", "--accept", "a zero is a zero")
     assert checked() == ""
-    words = "Edited since, and taken for computing the same: 1 file of its code (made.yaml says which, and why)."
+    words = (
+        "Edited since, and taken for computing the same: 1 file of its code (made.yaml says which, and why)."
+    )
     assert words in page.read_text()
     assert "a zero is a zero" in (published.folder / "docs/results/smoke/made.yaml").read_text()
     for why in ("", "two\nlines", "a <!-- mark"):
