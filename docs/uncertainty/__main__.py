@@ -1,7 +1,7 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [halves] [repeats]`` makes the named tables (all of them if none is named) beside this file,
-and writes the page; with ``page`` it makes none, and with ``--check`` it says whether the page has what the tables hold.
+``python docs/uncertainty [coverage] [ways] [halves] [repeats]`` makes the named tables (all of them if none is named) beside this
+file, and writes the page; with ``page`` it makes none, and with ``--check`` it says whether the page has what the tables hold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from bgbias.report.parts import Parts, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
-NAMES = ("coverage", "halves", "repeats")
+NAMES = ("coverage", "ways", "halves", "repeats")
+BAND = (0.92, 0.97)
 DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.safetensors"
 
 
@@ -27,6 +28,10 @@ def make(name: str) -> pd.DataFrame:
         import coverage
 
         return coverage.simulate()
+    if name == "ways":
+        import ways
+
+        return ways.compared()
     if name == "halves":
         import halves
 
@@ -52,6 +57,17 @@ def _coverage(rows: pd.DataFrame) -> str:
     return markdown(pd.DataFrame(lines, columns=heads))
 
 
+def _ways(rows: pd.DataFrame) -> str:
+    numbers = sorted(rows["seeds"].unique())
+    lines = []
+    for way, own in rows.groupby("way", sort=False):
+        by_seeds = [own.loc[own["seeds"] == seeds, "covered"] for seeds in numbers]
+        inside = (own["covered"].between(*BAND)).mean()
+        lines.append([str(way), *(_range(covered) for covered in by_seeds), f"{100 * inside:.0f}"])
+    heads = ["interval", *(f"{n} seeds: covered, %" for n in numbers), "kinds within 92 to 97 %, %"]
+    return markdown(pd.DataFrame(lines, columns=heads))
+
+
 def _halves(rows: pd.DataFrame) -> str:
     numbers = {column: rows[column].map("{:.2f}".format) for column in ("sd", "sd without the gallery")}
     last = {"sd without the gallery": "sd if the gallery did not matter"}
@@ -74,7 +90,7 @@ def _range(share: pd.Series) -> str:
 
 def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
-    shown = {"coverage": _coverage, "halves": _halves, "repeats": _repeats}
+    shown = {"coverage": _coverage, "ways": _ways, "halves": _halves, "repeats": _repeats}
     return {name: shown[name](pd.read_csv(root / HERE / f"{name}.csv")) for name in NAMES}
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import bgbias
 from bgbias.results import uncertainty
 
 ROOT = Path(__file__).resolve().parents[2]
 coverage = runpy.run_path(str(ROOT / "docs/uncertainty/coverage.py"))
+ways = runpy.run_path(str(ROOT / "docs/uncertainty/ways.py"))
 Kind = coverage["Kind"]
 STUDIES = 1000
 # Of these models and of the method, over what a study may be: few and many classes, alike or not, equal and unequal.
@@ -80,3 +82,25 @@ def test_seeds_as_if_they_were_one_model_would_be_found_out(monkeypatch: pytest.
     monkeypatch.setattr(bgbias, "estimate", of_means)
     with pytest.raises(AssertionError):
         check(simulated(OF_METHODS, 200), 200)
+
+
+def test_the_way_that_is_compared_with_others_is_the_projects() -> None:
+    random = np.random.default_rng(0)
+    for seeds, classes in ((3, 5), (5, 25)):
+        values = random.normal(size=(4, seeds, classes)) + random.normal(size=(4, seeds, 1)) * 0.5
+        reach = ways["used"](ways["Parts"].of(values))
+        estimates = [bgbias.estimate([own], np.arange(classes)) for own in values]
+        assert reach == pytest.approx([found.high - found.value for found in estimates])
+
+
+def test_components_of_variance_are_those_of_a_naive_table() -> None:
+    values = np.random.default_rng(1).normal(size=(1, 4, 6)) + np.arange(4)[None, :, None]
+    (own,) = values
+    rest = own - own.mean(1, keepdims=True) - own.mean(0, keepdims=True) + own.mean()
+    both = (rest**2).sum() / 15 / 24
+    seeds, classes = own.mean(1).var(ddof=1) / 4 - both, max(0.0, own.mean(0).var(ddof=1) / 6 - both)
+    variance = seeds + classes + both
+    freedom = variance**2 / (seeds**2 / 3 + classes**2 / 5 + both**2 / 15)
+    assert seeds > 0
+    expected = stats.t.ppf(0.975, freedom) * np.sqrt(variance)
+    assert ways["components"](ways["Parts"].of(values)) == pytest.approx([expected])
