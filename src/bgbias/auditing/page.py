@@ -86,6 +86,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
             for of in [rows[rows["condition"] == condition]]
         ],
         "steps": steps,
+        "relative": {s: written.drop(audit, s) for s in (QUERY_ONLY, SYMMETRIC)},
         "spread": _spread(steps, audit.thirds),
         "of_the_drop": list(_of_the_drop(audit)),
         "classes_told": (

@@ -18,7 +18,7 @@ from bgbias.study.params import Study
 PLACE = 4
 ABOUT = (
     "How much each place of a photo moves each model's embedding, by its gradients: the brighter, the more. The object is"
-    " outlined; the number is the attribution score."
+    " outlined; the number is the attribution score. Good: bright on the object; bad: bright on what stands around it."
 )
 wanted, settings = shown.has_pair, shown.settings
 PHOTOS = 4

@@ -19,7 +19,7 @@ from bgbias.study.params import Study, options
 PLACE = 8
 ABOUT = (
     "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
-    " seeds."
+    " seeds. Good: a flat line near 0; bad: one that rises as backgrounds tell more."
 )
 reads = each.reads
 HEIGHT = 2.75

@@ -26,6 +26,7 @@ from bgbias.study.params import Study
 PLACE = 2
 ABOUT = (
     "The worst and the most doubtful masks of all photos that were masked, with the reason why each is shown."
+    " Good: the outline is the object's. One around a part of it, or around something else, makes a loss that is the mask's."
 )
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind

@@ -22,7 +22,8 @@ from bgbias.study.params import Study
 PLACE = 3
 ABOUT = (
     "One query in front of its own and of another background, and what each model retrieves from photos as they are. A tick:"
-    " of the query's class. The query was chosen for the contrast; what is usual, the tables say."
+    " of the query's class. Good: ticks in both rows; bad: in the first alone. The query was chosen for the contrast; what is"
+    " usual, the tables say."
 )
 wanted, settings = shown.has_pair, shown.settings
 NEIGHBOURS = 6  # shown for each query

@@ -16,7 +16,7 @@ from bgbias.study.params import Study
 PLACE = 9
 ABOUT = (
     "MAP@R with the worst of several backgrounds that a query is put in front of, in a clean gallery, over how many are tried."
-    " Bars: the intervals of Table 6."
+    " Bars: the intervals of Table 6. Good: a high line that stays flat; bad: one that falls."
 )
 wanted = crossing.wanted
 
