@@ -74,6 +74,7 @@ def test_the_caption_says_what_fails() -> None:
     assert "maps of 1 are more faithful than the centre prior" in said
     assert "toy · tiny rho −1.00 [−1.00, −1.00], 10 models in 2 rows" in said
     assert "All forgot" in formats.markdown(table, "table8", said)
+    assert r"\shortstack[r]{Embedding\\layer\\forgot}" in formats.latex(table, "table8", said)
 
 
 def test_a_kind_that_is_missing_is_told() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from html import escape as html_escape
 from pathlib import Path
@@ -92,6 +93,11 @@ def entry(column: Column, row: Row) -> str:
     return _shown(column.text(row), _leads(column, row), IN_MARKDOWN).replace("|", r"\|")
 
 
+def _narrow(head: str) -> list[str]:
+    """A head in lines about as wide as the numbers below it."""
+    return [line for part in head.split(", ", 1) for line in textwrap.wrap(part, 11, break_long_words=False)]
+
+
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, a loss's leaders in
     bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands
@@ -101,7 +107,7 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     # \caption wants one paragraph, and so does \parbox.
     plain = caption.replace("**", "").replace("\n\n", " ")
     short, dot, notes = plain.partition(". ")
-    heads = (r"\shortstack[r]{" + r"\\".join(map(escape, c.head.split(", ", 1))) + "}" for c in columns)
+    heads = (r"\shortstack[r]{" + r"\\".join(map(escape, _narrow(c.head))) + "}" for c in columns)
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage{adjustbox}",
         r"\providecommand{\below}[2]{\vtop{\baselineskip=8pt\halign{\hfil##\cr#1\cr\scriptsize #2\cr}}}",
