@@ -152,6 +152,7 @@ def rank(
     import pandas as pd
 
     from bgbias import plugins
+    from bgbias.evaluation import metrics
     from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
 
     if (gallery is None) != (gallery_labels is None):
@@ -173,7 +174,7 @@ def rank(
     most = max(np.unique(of_gallery, return_counts=True)[1], default=0)
     deep = max(k or 0, int(most), DEEPEST_FIXED_RANK)
     ranked = neighbours(queries, of_queries, searched, of_gallery, deep, among_themselves, device)
-    values = {name: plugins.load("metrics", name).per_query(ranked) for name in plugins.names("metrics")}
+    values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
     return Ranking(ranked, pd.DataFrame(values))
 
 

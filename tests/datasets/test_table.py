@@ -259,3 +259,23 @@ def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(
     assert len(items(tmp_path, rows, masks=True)) == 30
     with pytest.raises(UserError, match="masks are asked for, but there is no column 'mask'"):
         items(tmp_path, rows.drop(columns="mask"), masks=True)
+
+
+def test_table_says_who_is_asked_among_whom(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows["query"] = ["true", "False", "1"] * 10
+    rows["gallery"] = ["no", "yes", "0"] * 10
+    rows["camera"] = ["a", "b", ""] * 10
+    found = items(tmp_path, rows, given=True)
+    assert [(i.query, i.gallery, i.camera) for i in found[:3]] == [
+        *((True, False, "a"), (False, True, "b"), (True, False, "")),
+    ]
+    found = items(tmp_path, rows.drop(columns=["query", "gallery"]), given=True)
+    assert all(i.query and i.gallery for i in found)
+    rows.loc[1, "query"] = "maybe"
+    with pytest.raises(UserError, match="row 3, query: 'maybe' is none of true"):
+        items(tmp_path, rows, given=True)
+    rows["query"] = (rows["split"] != "test").astype(str)
+    with pytest.raises(UserError, match="no row of the split 'test' has query true"):
+        items(tmp_path, rows, given=True)
+    with pytest.raises(UserError, match="there is no column 'query' or 'camera'"):
+        items(tmp_path, rows.drop(columns=["query", "camera"]), given=True)

@@ -258,7 +258,9 @@ def _concluded(
     collection, asked, table = question.collection, question.asked, photos.table
     of_masks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
-    embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
+    embeddings = Embeddings(
+        table.ids, table.labels, masked, vectors, photos.donors(list(vectors)), table.given
+    )
     found: Findings | None = None
     queries: dict[str, list[ShownQuery]] = {}
     of_classes: dict[str, str] = {}

@@ -124,7 +124,7 @@ def without_a_lender(photos: pd.DataFrame) -> int:
 def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
-        for metric in plugins.names("metrics"):
+        for metric in (m for m in plugins.names("metrics") if m in queries):
             views = {c: (_setting(setting, c), c, n) for c, n in times.items()}
             values = _seen(queries, metric, views)
             for condition in times:

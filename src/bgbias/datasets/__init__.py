@@ -9,4 +9,7 @@ may ``TITLE``, what tables call a dataset of the file's own name.
 A dataset that knows where its objects are, which segmentation is judged by, says so by ``truth(params)``: ``masks``, if the
 items bring them; ``boxes``, if ``boxes(params, parts)`` gives those of photos by id, as (left, top, width, height) in the
 photo's pixels; or None.
+
+Items may say who is asked among whom (``query``, ``gallery``, ``camera``); a dataset whose items do so tells by
+``given(params)``, and reports have mAP and CMC.
 """

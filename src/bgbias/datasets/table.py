@@ -1,4 +1,5 @@
-"""Anybody's photos by a table: a CSV or Parquet file with the columns image and label, and optionally split, mask and group.
+"""Anybody's photos by a table: a CSV or Parquet file with the columns image and label, and optionally split, mask and group, and
+query, gallery and camera: who is asked among whom.
 
 Pictures are named relative to the table's folder, or to ``root`` (a folder, zip, tar or URL). Without a split column, classes
 are split as those of ``folder`` are. Photos of one group (one product, one shoot) never stand in two splits.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -25,7 +27,8 @@ from bgbias.images.drawn_masks import white
 from bgbias.images.pixels import upright
 from bgbias.photos.table import SPLITS, Item
 
-NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group")
+NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
+YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 MOST_TOLD = 10  # mistakes listed at once
 
 
@@ -45,6 +48,10 @@ class Params(ClassSplit):
     )
     masks: bool = Field(
         False, description="segmentation is judged by the table's masks (it must have the column)"
+    )
+    given: bool = Field(
+        False,
+        description="reports have mAP and CMC: the table says who is asked among whom (it must have the column query or camera)",
     )
 
     @model_validator(mode="after")
@@ -67,6 +74,9 @@ class Row(NamedTuple):
     split: str
     mask: str
     group: str
+    query: str
+    gallery: str
+    camera: str
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -98,6 +108,11 @@ def _named_by(table: Path, identity: tuple[int, ...]) -> frozenset[str] | None:
 def truth(params: Params) -> str | None:
     """Masks, if the table is said to have them: it may not be here yet when that is asked."""
     return "masks" if params.masks else None
+
+
+def given(params: Params) -> bool:
+    """Whether the table is said to have queries or cameras of its own."""
+    return params.given
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
@@ -132,6 +147,9 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             key_item=member,
             data=upright(data, member) if params.upright else data,
             truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
+            query=YES_OR_NO[row.query.lower()] if "query" in columns else True,
+            gallery=YES_OR_NO[row.gallery.lower()] if "gallery" in columns else True,
+            camera=row.camera,
         )
 
 
@@ -152,8 +170,8 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         text[absent] = ""
     values = text[[*NEEDED, *OPTIONAL]].itertuples(index=False, name=None)
     return [
-        Row(n, _tidy(image), label, split, _tidy(mask), group)
-        for n, (image, label, split, mask, group) in enumerate(values, first)
+        Row(n, _tidy(image), label, split, _tidy(mask), *others)
+        for n, (image, label, split, mask, *others) in enumerate(values, first)
     ], set(columns)
 
 
@@ -177,12 +195,17 @@ def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[st
             yield f"row {row.number}, label: empty"
         if "split" in columns and row.split not in SPLITS:
             yield f"row {row.number}, split: {row.split!r} is none of {', '.join(SPLITS)}"
+        for column, value in (("query", row.query), ("gallery", row.gallery)):
+            if column in columns and value.lower() not in YES_OR_NO:
+                yield f"row {row.number}, {column}: {value!r} is none of {', '.join(YES_OR_NO)}"
 
 
 def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator[str]:
     """What is wrong between rows: a picture listed twice, a label or a group that stands in two splits."""
     if params.masks and "mask" not in columns:
         yield "masks are asked for, but there is no column 'mask'"
+    if params.given and not columns & {"query", "camera"}:
+        yield "given queries are asked for, but there is no column 'query' or 'camera'"
     first: dict[str, Row] = {}
     for row in rows:
         if row.image and first.setdefault(row.image, row) is not row:
@@ -204,12 +227,15 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
                 yield (
                     f"row {row.number}, {column}: '{value}' is {row.split} here and {other.split} in row {other.number}{hint}"
                 )
-    given = {row.split for row in rows}
+    found = {row.split for row in rows}
+    for column, split in product(sorted(columns & {"query", "gallery"}), sorted(found & {"val", "test"})):
+        if not any(YES_OR_NO.get(getattr(r, column).lower()) for r in rows if r.split == split):
+            yield f"no row of the split '{split}' has {column} true"
     if (
-        given & {"train", "val"} or "test" not in given
+        found & {"train", "val"} or "test" not in found
     ):  # photos to test alone are all that a finished model needs
         for split in ("train", "val", "test"):
-            if split not in given:
+            if split not in found:
                 yield f"no row has the split '{split}'"
 
 

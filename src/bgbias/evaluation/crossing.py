@@ -21,6 +21,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import Neighbours, neighbours
+from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
@@ -56,7 +57,12 @@ def read(path: Path) -> Crossed:
 
 def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
     """At most ``count`` of the split's photos with a trusted mask; fewer than two are an error."""
-    trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
+    rows = (
+        photos.trusted
+        if photos.table.given is None
+        else photos.trusted[photos.table.given.query[photos.trusted]]
+    )
+    trusted = ImageTable(photos.table.frame.iloc[rows].reset_index(drop=True))
     chosen = subset.keyed(trusted, "crossing", count)
     if len(chosen) < 2:
         raise UserError(
@@ -110,7 +116,11 @@ def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
     own = np.array([row_of[name] for name in crossed.ids])
     rows = np.repeat(own, m)
     queries = crossed.vectors.reshape(n * m, -1)
-    ranked = without_own(queries, rows, clean, labels)
+    ranked = (
+        without_own(queries, rows, clean, labels)
+        if gallery.given is None
+        else first_ranks(queries, rows, clean, labels, gallery.given)
+    )
     cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[own].astype(np.float64))
     return pd.DataFrame(
         {

@@ -34,4 +34,5 @@ def embed(
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])
     of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
-    return Embeddings(photos.table.ids, photos.table.labels, usable, of_views, photos.donors(views))
+    table = photos.table
+    return Embeddings(table.ids, table.labels, usable, of_views, photos.donors(views), table.given)

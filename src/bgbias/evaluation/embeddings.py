@@ -12,10 +12,12 @@ import numpy as np
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
+from bgbias.photos.given import Given
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}
 DONORS = "donors of "
+OF_GIVEN = "given "
 IN_MEMORY = {name: condition for condition, name in IN_FILE.items()}
 
 
@@ -25,7 +27,7 @@ class Embeddings:
 
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
     needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
-    rows of these, int64 [N].
+    rows of these, int64 [N]; given: who is asked among whom, where the dataset says so.
     """
 
     ids: list[str]
@@ -33,6 +35,12 @@ class Embeddings:
     usable: np.ndarray
     views: Mapping[View, np.ndarray]
     donors: Mapping[View, np.ndarray] = field(default_factory=dict)
+    given: Given | None = None
+
+    @property
+    def asked(self) -> np.ndarray:
+        """Which photos are queries, bool [N]: usable ones, of those that the dataset asks."""
+        return self.usable if self.given is None else self.usable & self.given.query
 
     def write(self, path: Path) -> None:
         """As npz, atomically: one array a condition, [N, D], or [draws, N, D] of one with several draws."""
@@ -44,6 +52,8 @@ class Embeddings:
             arrays[DONORS + condition] = np.stack(
                 [d for (name, _), d in self.donors.items() if name == condition]
             )
+        if self.given is not None:
+            arrays |= {OF_GIVEN + name: array for name, array in vars(self.given).items()}
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs see an option
 
@@ -60,6 +70,9 @@ def read(path: Path) -> Embeddings:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
+    said = {
+        name.removeprefix(OF_GIVEN): arrays.pop(name) for name in list(arrays) if name.startswith(OF_GIVEN)
+    }
     donors = {
         (name.removeprefix(DONORS), draw): lenders
         for name in [name for name in arrays if name.startswith(DONORS)]
@@ -70,7 +83,7 @@ def read(path: Path) -> Embeddings:
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    return Embeddings(ids.tolist(), labels, usable, views, donors)
+    return Embeddings(ids.tolist(), labels, usable, views, donors, Given(**said) if said else None)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
@@ -83,7 +96,7 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
         if not alike or part.views.keys() != first.views.keys():
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
     joined = {view: _joined([part.views[view] for part in parts]) for view in first.views}
-    return Embeddings(first.ids, first.labels, first.usable, joined, first.donors)
+    return Embeddings(first.ids, first.labels, first.usable, joined, first.donors, first.given)
 
 
 def _joined(vectors: Sequence[np.ndarray]) -> np.ndarray:

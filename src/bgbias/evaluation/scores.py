@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins
+from bgbias.evaluation import metrics
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
+from bgbias.evaluation.whole_gallery import of_photos
 from bgbias.evaluation.without_class import change_for_others, deep_enough
 from bgbias.evaluation.without_shared import how_many, without_shared
 
@@ -27,9 +29,10 @@ def of_queries(
     the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries
     stand in front of other photos' backgrounds, photos in front of the very same one are left out of their gallery
     (``without_shared``); in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of
-    the object's: the background's cue beat the object's.
+    the object's: the background's cue beat the object's. Where the dataset gives queries and gallery, rankings are of
+    ``whole_gallery``, and the metrics of whole ones are there, too.
     """
-    labels, tables = embeddings.labels, []
+    labels, given, asked, tables = embeddings.labels, embeddings.given, embeddings.asked, []
     deep = deep_enough(labels)
     there = embeddings.views[CLEAN, 0] if index is None else index
     for (condition, draw), queries in embeddings.views.items():
@@ -39,19 +42,23 @@ def of_queries(
         for setting in settings:
             gallery = queries if setting == SYMMETRIC else there
             donors, among = embeddings.donors.get((condition, draw)), setting == SYMMETRIC
-            more = 0 if donors is None else how_many(donors, among)
-            ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK) + more)
-            if donors is not None:
-                ranked = without_shared(ranked, labels, donors, among)
+            if given is None:
+                more = 0 if donors is None else how_many(donors, among)
+                ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK) + more)
+                if donors is not None:
+                    ranked = without_shared(ranked, labels, donors, among)
+                of_whole: dict[str, np.ndarray] = {}
+            else:
+                ranked, of_whole = of_photos(queries, gallery, labels, given, asked, donors, among)
             told = {**model, "setting": setting, "condition": condition, "draw": draw}
-            values = {m: plugins.load("metrics", m).per_query(ranked) for m in plugins.names("metrics")}
-            values[OTHERS] = change_for_others(ranked, labels, embeddings.usable)
+            values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
+            values[OTHERS] = change_for_others(ranked, labels, asked)
             if donors is not None and not among:
                 nearest, lent = ranked.indices[:, 0], labels[donors]
                 beaten = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
                 values[OF_DONOR] = beaten.astype(np.float64)
             table = pd.DataFrame({**told, "image_id": embeddings.ids, "label": labels, **values})
-            tables.append(table[embeddings.usable])
+            tables.append(table[asked])
     return pd.concat(tables, ignore_index=True)
 
 
@@ -59,5 +66,5 @@ def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:
     """Tidy means of what ``of_queries`` gave: view and metric, ``value``, and ``n``, the queries that have one."""
     keys = [*model, *VIEW]
     views = queries.groupby(keys, sort=False)
-    of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics")}
+    of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics") if m in queries}
     return pd.concat(of_metrics, names=["metric"]).reset_index()[[*keys, "metric", "value", "n"]]

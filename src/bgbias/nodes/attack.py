@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
             vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, *how)
-            after = embeddings.Embeddings(before.ids, before.labels, before.usable, {(CLEAN, 0): vectors})
+            after = replace(before, views={(CLEAN, 0): vectors}, donors={})
             found = scores.of_queries(after, {"attack": name}, clean)
             tables.append(found)
             judged.append({"view": name, "draw": 0} | _metrics(vectors, before.labels))

@@ -168,11 +168,11 @@ class _Fitting:
         from bgbias.evaluation import embedding
         from bgbias.evaluation.conditions import RANDOM_BACKGROUND
         from bgbias.evaluation.metrics import map_at_r
-        from bgbias.evaluation.retrieval import neighbours
+        from bgbias.evaluation.whole_gallery import among
 
         view: View = (RANDOM_BACKGROUND, 0)
         if self._embedded is None:
             self._embedded = embedding.embed(self._model, self._photos(), [view], *self._how)
         vectors, labels = erasure(self._embedded.views[view]), self._embedded.labels
-        values = map_at_r.per_query(neighbours(vectors, labels, vectors, labels))
-        return float(np.nanmean(values[self._embedded.usable]))
+        values = map_at_r.per_query(among(vectors, vectors, labels, self._embedded.given))
+        return float(np.nanmean(values[self._embedded.asked]))

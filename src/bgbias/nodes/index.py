@@ -61,7 +61,7 @@ def index(study: Study, dataset: str) -> None:
 
     from bgbias.files.store import writing
     from bgbias.photos.examination import LISTED, Examination
-    from bgbias.photos.table import COLUMNS, ImageTable
+    from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
 
     described = study.datasets[dataset]
     module = plugins.load("datasets", described.kind)
@@ -77,7 +77,7 @@ def index(study: Study, dataset: str) -> None:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):
                     continue
-                rows.append({c: getattr(item, c) for c in COLUMNS})
+                rows.append({c: getattr(item, c) for c in COLUMNS + GIVEN})
                 photos.add(item.image_id, item.data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
@@ -89,7 +89,9 @@ def index(study: Study, dataset: str) -> None:
                     f"{dataset} has no readable photo ({len(seen.left_out)} were left out); see the lines above."
                 )
             # Archives list files in any order; all that follows goes by class, then by name.
-            frame = pd.DataFrame(rows, columns=list(COLUMNS))
+            given = plan.given(study, dataset)
+            _check_given(rows, given, dataset)
+            frame = pd.DataFrame(rows, columns=list(COLUMNS + GIVEN if given else COLUMNS))
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)
@@ -127,6 +129,16 @@ def _not_read(study: Study, dataset: str, module: ModuleType, parts: dict[str, P
         packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
         found[part] = packed | module.left_out(place)
     return of_parts(found)
+
+
+def _check_given(rows: list[dict[str, object]], given: bool, dataset: str) -> None:
+    """Cameras and queries that nobody would look at are refused."""
+    said = next((r for r in rows if r["camera"] or not (r["query"] and r["gallery"])), None)
+    if said and not given:
+        raise UserError(
+            f"{dataset} says who is asked among whom (e.g. of '{said['image_id']}'), and the study does not know of it: set"
+            f" datasets.{dataset}.options.given to true in params.yaml, or remove the columns query, gallery and camera."
+        )
 
 
 def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:

@@ -52,10 +52,13 @@ def score(study: Study, cell: Cell) -> None:
     with records.node(study, step("score", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         alone = ~pd.Series(embedded.labels).duplicated(keep=False).to_numpy()
+        left_out = ~embedded.usable
+        if embedded.given is not None:
+            alone, left_out = embedded.given.relevant(embedded.labels) == 0, left_out & embedded.given.query
         queries_of = {
-            "queries": int((embedded.usable & ~alone).sum()),
-            "queries_left_out": int((~embedded.usable).sum()),
-            "queries_with_nobody_to_find": int((embedded.usable & alone).sum()),
+            "queries": int((embedded.asked & ~alone).sum()),
+            "queries_left_out": int(left_out.sum()),
+            "queries_with_nobody_to_find": int((embedded.asked & alone).sum()),
         }
         if not queries_of["queries"]:
             raise UserError(

@@ -11,9 +11,11 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.photos import folds
+from bgbias.photos.given import Given
 
 SPLITS = ("train", "val", "test", "unused")
 COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")
+GIVEN = ("query", "gallery", "camera")
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Item:
 
     ``data`` holds the encoded picture (JPEG, PNG); ``truth``, where the dataset has one, the encoded true mask (PNG, mode L).
     ``key_set`` and ``key_item`` name the photo in the manifest of corrupted sets: ``cub200|test`` and its position in the full
-    official split for built-in datasets, ``<dataset>|<split>`` and the image id for a user's own.
+    official split for built-in datasets, ``<dataset>|<split>`` and the image id for a user's own. Where a dataset says who is
+    asked among whom, ``query`` and ``gallery`` do; ``camera`` is the one that took the photo, empty where that is not known.
     """
 
     image_id: str
@@ -33,16 +36,21 @@ class Item:
     key_item: str
     data: bytes
     truth: bytes | None = None
+    query: bool = True
+    gallery: bool = True
+    camera: str = ""
 
 
 @dataclass(frozen=True)
 class ImageTable:
-    """Photos in a fixed order; rows of ``frame`` are checked to have exactly the columns of ``COLUMNS``."""
+    """Photos in a fixed order; rows of ``frame`` are checked to have exactly the columns of ``COLUMNS``, and behind them those of
+    ``GIVEN`` where the dataset says who is asked among whom.
+    """
 
     frame: pd.DataFrame
 
     def __post_init__(self) -> None:
-        if tuple(self.frame.columns) != COLUMNS:
+        if tuple(self.frame.columns) not in (COLUMNS, COLUMNS + GIVEN):
             raise UserError(
                 f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
             )
@@ -97,6 +105,15 @@ class ImageTable:
         """(key_set, key_item) of each photo: its name in the manifest of corrupted sets."""
         return list(zip(self.frame["key_set"], self.frame["key_item"], strict=True))
 
+    @property
+    def given(self) -> Given | None:
+        """Who is asked among whom; None where every photo is asked among all others."""
+        if "camera" not in self.frame:
+            return None
+        cameras = {name: number for number, name in enumerate(sorted(set(self.frame["camera"]) - {""}))}
+        camera = self.frame["camera"].map(cameras).fillna(-1).to_numpy(np.int64)
+        return Given(self.frame["query"].to_numpy(bool), self.frame["gallery"].to_numpy(bool), camera)
+
     def labelled(self, values: pd.DataFrame) -> pd.DataFrame:
         """``values``, whose rows name photos of this table by ``image_id``, with the photos' ``label`` behind it."""
         of_photo = self.frame.set_index("image_id")["label"]
@@ -113,5 +130,5 @@ def read_table(path: Path) -> ImageTable:
     """The table that `index` wrote."""
     if not path.exists():
         raise UserError(f"{path} is missing; make it with: python -m bgbias index {path.parent.name}")
-    kept_as_text = {c: str for c in COLUMNS if c != "label"}
+    kept_as_text = {c: str for c in (*COLUMNS, "camera") if c != "label"}
     return ImageTable(pd.read_csv(path, dtype=kept_as_text, keep_default_na=False))

@@ -80,6 +80,12 @@ def _side_by_side(study: Study) -> str:
 def checked_cells(study: Study) -> tuple[Cell, ...]:
     """The grid's cells, each one's names and options checked before anything runs."""
     chosen = cells(study)
+    if len({given(study, dataset) for dataset in datasets(study)}) > 1:
+        own = [dataset for dataset in datasets(study) if given(study, dataset)]
+        raise UserError(
+            f"Of the datasets of grid '{study.grid}', {', '.join(own)} say who is asked among whom, and the others do not: their"
+            " results are no one table. Give each kind a grid of its own."
+        )
     for cell in chosen:
         check_cell(study, cell)
         parts_of(study, cell.dataset)
@@ -118,6 +124,13 @@ def truth(study: Study, dataset: str) -> str | None:
     described = study.datasets[dataset]
     told = getattr(plugins.load("datasets", described.kind), "truth", None)
     return told(options(study, "datasets", described.kind, described.options)) if told else None
+
+
+def given(study: Study, dataset: str) -> bool:
+    """Whether a dataset says who is asked among whom."""
+    described = study.datasets[dataset]
+    told = getattr(plugins.load("datasets", described.kind), "given", None)
+    return bool(told and told(options(study, "datasets", described.kind, described.options)))
 
 
 def check_trains(study: Study, cell: Cell) -> None:

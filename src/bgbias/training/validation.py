@@ -8,7 +8,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.photos import EvaluationPhotos, workers
-from bgbias.evaluation.retrieval import neighbours
+from bgbias.evaluation.whole_gallery import among
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.training.settings import METRICS
@@ -35,8 +35,8 @@ class Validation:
         view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
         views = self._photos.views([view], workers(self._device))
         vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
-        labels = self._photos.table.labels
-        ranked = neighbours(vectors, labels, vectors, labels)
+        table = self._photos.table
+        ranked = among(vectors, vectors, table.labels, table.given)
         values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}
         if np.isnan(values["map_at_r"]).all():
             raise UserError(

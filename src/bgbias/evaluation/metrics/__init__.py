@@ -1,6 +1,23 @@
-"""From the nearest neighbours of each query to one number a query."""
+"""From the nearest neighbours of each query to one number a query.
+
+A file with ``WHOLE = True`` speaks of whole rankings (``whole_gallery.Ranking``): it is asked where a dataset gives queries and
+gallery, and nowhere else.
+"""
+
+from bgbias import plugins
 
 OTHERS = "map_at_r_of_others"
 """The column beside a query's metrics that says what its class means for others (``evaluation.without_class``)."""
+AP_OTHERS = "average_precision_of_others"
+"""The same for the average precision of whole rankings (``evaluation.whole_gallery``)."""
 OF_DONOR = "nearest_of_donor"
 """Another one, where there is one: whether the nearest photo is of the class that lent the query its background."""
+
+
+def names(whole: bool = False) -> tuple[str, ...]:
+    """The metrics of first ranks, or those of whole rankings."""
+    return tuple(
+        name
+        for name in plugins.names("metrics")
+        if getattr(plugins.load("metrics", name), "WHOLE", False) == whole
+    )

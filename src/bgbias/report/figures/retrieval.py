@@ -38,16 +38,17 @@ def reads(study: Study) -> dict[str, Made]:
 
 def draw(study: Study) -> look.Figure:
     """A query in front of its own and of another background, and what both models retrieve for it."""
-    from bgbias.evaluation.retrieval import neighbours
+    from bgbias.evaluation.whole_gallery import among
 
     photos = shown.evaluation(study)
     read, labels = reads(study), photos.table.labels
     hits, ranked, usable = {}, {}, None
     for cell in shown.pair(study):
         embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
-        usable = embedded.usable if usable is None else usable
+        usable = embedded.asked if usable is None else usable
         for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
-            near = neighbours(embedded.views[condition, 0], labels, embedded.views[CLEAN, 0], labels)
+            seen, clean = embedded.views[condition, 0], embedded.views[CLEAN, 0]
+            near = among(seen, clean, labels, embedded.given)
             row = cell.method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first

@@ -18,6 +18,7 @@ import pandas as pd
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
+from bgbias.photos.given import Given
 from bgbias.photos.table import read_table
 from bgbias.report import columns as words
 from bgbias.report.columns import Column
@@ -80,7 +81,7 @@ def make(study: Study) -> pd.DataFrame:
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
     queries = pd.read_parquet(files["all_queries"].path(study), columns=[*rows.OF_QUERIES, *more])
     photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
-    chance = {dataset: by_chance(split.labels) for dataset, split in photos.items()}
+    chance = {dataset: by_chance(split.labels, split.given) for dataset, split in photos.items()}
     return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
 
 
@@ -135,8 +136,17 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def by_chance(labels: np.ndarray) -> dict[int, float]:
-    """The expected MAP@R of a query of each class in a random order of all other photos, whose classes are ``labels`` [N]."""
+def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float]:
+    """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
+    classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
+    """
+    if given is not None:
+        of_class: dict[int, list[float]] = {}
+        for row in np.flatnonzero(given.query):
+            searched = given.searched(np.array([row]), labels)[0]
+            relevant = np.array([(searched & (labels == labels[row])).sum()])
+            of_class.setdefault(int(labels[row]), []).extend(map_at_r.by_chance(relevant, searched.sum()))
+        return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
     classes, sizes = np.unique(labels, return_counts=True)
     return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
 

@@ -1,0 +1,170 @@
+"""Rankings where a dataset says who is asked among whom (``photos.given``): each query's whole gallery, exactly, equal photos
+in the table's order.
+
+Average precision and CMC speak of whole rankings (docs/methods.md, section 15); MAP@R of its first ranks. Similarity is that of
+``evaluation.retrieval``, and every number here is the same on every machine as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bgbias import plugins
+from bgbias.evaluation import metrics
+from bgbias.evaluation.metrics import AP_OTHERS
+from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
+from bgbias.evaluation.without_class import deep_enough
+from bgbias.photos.given import Given
+
+DEEPEST_CMC = 10
+
+
+@dataclass(frozen=True)
+class Ranking(Neighbours):
+    """All that some queries are asked among, best first. ``labels`` int64 [N, K]: the classes of these photos, -1 where a query
+    is asked among fewer than K.
+    """
+
+    labels: np.ndarray
+
+
+def rankings(
+    queries: np.ndarray,
+    rows: np.ndarray,
+    gallery: np.ndarray,
+    labels: np.ndarray,
+    given: Given,
+    donors: np.ndarray | None = None,
+    symmetric: bool = False,
+) -> Iterator[tuple[slice, Ranking]]:
+    """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
+    these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: whoever
+    stands in front of a query's very surroundings is left out, too.
+    """
+    known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
+    columns = np.arange(len(labels))
+    step = max(1, BLOCK // max(len(labels), 1))
+    for start in range(0, len(rows), step):
+        block = slice(start, start + step)
+        own = rows[block]
+        searched = given.searched(own, labels)
+        if donors is not None:
+            searched &= donors[own, None] != (donors if symmetric else columns)
+        similarity = np.where(searched, asked[block].astype(np.float64) @ known, -np.inf)
+        deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
+        indices = np.argsort(-similarity, axis=1, kind="stable")[:, :deepest]
+        there = np.take_along_axis(searched, indices, axis=1)
+        if missing := deepest - indices.shape[1]:
+            indices, there = (np.pad(a, ((0, 0), (0, missing))) for a in (indices, there))
+        classes = np.where(there, labels[indices], -1)
+        same = classes == labels[own, None]
+        yield block, Ranking(same, same.sum(1), np.where(there, indices, -1), classes)
+
+
+def first_ranks(
+    queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: Given
+) -> Neighbours:
+    """The neighbours of queries [Q, d], as ``rankings`` has them, deep enough for every metric of first ranks."""
+    deep = _deep(labels, given)
+    kept = [_top(ranking, deep) for _, ranking in rankings(queries, rows, gallery, labels, given)]
+    return _one_below_the_other(kept, deep)
+
+
+def of_photos(
+    queries: np.ndarray,
+    gallery: np.ndarray,
+    labels: np.ndarray,
+    given: Given,
+    counted: np.ndarray,
+    donors: np.ndarray | None = None,
+    symmetric: bool = False,
+) -> tuple[Neighbours, dict[str, np.ndarray]]:
+    """Each photo's first neighbours, as ``without_class`` takes them, and each metric of its whole ranking, float64 [N].
+
+    ``queries`` and ``gallery`` [N, d] show the same photos. Of those that are not ``counted`` [N] (queries that can be used)
+    nothing is told: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the
+    average precision of others.
+    """
+    rows, deep = np.flatnonzero(counted), _deep(labels, given)
+    names = metrics.names(whole=True)
+    values = {name: np.full(len(labels), np.nan) for name in names}
+    classes, place = np.unique(labels, return_inverse=True)
+    change, kept = np.zeros(len(classes)), []
+    for block, ranking in rankings(queries[rows], rows, gallery, labels, given, donors, symmetric):
+        for name in names:
+            values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
+        change += _average_precision_without(ranking, place, len(classes))
+        kept.append(_top(ranking, deep))
+    sizes = np.bincount(place[rows], minlength=len(classes))
+    shared = np.full(len(labels), np.nan)
+    shared[rows] = (change / np.maximum(sizes, 1))[place[rows]]
+    return _of_all(_one_below_the_other(kept, deep), rows, len(labels)), values | {AP_OTHERS: shared}
+
+
+def among(
+    queries: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: Given | None = None
+) -> Neighbours:
+    """The neighbours of all N photos, seen as ``queries`` [N, d], among each other, seen as ``gallery`` [N, d]; where the dataset
+    says who is asked, of those alone: all others have no neighbours.
+    """
+    if given is None:
+        return neighbours(queries, labels, gallery, labels)
+    rows, deep = np.flatnonzero(given.query), _deep(labels, given)
+    kept = [_top(ranking, deep) for _, ranking in rankings(queries[rows], rows, gallery, labels, given)]
+    return _of_all(_one_below_the_other(kept, deep), rows, len(labels))
+
+
+def _deep(labels: np.ndarray, given: Given) -> int:
+    """Neighbours enough for R without any one of the classes that are asked for: distractors are not."""
+    return max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
+
+
+def _top(ranking: Ranking, deep: int) -> Neighbours:
+    return Neighbours(ranking.same_label[:, :deep], ranking.relevant, ranking.indices[:, :deep])
+
+
+def _one_below_the_other(parts: list[Neighbours], deep: int) -> Neighbours:
+    """Blocks as one; ranks that a small gallery has not are missing in all."""
+
+    def wide(array: np.ndarray, empty: int) -> np.ndarray:
+        return np.pad(array, ((0, 0), (0, deep - array.shape[1])), constant_values=empty)
+
+    none = Neighbours(np.zeros((0, deep), bool), np.zeros(0, np.int64), np.zeros((0, deep), np.int64))
+    every = parts or [none]
+    return Neighbours(
+        np.concatenate([wide(p.same_label, False) for p in every]),
+        np.concatenate([p.relevant for p in every]),
+        np.concatenate([wide(p.indices, -1) for p in every]),
+    )
+
+
+def _of_all(found: Neighbours, rows: np.ndarray, number: int) -> Neighbours:
+    """Those of so many photos, of which only ``rows`` are asked."""
+    deep = found.indices.shape[1]
+    same, indices = np.zeros((number, deep), bool), np.full((number, deep), -1)
+    relevant = np.zeros(number, np.int64)
+    same[rows], indices[rows], relevant[rows] = found.same_label, found.indices, found.relevant
+    return Neighbours(same, relevant, indices)
+
+
+def _average_precision_without(ranking: Ranking, place: np.ndarray, number: int) -> np.ndarray:
+    """By how much the average precisions of these queries would change in sum without each of so many classes in the gallery,
+    float64 [number]; of the query's own nothing is told. ``place`` [N]: the class of each photo.
+    """
+    change = np.zeros(number)
+    for same, indices in zip(ranking.same_label, ranking.indices, strict=True):
+        ranks = np.flatnonzero(same) + 1
+        if not len(ranks):
+            continue
+        before = place[indices[: ranks[-1]]]
+        own = before[-1]
+        match = np.searchsorted(ranks, np.arange(1, ranks[-1] + 1))
+        ahead = np.bincount(match * number + before, minlength=len(ranks) * number)
+        ahead = ahead.reshape(len(ranks), number).cumsum(axis=0)
+        ahead[:, own] = 0
+        hits = np.arange(1, len(ranks) + 1)[:, None]
+        change += (hits / (ranks[:, None] - ahead) - hits / ranks[:, None]).mean(axis=0)
+    return change
