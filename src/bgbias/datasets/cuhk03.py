@@ -5,7 +5,7 @@ splits with 100 persons to test, each photo of theirs a query, and a gallery wit
 section 15).
 
 The release is one file of MATLAB's, in HDF5, from which toolboxes write pictures ``pair_person_view_number.png`` into
-``images_detected`` and ``images_labeled``, and the classic splits beside them as ``splits_classic_detected.json``; these are read,
+``images_detected`` and ``images_labeled``, and classic splits beside them as ``splits_classic_detected.json``; these are read,
 with the new protocol's ``cuhk03_new_protocol_config_detected.mat``. So is CUHK03-NP, the new protocol's photos in folders like
 those of Market-1501.
 """
@@ -109,7 +109,7 @@ def _extracted(
     if of_protocol not in lists or not by_name:
         raise UserError(
             f"{archive} has no {of_protocol if by_name else 'pictures of ' + params.boxes + ' boxes'}. cuhk-03.mat is not read as"
-            f" it is: a toolbox like torchreid writes its pictures (images_{params.boxes}) and classic splits beside it. Of the new"
+            f" it is: a toolbox (torchreid) writes its pictures (images_{params.boxes}) and classic splits beside it. Of the new"
             " protocol, CUHK03-NP will do as well (folders bounding_box_train, query and bounding_box_test)."
         )
     try:
