@@ -118,7 +118,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         f"{sentences.title(TITLE, table)} In percent.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Queries and gallery are the dataset's own; a match by the query's own camera is no match, and a query without"
-        " another match is not counted. mAP: average precision over the whole ranking. CMC@k: a match among the first k; single shot:"
+        " another match is not counted. mAP: precision over whole rankings. CMC@k: a match among the first k; single shot:"
         " in a"
         " gallery with one photo of each person, the mean over all such galleries. Corrupted: random backgrounds in query and"
         " gallery. Drop: of mAP from clean to corrupted, relative."
