@@ -258,9 +258,7 @@ def _concluded(
     collection, asked, table = question.collection, question.asked, photos.table
     of_masks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
-    embeddings = Embeddings(
-        table.ids, table.labels, masked, vectors, photos.donors(list(vectors)), table.given
-    )
+    embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
     found: Findings | None = None
     queries: dict[str, list[ShownQuery]] = {}
     of_classes: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Table 10: person re-identification, a row a model: mAP and CMC, clean and in front of random backgrounds.
+"""Table 11: person re-identification, a row a model: mAP and CMC, clean and in front of random backgrounds.
 
 docs/methods.md, section 15. Percentages are 0..100.
 """
@@ -22,7 +22,7 @@ from bgbias.results.rows import CLEAN, CORRUPTED, SYMMETRIC, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
-NUMBER = 10
+NUMBER = 11
 TITLE = "Re-identification in front of random backgrounds, and of the photos' own"
 ABOUT = "Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other backgrounds cost."
 AP = "average_precision"
@@ -73,7 +73,7 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 
 
 def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Table 10 from the values a query.
+    """Table 11 from the values a query.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` with somebody to find, of so
     many ``classes``; in percent ``map`` and ``cmc_1`` of photos as they are, with ``_leads``, and ``_corrupted`` of query and
@@ -118,8 +118,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         f"{sentences.title(TITLE, table)} In percent.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Queries and gallery are the dataset's own; a match by the query's own camera is no match, and a query without"
-        " another match is not counted. mAP: precision over whole rankings. CMC@k: a match among the first k; single shot:"
-        " in a"
+        " another match is not counted. mAP: precision over whole rankings. CMC@k: a match among the first k; single shot: in a"
         " gallery with one photo of each person, the mean over all such galleries. Corrupted: random backgrounds in query and"
         " gallery. Drop: of mAP from clean to corrupted, relative."
         f" {sentences.intervals(table, 'persons')} Those of CMC are of other queries in the same gallery. {sentences.BOLD}"

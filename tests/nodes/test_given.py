@@ -1,0 +1,128 @@
+"""A study of photos that say who is asked among whom, from its table of photos to mAP, with controls and cures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_study import described, load, run
+
+from bgbias.auditing import studied
+from bgbias.errors import UserError
+from bgbias.evaluation import embeddings as files
+from bgbias.images import pixels
+from bgbias.nodes import backgrounds, collect, fetch, index, masks, remask
+from bgbias.nodes import table as table_node
+from bgbias.report import formats, tables
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+SPLITS = {"train": 4, "val": 3, "test": 6}
+CAMERAS = ("left", "right", "right", "left")
+CELL = Cell("persons", "pixels", "contrastive", "plain", 0)
+CONDITIONS = ("clean", "random_background", "own_inpainted", "mixed_same", "mixed_rand", "only_bg")
+
+
+def persons(folder: Path) -> dict[str, Any]:
+    """A study of persons whose first photo is asked for, each seen by two cameras."""
+    photos = folder / "photos"
+    photos.mkdir()
+    random, lines = np.random.default_rng(0), []
+    for split, count in SPLITS.items():
+        for person in range(count):
+            colour = random.integers(0, 256, 3)
+            for number, camera in enumerate(CAMERAS):
+                photo = random.integers(0, 256, (40, 40, 3), dtype=np.uint8)
+                photo[10:30, 12:28] = colour
+                mask = np.zeros((40, 40), np.uint8)
+                mask[10:30, 12:28] = 255
+                name = f"{split}{person}_{number}"
+                (photos / f"{name}.png").write_bytes(pixels.encode_png(photo))
+                (photos / f"{name}_mask.png").write_bytes(pixels.encode_png(mask))
+                asked = split != "test" or number == 0
+                lines.append(
+                    [f"{name}.png", f"{split}{person}", split, f"{name}_mask.png", asked, True, camera]
+                )
+    columns = ["image", "label", "split", "mask", "query", "gallery", "camera"]
+    pd.DataFrame(lines, columns=columns).to_csv(photos / "persons.csv", index=False)
+    raw = described(folder)
+    options = {"source": f"{photos}/persons.csv", "masks": True, "given": True}
+    raw["datasets"]["persons"] = {
+        "kind": "table",
+        "masker": "ground_truth",
+        "backgrounds": "noise",
+        "options": options,
+    }
+    cells = {
+        "datasets": ["persons"],
+        "backbones": ["pixels"],
+        "losses": ["contrastive"],
+        "methods": ["plain"],
+    }
+    raw["grids"]["small"] = {"cells": [cells | {"seeds": [0], "pretrained": True}]}
+    raw["evaluation"] = {"draws": 2, "conditions": list(CONDITIONS)}
+    raw["crossing"] = {"objects": 4, "backgrounds": 3}
+    raw["cures"] = {"names": ["leace"], "objects": 6, "backgrounds": 3}
+    return raw
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    made = load(tmp_path, persons(tmp_path))
+    for part in ("table", "photos"):
+        fetch.fetch(made, "persons", part)
+    index.index(made, "persons")
+    masks.masks(made, "persons")
+    backgrounds.backgrounds(made, "noise")
+    remask.remask(made, "persons", "pixels")
+    for cell in plan.cells(made):
+        trained = ("train",) if cell.method == "plain" else ()
+        run(made, cell, *trained, "embed", "score", "cross", "cure")
+        if trained:
+            run(made, cell, "attribute")
+    collect.collect(made)
+    return made
+
+
+def test_map_is_that_of_its_embeddings_query_by_query(study: Study, tmp_path: Path) -> None:
+    found = files.read(study.files.at("embeddings", **CELL.wildcards))
+    vectors, labels = found.views["clean", 0].astype(np.float64), found.labels
+    camera = np.array([CAMERAS[int(i.partition("_")[2][0])] for i in found.ids])
+    naive = []
+    for row in np.flatnonzero([i.endswith("_0.png") for i in found.ids]):
+        others = [
+            n
+            for n in range(len(labels))
+            if n != row and not (labels[n] == labels[row] and camera[n] == camera[row])
+        ]
+        order = sorted(others, key=lambda n: (-(vectors[row] @ vectors[n]), n))
+        hits = np.array([labels[n] == labels[row] for n in order])
+        naive.append((np.cumsum(hits)[hits] / (np.flatnonzero(hits) + 1)).mean())
+    table_node.table(study, "table11")
+    table = formats.read(study.files.at("table_csv", table="table11")).set_index("method")
+    assert table.loc["plain", "queries"] == SPLITS["test"] == len(naive)
+    assert table.loc["plain", "map"] == pytest.approx(100 * np.mean(naive))
+    assert set(table.index) == {"plain", "pretrained", "untrained"}
+
+    # Its controls and cures ask the same queries.
+    for name in tables.wanted(study):
+        table_node.table(study, name)
+        table = formats.read(study.files.at("table_csv", table=name))
+        if "queries" in table:
+            assert set(table["queries"]) == {SPLITS["test"]}
+    with pytest.raises(UserError, match="persons says which photos are queries"):
+        studied.listed("persons", tmp_path / "params.yaml")
+    crossed = pd.read_parquet(study.files.at("crossed_queries", **CELL.wildcards))
+    assert crossed["image_id"].str.endswith("_0.png").all()
+
+
+def test_it_stands_in_no_grid_with_others(tmp_path: Path) -> None:
+    raw = persons(tmp_path)
+    raw["grids"]["small"]["cells"][0]["datasets"] = ["persons", "squares"]
+    with pytest.raises(UserError, match="persons say who is asked among whom, and the others do not"):
+        plan.checked_cells(load(tmp_path, raw))
