@@ -45,7 +45,8 @@ def _range(row: dict[str, Any]) -> str:
     if not isinstance(row["measure"], str):
         return words.NOTHING
     ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
-    least, below, above, most = (words.rounded(end, 3) for end in ends)
+    # Most masks are very sure: with three digits all thirds would end at 1.
+    least, below, above, most = (f"{end:.5g}" for end in ends)
     return f"{MEASURES[row['measure']]} {least} to {below}, {above} to {most}"
 
 
