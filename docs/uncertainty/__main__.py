@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
 NAMES = ("coverage", "ways", "halves", "repeats")
 BAND = (0.92, 0.97)
+COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
 DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.safetensors"
 
 
@@ -42,14 +43,19 @@ def make(name: str) -> pd.DataFrame:
     return repeats.table(ROOT / "params.yaml")
 
 
-def _coverage(rows: pd.DataFrame) -> str:
-    rows = rows.assign(
+def _speaking(rows: pd.DataFrame) -> pd.DataFrame:
+    """With a column that says what the intervals of a kind speak of."""
+    return rows.assign(
         of=["these models" if seeds == 1 else f"the method, {seeds} seeds" for seeds in rows["seeds"]]
     )
+
+
+def _coverage(rows: pd.DataFrame) -> str:
+    rows = _speaking(rows)
     heads = ["the interval is of", "classes", "mean covered, %", "drop covered, %", "starred, %"]
     lines = []
     for (of, classes), part in rows.groupby(["of", "classes"], sort=False):
-        stars = pd.concat([part["difference starred"], part["change starred"]])
+        stars = part[[*STARRED]].stack()
         lines.append(
             [of, str(classes), *(_range(v) for v in (part["mean covered"], part["drop covered"], stars))]
         )
@@ -65,6 +71,17 @@ def _ways(rows: pd.DataFrame) -> str:
         inside = (own["covered"].between(*BAND)).mean()
         lines.append([str(way), *(_range(covered) for covered in by_seeds), f"{100 * inside:.0f}"])
     heads = ["interval", *(f"{n} seeds: covered, %" for n in numbers), "kinds within 92 to 97 %, %"]
+    return markdown(pd.DataFrame(lines, columns=heads))
+
+
+def _band(rows: pd.DataFrame) -> str:
+    """How many of the simulated shares lie outside of what is wanted: .92 to .97 covered, .03 to .07 starred."""
+    heads = ["the interval is of", "simulated shares", "covered < 92 %", "> 97 %", "starred < 3 %", "> 7 %"]
+    lines = []
+    for of, part in _speaking(rows).groupby("of", sort=False):
+        covered, starred = part[[*COVERED]].stack(), part[[*STARRED]].stack()
+        outside = covered < BAND[0], covered > BAND[1], starred < 0.03, starred > 0.07
+        lines.append([str(of), str(len(covered)), *(str(int(where.sum())) for where in outside)])
     return markdown(pd.DataFrame(lines, columns=heads))
 
 
@@ -91,7 +108,8 @@ def _range(share: pd.Series) -> str:
 def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
     shown = {"coverage": _coverage, "ways": _ways, "halves": _halves, "repeats": _repeats}
-    return {name: shown[name](pd.read_csv(root / HERE / f"{name}.csv")) for name in NAMES}
+    tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
+    return {name: shown[name](table) for name, table in tables.items()} | {"band": _band(tables["coverage"])}
 
 
 EVIDENCE = Parts("uncertainty", (Path("docs/methods.md"),), parts, "make docs-uncertainty")
