@@ -14,6 +14,7 @@ import pytest
 from project import Project
 from single_page import Reader, accessible, printed_whole, shown_whole
 
+from bgbias.images import pixels
 from bgbias.report import comparisons, grid_page, grid_photos
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
 from bgbias.results.leak import Leak
@@ -134,6 +135,18 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
 
 
 @pytest.mark.workflow
+def test_photos_take_little_of_a_page_and_drawings_stay_sharp() -> None:
+    random = np.random.default_rng(0)
+    photo = random.integers(0, 256, (16, 16, 3), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
+    photo = np.clip(photo + random.normal(0, 8, photo.shape), 0, 255).astype(np.uint8)
+    drawing = np.full((256, 256, 3), 255, np.uint8)
+    drawing[100:104] = 0
+    told = [grid_page._inside(pixels.encode_png(picture)) for picture in (photo, drawing)]
+    assert [t["picture"].partition(";")[0] for t in told] == ["data:image/jpeg", "data:image/png"]
+    assert [(t["width"], t["height"]) for t in told] == [(256, 256)] * 2
+    assert len(told[0]["picture"]) < len(pixels.encode_png(photo)) / 2
+
+
 def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> None:
     other = finished.copy(tmp_path / "project")
     before = (other.folder / "data/report/smoke/report.html").read_bytes()

@@ -26,6 +26,7 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 from bgbias.version import VERSION
 
+JPEG_QUALITY = 88
 CLASSES = 500  # rows of the page's tables of classes
 # What stands where; whatever else a grid has comes with the comparison.
 SECTIONS = {
@@ -128,12 +129,15 @@ def _drawn(figure: look.Figure | None) -> dict[str, Any]:
 
 
 def _inside(png: bytes) -> dict[str, Any]:
-    """A picture as a page holds it: the page keeps its place free before it is drawn."""
+    """A picture as a page holds it, which keeps its place free before it is drawn. Drawings are small as PNG, photos as JPEG."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as picture:
         width, height = picture.size
-    url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+        jpeg = io.BytesIO()
+        picture.convert("RGB").save(jpeg, "JPEG", quality=JPEG_QUALITY)
+    kind, data = ("jpeg", jpeg.getvalue()) if 2 * jpeg.tell() < len(png) else ("png", png)
+    url = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     return {"picture": url, "width": width, "height": height}
 
 
