@@ -21,6 +21,7 @@ from bgbias.attribution import explanation
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import attribute_photos
 from bgbias.backgrounds.draws import draw
+from bgbias.evaluation import metrics
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
@@ -145,7 +146,7 @@ def test_ranking_among_themselves_leaves_each_query_out() -> None:
     assert (found.neighbours.indices[:, 4:] == -1).all()
     assert found.metrics["map_at_r"].tolist()[:4] == [1, 1, 1, 1]
     assert np.isnan(found.metrics["map_at_r"][4])
-    assert tuple(found.metrics.columns) == plugins.names("metrics")
+    assert tuple(found.metrics.columns) == metrics.names()
 
 
 def test_a_gallery_is_ranked_with_everyone_in_it() -> None:

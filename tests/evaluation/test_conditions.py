@@ -14,7 +14,7 @@ from small_study import data_nodes, described, load, options, run
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.evaluation import conditions, embeddings
+from bgbias.evaluation import conditions, embeddings, metrics
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.study.cell import Cell
 
@@ -98,7 +98,7 @@ def test_a_condition_is_one_file(tmp_path: Path, own: Path) -> None:
         ("symmetric", "neighbourly", 0),
         ("symmetric", "neighbourly", 1),
     ]
-    assert set(added["metric"]) == set(plugins.names("metrics"))
+    assert set(added["metric"]) == set(metrics.names())
     assert set(added.loc[added["metric"].str.startswith("recall"), "n"]) == {len(embedded.ids) - 1}
 
 

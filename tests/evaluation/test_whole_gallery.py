@@ -13,7 +13,7 @@ from bgbias.evaluation import embeddings, metrics, scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import AP_OTHERS, OTHERS
-from bgbias.evaluation.whole_gallery import Ranking, among, first_ranks, of_photos, rankings
+from bgbias.evaluation.whole_gallery import WholeRanking, among, first_ranks, of_photos, rankings
 from bgbias.photos.given import Given
 
 PHOTOS, PERSONS, DIM = 90, 9, 6
@@ -111,7 +111,7 @@ def test_single_shot_is_the_mean_over_all_galleries(k: int) -> None:
     labels = random.permutation(np.repeat(np.arange(12), [3, 2, 1, 2, 1, 2, 1, 1, 2, 1, 1, 2]))
     own = 0
     same = labels == own
-    ranking = Ranking(same[None], np.array([same.sum()]), np.arange(len(labels))[None], labels[None])
+    ranking = WholeRanking(same[None], np.array([same.sum()]), np.arange(len(labels))[None], labels[None])
     found = plugins.load("metrics", f"single_shot_cmc_{k}").per_query(ranking)
     places = [np.flatnonzero(labels == person) for person in np.unique(labels)]
     right = [sum(p < chosen[own] for p in chosen) < k for chosen in itertools.product(*places)]

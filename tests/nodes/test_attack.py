@@ -13,6 +13,7 @@ from bgbias import plugins
 from bgbias.engine.forecast import forecast
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
+from bgbias.evaluation.metrics import names as metric_names
 from bgbias.nodes import attack
 from bgbias.study.cell import Cell
 
@@ -40,7 +41,7 @@ def test_a_model_is_scored_under_every_attack(tmp_path: Path, raw: dict[str, Any
     assert found["attack"].unique().tolist() == VIEWS
     queries = pd.read_parquet(files.at("queries", **cell.wildcards))
     clean = queries[(queries["condition"] == "clean") & (queries["setting"] == "symmetric")]
-    values = [*plugins.names("metrics"), "map_at_r_of_others"]
+    values = [*metric_names(), "map_at_r_of_others"]
     for name, own in found.groupby("attack"):
         assert set(own["setting"]) == {"symmetric", "query"}
         for setting, part in own.groupby("setting"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -127,7 +128,6 @@ def audit(
     from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import choose
     from bgbias.compute.device import pick
-    from bgbias.engine import records
     from bgbias.models.adapters import Options, load
     from bgbias.results.uncertainty import FEWEST_CLASSES
 
@@ -165,7 +165,7 @@ def audit(
         and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES
     ):
         raise UserError(NO_INTERVAL)
-    asking = question(collection, asked, behind, masker, mask_weights, pick(device), records.command())
+    asking = question(collection, asked, behind, masker, mask_weights, pick(device), _typed())
     if export:
         write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
@@ -198,3 +198,12 @@ def _fail(found: Audit, above: float) -> None:
     if low > above:
         say(f"the drop is above {above:g} % beyond chance: its interval begins at {low:.1f} %")
         sys.exit(FAILED)
+
+
+def _typed() -> str:
+    """The command that was typed, without where its files go: an audit of the same question writes the same bytes anywhere."""
+    words = [word for word in sys.argv[1:] if not word.startswith("--out=")]
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return shlex.join(["bgbias", *words])

@@ -23,7 +23,7 @@ DEEPEST_CMC = 10
 
 
 @dataclass(frozen=True)
-class Ranking(Neighbours):
+class WholeRanking(Neighbours):
     """All that some queries are asked among, best first. ``labels`` int64 [N, K]: the classes of these photos, -1 where a query
     is asked among fewer than K.
     """
@@ -39,7 +39,7 @@ def rankings(
     given: Given,
     donors: np.ndarray | None = None,
     symmetric: bool = False,
-) -> Iterator[tuple[slice, Ranking]]:
+) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
     these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: whoever
     stands in front of a query's very surroundings is left out, too.
@@ -61,7 +61,7 @@ def rankings(
             indices, there = (np.pad(a, ((0, 0), (0, missing))) for a in (indices, there))
         classes = np.where(there, labels[indices], -1)
         same = classes == labels[own, None]
-        yield block, Ranking(same, same.sum(1), np.where(there, indices, -1), classes)
+        yield block, WholeRanking(same, same.sum(1), np.where(there, indices, -1), classes)
 
 
 def first_ranks(
@@ -122,7 +122,7 @@ def _deep(labels: np.ndarray, given: Given) -> int:
     return max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
 
 
-def _top(ranking: Ranking, deep: int) -> Neighbours:
+def _top(ranking: WholeRanking, deep: int) -> Neighbours:
     return Neighbours(ranking.same_label[:, :deep], ranking.relevant, ranking.indices[:, :deep])
 
 
@@ -150,7 +150,7 @@ def _of_all(found: Neighbours, rows: np.ndarray, number: int) -> Neighbours:
     return Neighbours(same, relevant, indices)
 
 
-def _average_precision_without(ranking: Ranking, place: np.ndarray, number: int) -> np.ndarray:
+def _average_precision_without(ranking: WholeRanking, place: np.ndarray, number: int) -> np.ndarray:
     """By how much the average precisions of these queries would change in sum without each of so many classes in the gallery,
     float64 [number]; of the query's own nothing is told. ``place`` [N]: the class of each photo.
     """

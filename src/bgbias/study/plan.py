@@ -133,6 +133,17 @@ def given(study: Study, dataset: str) -> bool:
     return bool(told and told(options(study, "datasets", described.kind, described.options)))
 
 
+def someone_given(study: Study) -> bool:
+    """Whether a dataset of the grid says who is asked among whom."""
+    return any(given(study, dataset) for dataset in datasets(study))
+
+
+def masks_are_found(study: Study) -> bool:
+    """Whether the masks of a dataset of the grid are found by a masker, which may be wrong."""
+    kinds = {study.maskers[study.datasets[dataset].masker].kind for dataset in datasets(study)}
+    return any(plugins.load("maskers", kind).PREDICTS for kind in kinds)
+
+
 def check_trains(study: Study, cell: Cell) -> None:
     """Refuse a cell that has no training of its own."""
     check_is_network(study, cell, f"{cell.name} is not trained: ")

@@ -1,7 +1,7 @@
 """From the nearest neighbours of each query to one number a query.
 
-A file with ``WHOLE = True`` speaks of whole rankings (``whole_gallery.Ranking``): it is asked where a dataset gives queries and
-gallery, and nowhere else.
+A file with ``WHOLE = True`` speaks of whole rankings (``whole_gallery.WholeRanking``): it is asked where a dataset gives queries
+and gallery, and nowhere else.
 """
 
 from bgbias import plugins

@@ -9,7 +9,7 @@ import numpy as np
 from bgbias.evaluation.retrieval import Neighbours
 
 if TYPE_CHECKING:
-    from bgbias.evaluation.whole_gallery import Ranking
+    from bgbias.evaluation.whole_gallery import WholeRanking
 
 
 def within(n: Neighbours, k: int) -> np.ndarray:
@@ -17,7 +17,7 @@ def within(n: Neighbours, k: int) -> np.ndarray:
     return np.where(n.relevant > 0, n.top(k).any(axis=1).astype(np.float64), np.nan)
 
 
-def within_persons(n: Ranking, k: int) -> np.ndarray:
+def within_persons(n: WholeRanking, k: int) -> np.ndarray:
     """The probability that the person is among the first k of a gallery with one photo of each, drawn by chance: float64 [N].
 
     The mean over all such galleries, which repetitions of a draw estimate: the match is each of the query's with equal

@@ -11,12 +11,12 @@ import numpy as np
 from bgbias.evaluation.metrics._cmc import within_persons
 
 if TYPE_CHECKING:
-    from bgbias.evaluation.whole_gallery import Ranking
+    from bgbias.evaluation.whole_gallery import WholeRanking
 
 TITLE = "CMC@5, single shot"
 WHOLE = True
 
 
-def per_query(n: Ranking) -> np.ndarray:
+def per_query(n: WholeRanking) -> np.ndarray:
     """The mean over all such galleries, 0..1, float64 [N]; NaN for a query with nobody to find."""
     return within_persons(n, 5)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias import plugins
 from bgbias.engine import inputs
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
@@ -72,8 +71,7 @@ settings = sentences.selection
 
 def wanted(study: Study) -> bool:
     """Whether the grid splits the drop, and masks are found by a masker, which may be wrong."""
-    kinds = {study.maskers[study.datasets[d].masker].kind for d in plan.datasets(study)}
-    return decomposition.wanted(study) and any(plugins.load("maskers", kind).PREDICTS for kind in kinds)
+    return decomposition.wanted(study) and plan.masks_are_found(study)
 
 
 def reads(study: Study) -> dict[str, Made]:

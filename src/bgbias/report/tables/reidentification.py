@@ -50,7 +50,7 @@ settings = protocol
 
 def wanted(study: Study) -> bool:
     """Whether the grid's datasets say who is asked among whom."""
-    return any(plan.given(study, dataset) for dataset in plan.datasets(study))
+    return plan.someone_given(study)
 
 
 def reads(study: Study) -> dict[str, Made]:
