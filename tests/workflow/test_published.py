@@ -10,7 +10,6 @@ from project import ROOT
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.evaluation import metrics
 from bgbias.photos import folds
 from bgbias.results import published
 from bgbias.results.uncertainty import relative_drop
@@ -47,7 +46,7 @@ def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> N
     assert {length for _, length in split} == {"", str(folds.FOLDS * study["train"]["embedding_dim"])}
     assert set(rows.loc[[bool(length) for _, length in split], "folds"]) == {folds.FOLDS}
     assert set(rows["metric"]) <= {
-        *metrics.names(),
+        *plugins.names("metrics"),
         *plugins.names("embedding_metrics"),
         "attribution_score",
     }
