@@ -82,7 +82,6 @@ docs-demo:  ## the same of a finished `make demo`
 	@$(MAKE) --no-print-directory publish GRID=demo
 
 docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
-	python -m bgbias train-masker $(SHARED)/hand_masks --device cpu --report data/report/hand_masks
 	python docs/results/masker_from_report.py data/report/hand_masks $(SHARED)/hand_masks
 
 docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), and write docs/results/backgrounds.md

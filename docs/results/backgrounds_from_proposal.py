@@ -3,7 +3,7 @@
 ``python docs/results/backgrounds_from_proposal.py SHARED`` lets the command look at the backgrounds of Kobs & Hotho (2022), at
 the photos with hand-drawn masks and at some birds and groceries, all from the folder SHARED. It writes a row a photo into
 ``backgrounds.csv`` beside this file, and the pages anew: every number that a page says of them is made from these rows. With
-``--check`` it says which page differs.
+``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from bgbias.backgrounds.settings import Backgrounds, Proposal
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.nodes.propose import propose
-from bgbias.report.parts import Parts, markdown
+from bgbias.report.parts import markdown
+from bgbias.results.evidence import Evidence
 from bgbias.study import params
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,13 +108,23 @@ def parts(rows: pd.DataFrame) -> dict[str, str]:
     }
 
 
-EVIDENCE = Parts("backgrounds", PAGES, lambda root: parts(pd.read_csv(root / ROWS)), "make docs-backgrounds")
+EVIDENCE = Evidence(
+    "backgrounds",
+    PAGES,
+    lambda root: parts(pd.read_csv(root / ROWS)),
+    "make docs-backgrounds",
+    (ROWS,),
+    HERE / "backgrounds_from_proposal.py",
+)
+
+
+def proposed(arguments: list[str]) -> tuple[Path, ...]:
+    """Let the command look at the photos of a folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        looked = looked_at(Path(arguments[0]), Path(scratch))
+    looked.to_csv(ROOT / ROWS, index=False, float_format="%.4f")
+    return (ROWS,)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(EVIDENCE.check(ROOT))
-    with tempfile.TemporaryDirectory() as scratch:
-        looked = looked_at(Path(sys.argv[1]), Path(scratch))
-    looked.to_csv(ROOT / ROWS, index=False, float_format="%.4f")
-    EVIDENCE.write(ROOT)
+    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], proposed))

@@ -1,13 +1,14 @@
-"""Put what `bgbias train-masker` found on the shared hand masks into the documents: `make docs-masker`.
+"""Put what `bgbias train-masker` finds on the shared hand masks into the documents: `make docs-masker`.
 
-``python docs/results/masker_from_report.py REPORT MASKS`` takes the command's figures, measures the masks of rembg's full U²-Net
-that lie beside the hand-drawn ones in the folder MASKS, and writes the pages anew. The figures lie beside this file; every
-number that a page says of them is made from these, and what it says of the recipe from the recipe. With ``--check`` it says which
-page differs.
+``python docs/results/masker_from_report.py REPORT MASKS`` runs the command, takes its figures from the folder REPORT, measures
+the masks of rembg's full U²-Net that lie beside the hand-drawn ones in the folder MASKS, and writes the pages anew. The figures
+lie beside this file; every number that a page says of them is made from these, and what it says of the recipe from the recipe.
+With ``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +18,8 @@ import pandas as pd
 from bgbias.images import drawn_masks
 from bgbias.masks import cross_validation, pairs, quality
 from bgbias.masks.fine_tuning import Recipe
-from bgbias.report.parts import Parts, markdown
+from bgbias.report.parts import markdown
+from bgbias.results.evidence import Evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
@@ -122,17 +124,23 @@ def parts(folds: pd.DataFrame, shares: pd.DataFrame, rembg: pd.DataFrame) -> dic
 
 def made(root: Path) -> dict[str, str]:
     """The same of the figures that lie below ``root``."""
-    figures = (*(HERE / f"masker_{name}.csv" for name in FIGURES), REMBG)
-    return parts(*(pd.read_csv(root / place) for place in figures))
+    return parts(*(pd.read_csv(root / place) for place in TABLES))
 
 
-EVIDENCE = Parts("masker", PAGES, made, "make docs-masker")
+TABLES = (*(HERE / f"masker_{name}.csv" for name in FIGURES), REMBG)
+EVIDENCE = Evidence("masker", PAGES, made, "make docs-masker", TABLES, HERE / "masker_from_report.py")
+
+
+def taken(arguments: list[str]) -> tuple[Path, ...]:
+    """Fine-tune, take the figures of the report, and measure rembg's masks."""
+    report, masks = map(Path, arguments)
+    command = ["train-masker", str(masks), "--device", "cpu", "--report", str(report)]
+    subprocess.run([sys.executable, "-m", "bgbias", *command], check=True)
+    for name in FIGURES:
+        (ROOT / HERE / f"masker_{name}.csv").write_bytes((report / f"{name}.csv").read_bytes())
+    of_rembg(masks).to_csv(ROOT / REMBG, index=False, float_format="%.4f")
+    return TABLES
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(EVIDENCE.check(ROOT))
-    for name in FIGURES:
-        (ROOT / HERE / f"masker_{name}.csv").write_bytes((Path(sys.argv[1]) / f"{name}.csv").read_bytes())
-    of_rembg(Path(sys.argv[2])).to_csv(ROOT / REMBG, index=False, float_format="%.4f")
-    EVIDENCE.write(ROOT)
+    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], taken))

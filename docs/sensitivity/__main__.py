@@ -5,7 +5,7 @@ grid's toys, whose true masks are known, through each of its trained models with
 grown, eroded, with other edges, another photo's, the masker's, and
 GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
 How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``,
-stands in ``maskers.csv``. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
+stands in ``maskers.csv``. Then the page is written; with ``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
 from bgbias.photos.prepared import Pictures
 from bgbias.report import columns, names
-from bgbias.report.parts import Parts, markdown
+from bgbias.report.parts import markdown
 from bgbias.results import rows, uncertainty
+from bgbias.results.evidence import Evidence
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
 from bgbias.study.album import Album
@@ -219,22 +220,31 @@ def parts(root: Path) -> dict[str, str]:
     return {"controls": shown(pd.read_csv(root / TABLE)), "maskers": ranked(pd.read_csv(root / RANKS))}
 
 
-EVIDENCE = Parts("sensitivity", (Path("docs/results/controls.md"),), parts, "make docs-sensitivity")
+EVIDENCE = Evidence(
+    "sensitivity",
+    (Path("docs/results/controls.md"),),
+    parts,
+    "make docs-sensitivity",
+    (TABLE, RANKS),
+    Path("docs/sensitivity"),
+)
 
 
-def of_toys() -> None:
+def of_toys() -> tuple[Path, ...]:
     """All variants of the toys' masks, and how high their models stand with each masker."""
     toys = params.load(grid=GRID)
     cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
     found = measured(toys, cells, VARIANTS)
     drops(found).to_csv(ROOT / TABLE, index=False)
     keep_levels(found)
+    return TABLE, RANKS
 
 
-def of_birds() -> None:
+def of_birds() -> tuple[Path, ...]:
     """How high the birds' models stand with each of two maskers."""
     birds = params.load(grid=BIRDS)
     keep_levels(measured(birds, plan.trained(birds), (FOUND, CUT)))
+    return (RANKS,)
 
 
 def keep_levels(found: pd.DataFrame) -> None:
@@ -249,18 +259,13 @@ def keep_levels(found: pd.DataFrame) -> None:
 PARTS = {"toys": of_toys, "birds": of_birds}
 
 
-def main(arguments: list[str]) -> int:
-    """The command; its exit status."""
-    if arguments == ["--check"]:
-        return EVIDENCE.check(ROOT)
-    if unknown := set(arguments) - set(PARTS):
-        print(f"There is nothing called {min(unknown)}; there are: {', '.join(PARTS)}.")
-        return 2
-    for name in arguments or PARTS:
-        PARTS[name]()
-    EVIDENCE.write(ROOT)
-    return 0
+def made(names: list[str]) -> Iterator[Path]:
+    """Make the named parts, all of them if none is named."""
+    if unknown := set(names) - set(PARTS):
+        sys.exit(f"There is nothing called {min(unknown)}; there are: {', '.join(PARTS)}.")
+    for name in names or PARTS:
+        yield from PARTS[name]()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], made))

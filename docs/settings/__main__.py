@@ -3,7 +3,7 @@
 ``python docs/settings cub50`` trains plainly with each candidate and loss that ``cub50.csv`` beside this file does not
 have yet: seed 0, 400 steps, a row for every 50. What a candidate does not name is as the grid's own training says. The same for
 the untrained backbone: its pooled features, and these under the random embedding layers of three seeds. Test photos, masks and
-other backgrounds are not looked at. Then the page is written; with ``--check`` it says whether the page has what the tables hold.
+other backgrounds are not looked at. Then the page is written; with ``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pandas as pd
 
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
-from bgbias.report.parts import Parts, markdown
+from bgbias.report.parts import markdown
+from bgbias.results.evidence import Evidence
 from bgbias.study import params, plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
@@ -133,24 +134,23 @@ def shown(rows: pd.DataFrame) -> str:
     return markdown(pd.DataFrame(table, columns=heads))
 
 
-EVIDENCE = Parts(
+EVIDENCE = Evidence(
     "settings",
     (Path("docs/results/cub50.md"),),
     lambda root: {"cub50": shown(read("cub50", root))},
-    "python docs/settings",
+    "make docs-settings",
+    (HERE / "cub50.csv",),
+    HERE,
 )
 
 
-def main(arguments: list[str]) -> int:
-    """The command; its exit status."""
-    if arguments == ["--check"]:
-        return EVIDENCE.check(ROOT)
-    for dataset in arguments:
+def completed(datasets: list[str]) -> Iterator[Path]:
+    """Find what the tables of these datasets lack."""
+    for dataset in datasets:
         for found in search(params.load(grid=dataset), dataset):
             pd.concat([read(dataset), found]).to_csv(ROOT / HERE / f"{dataset}.csv", index=False)
-    EVIDENCE.write(ROOT)
-    return 0
+        yield HERE / f"{dataset}.csv"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], completed))

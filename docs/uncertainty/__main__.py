@@ -1,18 +1,20 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
 ``python docs/uncertainty [coverage] [ways] [halves] [repeats]`` makes the named tables (all of them if none is named) beside this
-file, and writes the page; with ``page`` it makes none, and with ``--check`` it says whether the page has what the tables hold.
+file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from bgbias.report.parts import Parts, markdown
+from bgbias.report.parts import markdown
+from bgbias.results.evidence import Evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
@@ -112,21 +114,20 @@ def parts(root: Path) -> dict[str, str]:
     return {name: shown[name](table) for name, table in tables.items()} | {"band": _band(tables["coverage"])}
 
 
-EVIDENCE = Parts("uncertainty", (Path("docs/methods.md"),), parts, "make docs-uncertainty")
+TABLES = {name: HERE / f"{name}.csv" for name in NAMES}
+EVIDENCE = Evidence(
+    "uncertainty", (Path("docs/methods.md"),), parts, "make docs-uncertainty", tuple(TABLES.values()), HERE
+)
 
 
-def main(arguments: list[str]) -> int:
-    """Make, or check; the exit status."""
-    if arguments == ["--check"]:
-        return EVIDENCE.check(ROOT)
-    if unknown := set(arguments) - {*NAMES, "page"}:
-        print(f"There is no table {min(unknown)}; there are: {', '.join(NAMES)}.")
-        return 2
-    for name in [] if arguments == ["page"] else arguments or NAMES:
-        make(name).round(6).to_csv(ROOT / HERE / f"{name}.csv", index=False)
-    EVIDENCE.write(ROOT)
-    return 0
+def kept(names: list[str]) -> Iterator[Path]:
+    """Make the named tables, all of them if none is named."""
+    if unknown := set(names) - set(NAMES):
+        sys.exit(f"There is no table {min(unknown)}; there are: {', '.join(NAMES)}.")
+    for name in names or NAMES:
+        make(name).round(6).to_csv(ROOT / TABLES[name], index=False)
+        yield TABLES[name]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], kept))

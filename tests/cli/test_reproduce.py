@@ -86,7 +86,8 @@ def test_a_page_is_written_from_files_and_checked_against_them(
     assert "the mark 'smoke table7" in checked()
     page.write_text(written.replace("smoke/drop.png", "smoke/pareto.png"))
     assert checked() == (
-        "docs/results/smoke/pareto.png is not what was published: make run GRID=smoke, then make publish GRID=smoke\n"
+        "docs/results/smoke/pareto.png is not what was published: git checkout docs/results/smoke/pareto.png, or"
+        " make run GRID=smoke, then make publish GRID=smoke\n"
     )
     page.write_text(written)
     published.edit("ROW, BETWEEN_LOSSES, HEADING = 0.175", "ROW, BETWEEN_LOSSES, HEADING = 0.2", FIGURE)
@@ -97,7 +98,11 @@ def test_a_page_is_written_from_files_and_checked_against_them(
     assert checked() == ""
     table = published.folder / "docs/results/smoke/table1.csv"
     table.write_text(table.read_text().replace("contrastive,plain,1", "contrastive,plain,2"))
-    assert "docs/results/smoke/table1.csv is not what was published" in checked()
+    # It is said of the table, not of the page, which still says what was published and stays so.
+    assert checked().startswith("docs/results/smoke/table1.csv is not what was published: git checkout ")
+    before = page.read_text()
+    assert "table1.csv is not what was published" in published.bgbias("publish", check=False).stdout
+    assert page.read_text() == before
     assert (
         "no published results of a grid 'smok' in docs/results; there are: smoke. Did you mean 'smoke'?"
         in (said := published.bgbias("reproduce", "smok", check=False)).stdout

@@ -64,6 +64,8 @@ def publish(
     elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
+    elif damaged := _damaged(shown):
+        raise UserError("\n".join(damaged))
     else:
         for of in publication.grids():
             for figure in redrawn.draw(publication.read(of), load(params, of)):
@@ -217,8 +219,10 @@ def _checked(
     from bgbias.report import pages, redrawn
     from bgbias.results import publication
 
-    failures, notes, read = [], [], cache(publication.read)
-    for page, text in texts.items():
+    notes: list[str] = []
+    failures, read = _damaged(shown), cache(publication.read)
+    # Pages would take their numbers from what is damaged.
+    for page, text in [] if failures else texts.items():
         try:
             if pages.written(page, text, read) != text:
                 failures.append(f"{page} {_where(page, text)}; write it anew: make publish")
@@ -226,9 +230,6 @@ def _checked(
             failures.append(str(error))
     for grid in publication.grids():
         published, again = read(grid), f"make run GRID={grid}, then make publish GRID={grid}"
-        absent = {file for of, file in shown if of == grid} - published.made["files"].keys()
-        for file in [*published.damaged(), *sorted(absent)]:
-            failures.append(f"{published.folder / file} is not what was published: {again}")
         study = load(params, grid)
         failures += [
             f"{published.folder / file} is not what this code draws of the tables beside it: make publish"
@@ -250,6 +251,22 @@ def _checked(
         if of not in publication.grids()
     ]
     return failures, notes
+
+
+def _damaged(shown: set[tuple[str, str]]) -> list[str]:
+    """Files of published results that are not those that were published, and figures that pages show and that were not."""
+    from bgbias.results import publication
+
+    return [
+        f"{published.folder / file} is not what was published: git checkout {published.folder / file}, or"
+        f" make run GRID={grid}, then make publish GRID={grid}"
+        for grid in publication.grids()
+        for published in [publication.read(grid)]
+        for file in [
+            *published.damaged(),
+            *sorted({file for of, file in shown if of == grid} - published.made["files"].keys()),
+        ]
+    ]
 
 
 def _where(page: Path, text: str) -> str:
@@ -280,11 +297,12 @@ def _next(published: Publication, study: Study) -> str:
 def _listed(params: Path) -> str:
     """Every table of published results: where it is shown, how it is made again, and what that takes."""
     from bgbias.report import pages
-    from bgbias.results import publication
+    from bgbias.results import evidence, publication
 
     where: dict[tuple[str, str], list[str]] = {}
-    for page in pages.pages():
-        for grid, table in pages.shown_tables(page.read_text(encoding="utf-8") if page.exists() else ""):
+    texts = {page: page.read_text(encoding="utf-8") for page in pages.pages() if page.exists()}
+    for page, text in texts.items():
+        for grid, table in pages.shown_tables(text):
             where.setdefault((grid, table), []).append(str(page))
     lines: list[tuple[str, ...]] = [("table", "shown in", "again", "minutes", "commit", "machine")]
     for grid in publication.grids():
@@ -302,6 +320,11 @@ def _listed(params: Path) -> str:
                     _place(made),
                 )
             )
+    for kind, made in evidence.kept():
+        shown = ", ".join(str(page) for page, text in texts.items() if f"<!-- {kind} " in text)
+        for name, born in made["tables"].items():
+            told = str(born["minutes"]), born["commit"][:8], _place(born)
+            lines.append((name, shown or "no page", made["command"], *told))
     return "\n".join(_columns(lines))
 
 
@@ -312,7 +335,7 @@ def _columns(lines: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _place(made: dict[str, object]) -> str:
-    return f"{made['machine']}, {made['cores']} cores"
+    return f"{made['machine']}, {made['cores']} cores" if "cores" in made else str(made["machine"])
 
 
 def _tables(study: Study) -> tuple[str, ...]:

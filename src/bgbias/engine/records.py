@@ -132,7 +132,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "code": by,
             "started": _now(),
             "command": command(),
-            **_checkout(),
+            **checkout(),
             "pid": os.getpid(),
             "host": platform.node(),
             "vitals_file": str(sampled),
@@ -164,7 +164,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 "packages": _packages(),
                 "python": platform.python_version(),
                 # Last bits depend on both.
-                "machine": _machine(),
+                "machine": machine(),
                 "threads": threads(),
                 **({"epoch_seconds": made.epoch_seconds} if made.epoch_seconds else {}),
             }
@@ -243,7 +243,7 @@ def _now() -> str:
 
 
 @cache
-def _checkout() -> dict[str, Any]:
+def checkout() -> dict[str, Any]:
     """The commit that is checked out, and whether files that git knows were edited since; None where there is no git."""
     asked = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
@@ -257,7 +257,7 @@ def _checkout() -> dict[str, Any]:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """The processor, as far as the system tells its name."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

@@ -55,6 +55,14 @@ def fingerprint(*names: str) -> str:
     return hashed("\n".join(sorted(_whole(name, ())[0] for name in names)))
 
 
+def behind(scripts: Iterable[Path], without: tuple[str, ...] = ()) -> dict[str, str]:
+    """The same of scripts outside the package and what they import of it, but for modules that begin like ``without``."""
+    read_now = {Path(*script.parts[-3:]).as_posix(): read(script, script.stem) for script in scripts}
+    imported = [name for module in read_now.values() for name in module.imports]
+    ours = [m for m in _found(i for i in imported if i.startswith("bgbias.")) if not m.startswith(without)]
+    return {file: module.fingerprint for file, module in read_now.items()} | modules(*sorted({*ours}))
+
+
 @cache
 def libraries(*names: str) -> dict[str, str]:
     """Other people's packages that the code behind some modules imports: name to version, without the build (``+cpu``)."""
@@ -118,8 +126,13 @@ def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _targets(name: str) -> list[str]:
     """Those of the modules that a module imports, in its order, from which numbers come."""
+    return _found(_module(name).imports)
+
+
+def _found(imports: Iterable[str]) -> list[str]:
+    """The modules of imported names, as far as they carry numbers."""
     targets: list[str] = []
-    for imported in _module(name).imports:
+    for imported in imports:
         if imported.startswith(NECK):
             targets.append(plugins.load("necks", imported.removeprefix(NECK)).__name__)
         else:
