@@ -23,7 +23,7 @@ from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.pareto import figure_pareto
 from bgbias.report.figures.photos import figure_photos
-from bgbias.report.figures.retrieval import Retrieval, figure_retrieval
+from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
 from bgbias.report.maps import overlay
 from bgbias.results.rows import MODEL
 
@@ -360,3 +360,15 @@ def test_contact_sheet_takes_masks_and_wide_photos_and_wants_a_label_each() -> N
         contact_sheet.contact_sheet([mask, wide], 2, ["mask"])
     with pytest.raises(UserError, match="no picture"):
         contact_sheet.contact_sheet([], 2)
+
+
+def test_a_query_is_shown_whose_mask_can_be_trusted() -> None:
+    """One of a wrong or tiny mask would stand in front of another background without its object."""
+    masks = pd.DataFrame(
+        {"image_id": ["a", "b", "c", "d"], "area": [0.4, 0.05, 0.4, 0.4], "confidence": [1, 1, 0.5, np.nan]}
+    )
+    ids = ["a", "b", "c", "d", "unmasked"]
+    usable = np.array([True, True, True, True, False])
+    assert trusted(usable, ids, masks).tolist() == [True, False, False, True, False]
+    bad = np.array([False, True, True, False, False])
+    assert trusted(bad, ids, masks).tolist() == bad.tolist()

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import chromium
 import numpy as np
@@ -15,7 +17,7 @@ from project import Project
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 from bgbias.images import pixels
-from bgbias.report import comparisons, grid_page, grid_photos
+from bgbias.report import comparisons, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
 from bgbias.results.leak import Leak
 from bgbias.results.uncertainty import Estimate
@@ -46,8 +48,8 @@ def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
         for value in table[name]:
             digits = 0 if name == "relative_drop" else 1
             assert f"{value:.{digits}f}".replace("-", "−") in read.text
-    queries = pd.read_parquet(page.parent / "queries.parquet")
-    own = queries[(queries["setting"] == "symmetric") & (queries["method"] == "plain")]
+    of_all = pd.read_parquet(page.parent / "queries.parquet")
+    own = of_all[(of_all["setting"] == "symmetric") & (of_all["method"] == "plain")]
     means = own.groupby(["label", "condition"])["map_at_r"].mean().unstack()
     for label, (clean, corrupted) in means[["clean", "random_background"]].iterrows():
         said = f"{100 * clean:.1f}{100 * (clean - corrupted):.1f}".replace("-", "−")
@@ -227,3 +229,71 @@ def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
         (False, True): ["b: Plain 33 %"],
         (False, False): ["c: Plain −4 %"],
     }
+
+
+def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "_query", lambda image_id, *_: image_id)
+    names = ["a", "b", "c", "d", "e", "f"]
+    levels = pd.DataFrame({"clean": 1.0, "random_background": np.linspace(0, 1, 6)}, index=names)
+    frame = pd.DataFrame({"image_id": names, "label": 0, "class_name": "class", "split": "test"})
+    frame = frame.assign(key_set="toys", key_item=names)
+    masks = pd.DataFrame({"image_id": names, "confidence": [0.2, 0.95, 0.9, 0.89, np.nan, 1.0]})
+    photos = SimpleNamespace(table=SimpleNamespace(frame=frame))
+    of: Any = [queries.AskedModel("", cast(Any, None), levels)], photos, {0: "class"}
+    shown = queries.shown(*of, queries.unsure(masks), 3)
+    assert (shown["worst"], shown["doubtful"]) == (["b", "c", "e"], ["a", "d"])
+    assert shown["random"] == queries.shown(*of, frozenset(), 3)["random"]
+    assert list(queries.shown(*of, frozenset(), 3)) == ["worst", "random"]
+
+
+def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
+    before = MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, Estimate(60.0, 50.0, 70.0))
+    untrained, trained = (
+        LossBlock(("data", "tiny", loss), loss, [model], [])
+        for loss, model in (("none", before), ("contrastive", PLAIN))
+    )
+    assert grid_photos.losing_most([untrained, trained]) is trained
+    assert grid_photos.losing_most([untrained]) is untrained
+
+
+def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_model() -> None:
+    block = LossBlock(("data", "tiny", "contrastive"), "data", [PLAIN], [])
+    rows = [
+        # method, corrupted, gain there, its p, gain on clean photos, its p
+        ("plain", 30.0, np.nan, np.nan, np.nan, np.nan),
+        ("plain+grey", 38.4, 8.4, 0.001, -14.4, 0.01),
+        ("plain+leace", 45.0, 15.0, 0.2, 1.0, 0.9),
+        ("plain+cropped", 31.0, 1.0, 0.04, 0.5, 0.9),
+        ("bgaugment+grey", 60.0, 9.0, 0.001, -1.0, 0.9),
+    ]
+    heads = [
+        "method",
+        "corrupted",
+        "corrupted_gain",
+        "corrupted_gain_p_holm",
+        "clean_gain",
+        "clean_gain_p_holm",
+    ]
+    cures = pd.DataFrame(rows, columns=heads).assign(
+        dataset="data", backbone="tiny", loss="contrastive", ms=667.4, index="made again"
+    )
+    for column in ("corrupted_gain", "clean_gain"):
+        cures[f"{column}_low"], cures[f"{column}_high"] = cures[column] - 1, cures[column] + 1
+    assert list(comparisons.advice([block], {"table7": cures})) == [
+        "data, without training again: grey background. Where backgrounds differ it gains +8.4 [7.4, 9.4] points of MAP@R, beyond"
+        " chance; on clean photos it is −14.4 [−15.4, −13.4] (beyond chance). It takes 667 ms a photo, and the index is made"
+        " again."
+    ]
+    cures["corrupted_gain_p_holm"] = 0.5
+    assert list(comparisons.advice([block], {"table7": cures})) == [
+        "data: of what needs no training nothing helps the plain model by more than chance."
+    ]
+    assert list(comparisons.advice([block], {"table7": cures[cures["method"] == "plain"]})) == []
+
+
+def test_a_star_stays_beside_its_interval() -> None:
+    assert grid_page._body("<td>+1.0 [−2.0, 3.0] *</td><td>2 *</td>") == (
+        "<td>+1.0 [−2.0,\N{NO-BREAK SPACE}3.0]\N{NO-BREAK SPACE}*</td><td>2 *</td>"
+    )

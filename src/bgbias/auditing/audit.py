@@ -268,7 +268,7 @@ def _concluded(
     if collection.labelled:
         of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
         found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
-        queries = shown.queries(found, photos, embeddings, of_label)
+        queries = shown.queries(found, photos, embeddings, of_label, prepared.qualities)
         of_classes = shown.portraits(found, photos)
         properties = slices.measured(prepared)
         thirds = tuple(slices.thirds(found.photos, properties))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.prepared import Prepared
@@ -46,9 +47,15 @@ def portraits(found: Findings, photos: EvaluationPhotos) -> dict[str, str]:
 
 
 def queries(
-    found: Findings, photos: EvaluationPhotos, embeddings: Embeddings, names: Mapping[int, str]
+    found: Findings,
+    photos: EvaluationPhotos,
+    embeddings: Embeddings,
+    names: Mapping[int, str],
+    masks: pd.DataFrame,
 ) -> dict[str, list[ShownQuery]]:
-    """The queries that lose most, and some by lot (``report.queries.shown``)."""
+    """The queries that lose most, and some by lot (``report.queries.shown``); ``masks``: what is measured of them."""
     short = without_common_folder(names.values())
     model = AskedModel("", embeddings, found.photos.set_index("image_id"))
-    return asking.shown([model], photos, {label: short[name] for label, name in names.items()})
+    return asking.shown(
+        [model], photos, {label: short[name] for label, name in names.items()}, asking.unsure(masks)
+    )

@@ -10,6 +10,7 @@ import pandas as pd
 
 from bgbias.auditing.prepared import Prepared
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 
@@ -20,7 +21,6 @@ PROPERTIES = {
     "brightness": "brightness of the photo",
     "confidence": "how sure the mask is",
 }
-UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
 THIRDS = ("lowest third", "middle third", "highest third")
 FEWEST = 30  # queries of which thirds say something
 

@@ -24,7 +24,15 @@ from bgbias.progress import say
 
 UNFINISHED = ".unfinished"
 VERDICT = "audit.json"
-WRITTEN = ("audit.html", "verdict.txt", "classes.csv", "photos.parquet", "worst.jpg", "random.jpg")
+WRITTEN = (
+    "audit.html",
+    "verdict.txt",
+    "classes.csv",
+    "photos.parquet",
+    "worst.jpg",
+    "doubtful.jpg",
+    "random.jpg",
+)
 NOISE = "noise.npy"
 SAME_MODEL = 1e-3  # of the largest number: embeddings of one model differ by less from machine to machine
 EXPORTS = "exports"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pandas as pd
+
 from bgbias.engine.node import step
 from bgbias.report import columns as words
 from bgbias.report import formats
@@ -16,7 +18,7 @@ from bgbias.results import costs
 from bgbias.study import plan
 from bgbias.study.params import Study
 
-WIDTH = 64  # of the report page's text
+WIDTH = 64  # of the text
 COLUMNS = (
     Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
     Column("by plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
@@ -26,17 +28,22 @@ COLUMNS = (
 )
 
 
-def told(study: Study) -> str:
-    """As text, a row a model; empty where no training's record is here."""
+def spent(study: Study) -> tuple[pd.DataFrame, str]:
+    """A row a model, and how to read it; no rows where no training's record is here."""
     trained = {c: step("train", cell=c).record(study) for c in plan.cells(study) if plan.trains(study, c)}
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
-        return ""
-    spent = costs.by_model(here, study.train.iterations_per_epoch)
-    photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(spent["cost_device"]))
-    legend = (
+        return pd.DataFrame(), ""
+    table = costs.by_model(here, study.train.iterations_per_epoch)
+    photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
+    return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
         " photos, what a method does between steps included (median over trainings). Training: all epochs without"
         " validation. Memory: the largest of the process."
     )
-    return formats.plain(spent, COLUMNS, textwrap.wrap(legend, WIDTH))
+
+
+def told(study: Study) -> str:
+    """The same as text; empty where nothing is known."""
+    table, legend = spent(study)
+    return formats.plain(table, COLUMNS, textwrap.wrap(legend, WIDTH)) if legend else ""

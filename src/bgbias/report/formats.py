@@ -142,7 +142,21 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
 
 def html(table: pd.DataFrame, name: str, caption: str) -> str:
     """The same as a web page that needs no other file: a body for each section, below the caption's paragraphs."""
-    columns = _columns(table, name)
+    paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
+    return "\n".join(
+        [
+            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{_web(names.table(name))}</title>',
+            f"<style>\n{STYLE}</style>",
+            *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
+            f"<div>{html_rows(table, _columns(table, name))}</div>\n</html>\n",
+        ]
+    )
+
+
+def html_rows(table: pd.DataFrame, chosen: Sequence[Column]) -> str:
+    """The same of a table, a row a model, without a page around it."""
+    columns = printed(table, chosen)
     heads = ["", *("<br/>".join(map(_web, c.head.split(", ", 1))) for c in columns)]
     bodies = []
     for heading, rows in _sections(table, columns):
@@ -151,18 +165,8 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
             cells = (f"<td>{_shown(_web(text), bold, '<b>{}</b>')}</td>" for text, bold in entries)
             lines.append(f"<tr><th>{_web(label)}</th>{''.join(cells)}</tr>")
         bodies.append("<tbody>\n" + "\n".join(lines) + "\n</tbody>")
-    paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
-    return "\n".join(
-        [
-            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{_web(names.table(name))}</title>',
-            f"<style>\n{STYLE}</style>",
-            *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
-            f"<div><table>\n<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead>",
-            *bodies,
-            "</table></div>\n</html>\n",
-        ]
-    )
+    head = f"<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead>"
+    return "\n".join(["<table>", head, *bodies, "</table>"])
 
 
 def show(table: pd.DataFrame, name: str) -> str:

@@ -79,7 +79,7 @@ def made(study: Study) -> str:
         "methods": " ".join(_methods(study, read["table1"])),
         "facts": list(_facts(study)),
         "settings": yaml.safe_dump(publication.settings_of(study), sort_keys=False, allow_unicode=True),
-        "costs": costs.told(study),
+        "costs": _costs(study),
         "version": VERSION,
         "most": CLASSES,
     }
@@ -102,16 +102,26 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     """A table with its caption, as its own page has it: both were escaped when that was written."""
     text = study.files.at("table_html", table=name).read_text(encoding="utf-8")
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
-    # A head without words is none, for whoever hears the page.
-    body = rest.partition("</div>")[0].replace("<tr><th></th>", "<tr><td></td>", 1)
-    # Where there is no room an interval stands below its number, and is not parted.
-    body = re.sub(r"\[[^\[\]<>]*\]", lambda ends: ends[0].replace(" ", html.NO_BREAK), body)
     return {
         "name": names.table(name),
         "about": tables.load(name).ABOUT,
         "caption": caption,
-        "body": body,
+        "body": _body(rest.partition("</div>")[0]),
     }
+
+
+def _body(table: str) -> str:
+    """A table as the page has it."""
+    # A head without words is none, for whoever hears the page.
+    heard = table.replace("<tr><th></th>", "<tr><td></td>", 1)
+    # Where there is no room an interval stands below its number with its star, and is not parted.
+    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda ends: ends[0].replace(" ", html.NO_BREAK), heard)
+
+
+def _costs(study: Study) -> dict[str, str]:
+    """What training took; nothing where no record of it is here."""
+    table, legend = costs.spent(study)
+    return {"body": _body(formats.html_rows(table, costs.COLUMNS)), "legend": legend} if legend else {}
 
 
 def _figure(study: Study, name: str) -> dict[str, Any]:

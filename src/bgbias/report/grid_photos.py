@@ -60,8 +60,9 @@ def of_grid(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos
 
 
 def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
-    """The comparison in which plain training loses most."""
-    return max(blocks, key=lambda block: block.models[_first(block)].drop.value)
+    """The comparison in which plain training loses most; one without any training only where there are no others."""
+    trained = [block for block in blocks if any(m.method not in names.NOT_TRAINED for m in block.models)]
+    return max(trained or blocks, key=lambda block: block.models[_first(block)].drop.value)
 
 
 def _first(block: LossBlock) -> int:
@@ -100,7 +101,7 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
         dataset,
         block.title,
         draws + seeds * (first.seeds > 1),
-        queries.on_page(queries.shown(models, photos, of_label, count)),
+        queries.on_page(queries.shown(models, photos, of_label, _unsure(study, dataset), count)),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
         leak.of(photos),
     )
@@ -127,6 +128,13 @@ def _photos(study: Study, dataset: str, backbone: str) -> EvaluationPhotos:
     facts = backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone]))
     album = Album(study, dataset, facts.resize, facts.input_size)
     return album.evaluation(album.table("test"), random_background.NEEDS, "test")
+
+
+def _unsure(study: Study, dataset: str) -> frozenset[str]:
+    """The photos whose masker was not sure."""
+    from bgbias.masks.policy import read_mask_table
+
+    return queries.unsure(read_mask_table(inputs.masks(study, dataset)["mask_table"].path(study)))
 
 
 def _embeddings(study: Study, made: Made) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,18 @@ from bgbias.report.html.pictures import inside, outlined
 QUERIES = 12  # of either kind
 FOUND = 3  # photos that are found first
 PORTRAITS = 60  # classes
+UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
 LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
 SIDE, TINY, PORTRAIT = 260, 84, 56  # pixels
 KINDS = {
     "worst": (
         "The queries that lose most",
         "Chosen for what they lose: they show how it happens, not how often.",
+    ),
+    "doubtful": (
+        "With doubtful masks",
+        "The queries that lose most of those for whose mask little stood out in the photo (confidence below"
+        f" {UNSURE}): there the loss says least of the model.",
     ),
     "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
 }
@@ -82,19 +88,35 @@ class ShownQuery:
 
 
 def shown(
-    models: Sequence[AskedModel], photos: EvaluationPhotos, names: Mapping[int, str], count: int = QUERIES
+    models: Sequence[AskedModel],
+    photos: EvaluationPhotos,
+    names: Mapping[int, str],
+    unsure: Collection[str],
+    count: int = QUERIES,
 ) -> dict[str, list[ShownQuery]]:
-    """``worst``: so many queries on which the first model loses most; ``random``: as many by lot, against cherry-picking. All
-    have a mask that is trusted; ``names`` are those of the classes by number.
+    """``worst``: so many queries on which the first model loses most; ``doubtful``: the same of those whose masks are ``unsure``,
+    which are no part of the worst; ``random``: as many of all by lot, against cherry-picking. ``names`` are those of the
+    classes by number.
     """
     lost = models[0].lost
+    doubtful = lost.index.isin(list(unsure))
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
     by_lot = subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids
 
     def some(ids: Iterable[str]) -> list[ShownQuery]:
         return [_query(i, models, photos, names) for i in ids]
 
-    return {"worst": some(lost.index[:count]), "random": some(by_lot)}
+    kinds: dict[str, Sequence[str]] = {
+        "worst": list(lost.index[~doubtful][:count]),
+        "doubtful": list(lost.index[doubtful][:count]),
+        "random": by_lot,
+    }
+    return {kind: some(ids) for kind, ids in kinds.items() if len(ids)}
+
+
+def unsure(masks: pd.DataFrame) -> frozenset[str]:
+    """The photos whose ``confidence`` lies below ``UNSURE``; masks without any are sure."""
+    return frozenset(masks.loc[masks["confidence"] < UNSURE, "image_id"])
 
 
 def _query(

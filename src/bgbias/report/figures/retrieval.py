@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bgbias.engine.node import Made
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
-from bgbias.report import look, names
+from bgbias.masks.policy import read_mask_table
+from bgbias.report import look, names, queries
 from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -27,6 +29,7 @@ ABOUT = (
 )
 wanted, settings = shown.has_pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
+SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
 MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
 LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
 
@@ -52,6 +55,7 @@ def draw(study: Study) -> look.Figure:
             row = cell.method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first
+    usable = trusted(usable, photos.table.ids, read_mask_table(read["mask_table"].path(study)))
     query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
     photo = photos.photo(query)
     asked = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
@@ -62,6 +66,15 @@ def draw(study: Study) -> look.Figure:
         right = hits[method, background][query].tolist()
         rows.setdefault(method, []).append(Retrieval(picture, retrieved, right, title))
     return figure_retrieval(rows)
+
+
+def trusted(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame) -> np.ndarray:
+    """Those of the usable queries on whose mask a picture can rest: the masker was sure of it, and it holds enough to be seen;
+    all of them where there is none.
+    """
+    areas, unsure = masks.set_index("image_id")["area"], queries.unsure(masks)
+    good = np.array([i not in unsure and areas.get(i, 0) >= SMALLEST for i in ids])
+    return usable & good if (usable & good).any() else usable
 
 
 def chosen_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
