@@ -224,7 +224,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
 def _refuse(class_level: int | None) -> None:
     if class_level is not None:
         raise UserError(
-            "class_level says which folder of a path is the class: leave it out where no folder is."
+            "--class-level (in Python class_level=) says which folder of a path is the class: leave it out where no folder is."
         )
 
 
@@ -242,7 +242,8 @@ def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str
         return table, listing.remarks
     if count < (sampling.LEAST if listing.labelled else 1):
         raise UserError(
-            f"A sample of {count} photos is too small: two of each of two classes make {sampling.LEAST}."
+            f"A sample of {count} photos is too small: two of each of two classes make {sampling.LEAST}; say"
+            f" --sample {sampling.LEAST} or more, or 0 for all."
         )
     if not listing.labelled:
         drawn = subset.keyed(table, SAMPLE, count)

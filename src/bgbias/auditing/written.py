@@ -166,7 +166,7 @@ def told(audit: Measured) -> Iterator[str]:
         yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost (sd)':>26}"
         short = findings.without_common_folder(found.classes["class_name"])
         for _, row in found.classes.head(WORST).iterrows():
-            name = short[row["class_name"]]
+            name = " ".join(short[row["class_name"]].split())  # a line stays one
             name = name if len(name) < 39 else f"...{name[-35:]}"
             spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
             lost = f"{100 * row['lost']:.1f}{spread}"
