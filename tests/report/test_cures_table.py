@@ -97,9 +97,9 @@ def test_it_is_printed_with_names_that_people_use() -> None:
     printed = formats.markdown(table, "table7", cures.told(table, "clean", {}))
     lines = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")]
     assert lines[-9:] == [
-        "Pretrained",
-        "Pretrained + grey background",
-        "Pretrained + LEACE of backgrounds",
+        "Backbone alone",
+        "Backbone alone + grey background",
+        "Backbone alone + LEACE of backgrounds",
         "Contrastive",
         "+ grey background",
         "+ LEACE of backgrounds",

@@ -201,7 +201,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
     assert said((unbiased,)) == "No loss beyond chance is shown in front of other backgrounds."
     alone = dataclasses.replace(PLAIN, seeds=1)
     assert said((alone,)) == f"With 1 training seed each, this says little of methods. {one}"
-    assert said((MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, LEVEL),)).startswith(
+    assert said((MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, LEVEL),)).startswith(
         "Nothing was trained"
     )
 
@@ -209,7 +209,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
 def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
     unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
     untested = dataclasses.replace(PLAIN, drop=Estimate(30.0))
-    before = dataclasses.replace(PLAIN, method="pretrained", title="Pretrained")
+    before = dataclasses.replace(PLAIN, method="pretrained", title="Backbone alone")
     blocks = [
         LossBlock((name, "tiny", loss), name, [before, model], [])
         for name, loss, model in (
@@ -249,7 +249,7 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
 
 
 def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
-    before = MethodRow("pretrained", "Pretrained", 1, LEVEL, LEVEL, Estimate(60.0, 50.0, 70.0))
+    before = MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, Estimate(60.0, 50.0, 70.0))
     untrained, trained = (
         LossBlock(("data", "tiny", loss), loss, [model], [])
         for loss, model in (("none", before), ("contrastive", PLAIN))

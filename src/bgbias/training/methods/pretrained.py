@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TITLE = "Pretrained"
+TITLE = "Backbone alone"
 PLACE = 0
 NEEDS: frozenset[str] = frozenset()
 TRAINS = False

@@ -5,7 +5,7 @@ It stands between the backbone's pooled features, which have many more dimension
 
 from __future__ import annotations
 
-TITLE = "Pretrained, random layer"
+TITLE = "Backbone, random layer"
 PLACE = 0.5
 NEEDS: frozenset[str] = frozenset()
 TRAINS = False
