@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import chromium
 import numpy as np
@@ -203,3 +205,19 @@ def test_what_cannot_be_tested_is_not_said_to_be_nothing(place: Path, tmp_path: 
     assert "nobody can tell the drop from chance" in text
     assert "Beyond chance:" not in text
     assert "jackknife" not in text
+
+
+def test_a_cue_conflict_is_seen_beside_that_of_errors_that_fell_on_all_classes_alike() -> None:
+    """Of four queries one is right; the other three spread over three other classes: one each, as many as are right."""
+
+    def of(right: float, classes: int) -> float:
+        levels = pd.DataFrame(
+            {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": [right]}
+        )
+        found = SimpleNamespace(levels=levels, classes=list(range(classes)))
+        return written.conflict_of_errors(cast(Any, SimpleNamespace(findings=found)))
+
+    assert of(0.25, 4) == 0.5
+    assert of(0.5, 11) == pytest.approx(0.05 / 0.55)
+    assert of(1.0, 4) == 0
+    assert math.isnan(of(0.5, 1))

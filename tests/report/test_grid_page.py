@@ -172,15 +172,23 @@ def test_the_verdict_claims_what_was_tested() -> None:
         )
 
     def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment") -> MethodRow:
-        return MethodRow("bgaugment", title, 3, LEVEL, LEVEL, LEVEL, LEVEL, Change(corrupted, nothing, drop))
+        return MethodRow(
+            "bgaugment", title, 3, LEVEL, LEVEL, LEVEL, score=LEVEL, change=Change(corrupted, nothing, drop)
+        )
 
-    one = "In front of other backgrounds plain models lose 33 [28, 38] % (data 0) of their MAP@R."
+    one = "Where all backgrounds change, plain models lose 33 [28, 38] % (data 0) of their MAP@R."
     assert said((PLAIN,)) == one
     assert (
         said((PLAIN, changed(up, down)))
         == f"{one} BGAugment lessens the drop and raises MAP@R there, by more than chance."
     )
     assert said((PLAIN, changed(nothing, down))) == f"{one} BGAugment lessens the drop, by more than chance."
+    paid = MethodRow("bgaugment", "BGAugment", 3, LEVEL, LEVEL, LEVEL, change=Change(up, down, nothing))
+    assert said((PLAIN, paid)) == (
+        f"{one} BGAugment raises MAP@R there and lowers it on photos as they are, by more than chance."
+    )
+    two = dataclasses.replace(PLAIN, query_drop=Estimate(21.0, 15.0, 27.0))
+    assert said((two,)) == f"{one[:-1]}, and 21 [15, 27] % where only the queries' change."
     no_help = f"{one} No method lessens the drop or raises MAP@R there by more than chance."
     for corrupted, drop in ((nothing, nothing), (down, up)):
         assert said((PLAIN, changed(corrupted, drop))) == no_help
@@ -194,11 +202,11 @@ def test_the_verdict_claims_what_was_tested() -> None:
     assert said(
         (PLAIN, changed(nothing, down)), (larger, changed(up, down)), (unbiased, changed(up, down))
     ) == (
-        "In front of other backgrounds plain models lose 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0) of their MAP@R. No"
+        "Where all backgrounds change, plain models lose 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0) of their MAP@R. No"
         " loss beyond chance is shown on data 2. BGAugment lessens the drop in 2 of 2 comparisons and raises MAP@R there in 1 of"
         " 2 comparisons, by more than chance."
     )
-    assert said((unbiased,)) == "No loss beyond chance is shown in front of other backgrounds."
+    assert said((unbiased,)) == "No loss beyond chance is shown where all backgrounds change."
     alone = dataclasses.replace(PLAIN, seeds=1)
     assert said((alone,)) == f"With 1 training seed each, this says little of methods. {one}"
     assert said((MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, LEVEL),)).startswith(
@@ -281,11 +289,26 @@ def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_mode
     )
     for column in ("corrupted_gain", "clean_gain"):
         cures[f"{column}_low"], cures[f"{column}_high"] = cures[column] - 1, cures[column] + 1
+
+    def told(title: str, gain: str, paid: str) -> str:
+        return (
+            f"{title} gains {gain} points of MAP@R where all backgrounds change, beyond chance, and changes it by {paid}, for 667"
+            " ms a photo; the index is made again."
+        )
+
+    cropped = told(
+        "crop to the object",
+        "+1.0 [0.0, 2.0]",
+        "+0.5 [−0.5, 1.5] on photos as they are (which may be chance)",
+    )
+    grey = told(
+        "grey background", "+8.4 [7.4, 9.4]", "−14.4 [−15.4, −13.4] on photos as they are (beyond chance)"
+    )
     assert list(comparisons.advice([block], {"table7": cures})) == [
-        "data, without training again: grey background. Where backgrounds differ it gains +8.4 [7.4, 9.4] points of MAP@R, beyond"
-        " chance; on clean photos it is −14.4 [−15.4, −13.4] (beyond chance). It takes 667 ms a photo, and the index is made"
-        " again."
+        f"data, without training again: {cropped} {grey}"
     ]
+    only = cures[cures["method"] != "plain+cropped"]
+    assert list(comparisons.advice([block], {"table7": only})) == [f"data, without training again: {grey}"]
     cures["corrupted_gain_p_holm"] = 0.5
     assert list(comparisons.advice([block], {"table7": cures})) == [
         "data: of what needs no training nothing helps the plain model by more than chance."

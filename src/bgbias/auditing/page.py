@@ -136,10 +136,7 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
     if not math.isnan(written.drop(audit).low):
-        yield (
-            "[low, high]: 95 % confidence interval, over classes: where a number would lie if other classes of this kind were"
-            " asked for."
-        )
+        yield ("[low, high]: 95 % confidence interval of the mean over classes of this kind.")
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:
@@ -177,7 +174,8 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
     if not math.isnan(found.conflict.value):
         yield (
             "In front of another class's background, of the queries that find either class first,"
-            f" {_said(found.conflict)} % follow the background."
+            f" {_said(found.conflict)} % follow the background; if errors fell on all classes alike, it would be"
+            f" {html.percent(written.conflict_of_errors(audit), 0)} %."
         )
 
 
@@ -225,9 +223,10 @@ def _of_masks(audit: Measured) -> Iterator[str]:
     area, sure = (float(masks[name].mean()) for name in ("area", "confidence"))
     empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
     confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
+    empties = f"{empty} {'is' if empty == 1 else 'are'} empty, {full} {'covers' if full == 1 else 'cover'} the whole photo"
     yield (
-        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empty} are empty, {full}"
-        f" cover the whole photo. Mean area {html.percent(area, 0)} %{confidence}."
+        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empties}. Mean area"
+        f" {html.percent(area, 0)} %{confidence}."
     )
 
 
@@ -241,7 +240,11 @@ def _advice(audit: Measured) -> Iterator[str]:
         yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
         return
     if drop.low <= 0:
-        yield "Nothing yet: the drop may be chance. More classes make it surer."
+        high = f", one of {html.percent(drop.high, 0)} % too" if drop.high < 1 else ""
+        yield (
+            f"Undecided, which clears the model of nothing: that nothing is lost agrees with these classes{high}. Take more"
+            " classes; more photos of the same ones help less."
+        )
         return
     grey, clean, then = (_level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
     if grey.value > then.value:

@@ -24,7 +24,7 @@ from bgbias.images.contact_sheet import contact_sheet
 from bgbias.report import queries as asking
 from bgbias.report.columns import NOTHING
 from bgbias.report.queries import ShownQuery
-from bgbias.results import correlation
+from bgbias.results import conflict, correlation
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 from bgbias.version import VERSION
@@ -163,7 +163,7 @@ def told(audit: Measured) -> Iterator[str]:
         both = drop(audit, SYMMETRIC)
         yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
         yield ""
-        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'then':>8}{'lost (sd)':>26}"
+        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'changed':>8}{'lost (sd)':>26}"
         short = findings.without_common_folder(found.classes["class_name"])
         for _, row in found.classes.head(WORST).iterrows():
             name = " ".join(short[row["class_name"]].split())  # a line stays one
@@ -233,7 +233,9 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "steps": None if found is None else _records(found.steps),
         "levels": None if found is None else _records(found.levels),
         "classes_losing_half": None if found is None else findings.suffering(found.classes),
-        "cue_conflict": None if found is None else _estimate(found.conflict),
+        "cue_conflict": None
+        if found is None
+        else _estimate(found.conflict) | {"if_errors_were_even": _known(conflict_of_errors(audit))},
         "background_alone": None
         if audit.leak is None
         else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
@@ -253,6 +255,20 @@ def as_json(audit: Measured) -> dict[str, Any]:
             **_estimate(audit.looks.mean),
         },
     }
+
+
+def conflict_of_errors(audit: Measured) -> float:
+    """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
+    classes are fewer. Unknown where nobody is asked.
+    """
+    assert audit.findings is not None
+    rows, classes = audit.findings.levels, len(audit.findings.classes)
+    asked = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
+    right = rows.loc[asked & (rows["metric"] == PRECISION_AT_1), "value"]
+    if not len(right) or classes < 2:
+        return math.nan
+    wrong = (1 - float(right.iloc[0])) / (classes - 1)
+    return wrong / (wrong + float(right.iloc[0]))
 
 
 def files(audit: Measured) -> list[str]:

@@ -63,6 +63,8 @@ class MethodRow:
     corrupted: Estimate
     clean: Estimate
     drop: Estimate
+    query_drop: Estimate = UNKNOWN
+    """The drop where backgrounds of queries alone change."""
     score: Estimate = UNKNOWN
     change: Change | None = None
 
@@ -88,12 +90,13 @@ def verdict(blocks: list[LossBlock]) -> str:
     of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
     if losing:
         how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
-        said.append(f"In front of other backgrounds plain models lose {how_much} of their MAP@R.")
+        alone = sorted((p.query_drop for _, p in losing), key=lambda found: -found.value)
+        ends = _percent(alone[0]) if len(alone) == 1 else " to ".join(_percent(alone[i]) for i in (0, -1))
+        of_queries = f", and {ends} % where only the queries' change" * (not math.isnan(alone[0].value))
+        said.append(f"Where all backgrounds change, plain models lose {how_much} of their MAP@R{of_queries}.")
     if others:
         where = (
-            f" on {_listed([block.title for block in others])}"
-            if losing
-            else " in front of other backgrounds"
+            f" on {_listed([block.title for block in others])}" if losing else " where all backgrounds change"
         )
         said.append(f"No loss beyond chance is shown{where}.")
     changes: dict[str, list[Change]] = {}
@@ -122,11 +125,14 @@ def _helps(title: str, changes: list[Change]) -> str:
         "lessens the drop": sum(change.drop.less for change in changes),
         "raises MAP@R there": sum(change.corrupted.more for change in changes),
     }
+    if not any(parts.values()):
+        return ""
+    parts["lowers it on photos as they are"] = sum(change.clean.less for change in changes)
     many = len(changes) > 1
     said = [
         what + f" in {count} of {len(changes)} comparisons" * many for what, count in parts.items() if count
     ]
-    return f"{title} {' and '.join(said)}, by more than chance." if said else ""
+    return f"{title} {_listed(said)}, by more than chance."
 
 
 def _listed(words: list[str]) -> str:
@@ -159,6 +165,7 @@ def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
         corrupted=_of(row, "corrupted"),
         clean=_of(row, "clean"),
         drop=_of(row, "relative_drop"),
+        query_drop=_of(row, "query_only_relative_drop"),
     )
     own = (
         []
@@ -230,15 +237,15 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
             best, change = max(gaining, key=lambda pair: pair[0].corrupted.value)
             paid = "beyond chance" if change.clean.sure else "which may be chance"
             yield (
-                f"{block.title}: train with {best.title}. Where backgrounds differ it gains {_points(change.corrupted.found)}"
-                f" points of MAP@R, beyond chance; on clean photos it is {_points(change.clean.found)} ({paid})."
+                f"{block.title}: train with {best.title}. Where all backgrounds change it gains {_points(change.corrupted.found)}"
+                f" points of MAP@R, beyond chance; on photos as they are it changes by {_points(change.clean.found)} ({paid})."
             )
         elif lessening:
             best, change = min(lessening, key=lambda pair: pair[1].drop.found.value)
             yield (
                 f"{block.title}: {best.title} changes the drop by {_points(change.drop.found)} points, beyond chance, but what it"
-                f" gains where backgrounds differ, {_points(change.corrupted.found)}, may be chance: more seeds or classes would"
-                " tell."
+                f" gains where all backgrounds change, {_points(change.corrupted.found)}, may be chance: more seeds or classes"
+                " would tell."
             )
         elif changes:
             yield f"{block.title}: of what was tried nothing helps by more than chance."
@@ -249,7 +256,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
 
 
 def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
-    """What brings most back of the plain model among what needs no training, and what it takes."""
+    """Of what needs no training, what brings most back of the plain model, and what brings most beside its price."""
     own = cures[
         (cures[list(BLOCK)] == list(block.of)).all(axis=1) & cures["method"].str.startswith(f"{PLAIN}+")
     ]
@@ -258,17 +265,24 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
         if len(own):
             yield f"{block.title}: of what needs no training nothing helps the plain model by more than chance."
         return
-    row = gaining.sort_values("corrupted").iloc[-1]
+    # What brings most back may cost more than it brings, where little changes.
+    most = gaining["corrupted_gain"].idxmax()
+    dearest = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
+    told = " ".join(_cure(gaining.loc[[which]].iloc[0]) for which in dict.fromkeys((dearest, most)))
+    yield f"{block.title}, without training again: {told}"
+
+
+def _cure(row: pd.Series) -> str:
+    """What a cure does to the plain model."""
     gain, paid = (
         _points(Estimate(*(float(row[f"{column}_gain{end}"]) for end in ("", "_low", "_high"))))
         for column in ("corrupted", "clean")
     )
     title = names.method(str(row["method"])).partition(" + ")[2]
     chance = "beyond chance" if row["clean_gain_p_holm"] < SIGNIFICANT else "which may be chance"
-    yield (
-        f"{block.title}, without training again: {title}. Where backgrounds differ it gains {gain}"
-        f" points of MAP@R, beyond chance; on clean photos it is {paid} ({chance}). It takes {row['ms']:.0f} ms a photo, and the"
-        f" index is {row['index']}."
+    return (
+        f"{title} gains {gain} points of MAP@R where all backgrounds change, beyond chance, and changes it by {paid} on photos as"
+        f" they are ({chance}), for {row['ms']:.0f} ms a photo; the index is {row['index']}."
     )
 
 

@@ -80,6 +80,7 @@ def made(study: Study) -> str:
         "facts": list(_facts(study)),
         "settings": yaml.safe_dump(publication.settings_of(study), sort_keys=False, allow_unicode=True),
         "costs": _costs(study),
+        "judged": "table8" in read,
         "version": VERSION,
         "most": CLASSES,
     }
@@ -160,9 +161,10 @@ def _caveats(table: pd.DataFrame) -> Iterator[str]:
         for column, noun in (("queries", "test photo"), ("draws", "random background"))
     )
     seeds = f"Each method was trained with {names.how_many(counted, 'seeds', 'seed')}. " * bool(len(trained))
-    yield f"{seeds}{queries} of each dataset were put in front of {draws} each."
-    again = "methods were trained with other seeds and " if (counted["seeds"] >= FEWEST_SEEDS).all() else ""
-    yield f"[low, high]: 95 % confidence interval: where a number would lie if {again}other classes of this kind were asked for."
+    each = " of each dataset" * (table["dataset"].nunique() > 1)
+    yield f"{seeds}{queries}{each} are queries, in front of {draws} each."
+    over = "training seeds and " if (counted["seeds"] >= FEWEST_SEEDS).all() else ""
+    yield f"[low, high]: 95 % confidence interval of the mean over {over}classes of this kind."
 
 
 def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
@@ -170,7 +172,7 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     for name, own in table.groupby("dataset", sort=False):
         chosen = study.datasets[str(name)]
         options = ", ".join(f"{key}: {value}" for key, value in chosen.options.items())
-        count = f"{names.how_many(own, 'queries', 'test photo')} of {int(own['classes'].max())} classes"
+        count = f"{names.how_many(own, 'queries', 'test photo')} with a usable mask, of {int(own['classes'].max())} classes"
         about = _first_sentence(plugins.load("datasets", chosen.kind))
         yield names.dataset(str(name)), f"{about} {count}{f' ({options})' if options else ''}."
     for method in dict.fromkeys(table["method"]):
