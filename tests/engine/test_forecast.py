@@ -11,6 +11,7 @@ from small_study import described, load, options
 
 from bgbias.engine import forecast, graph
 from bgbias.engine.forecast import Cost
+from bgbias.engine.node import Node
 from bgbias.nodes import backgrounds, index
 from bgbias.study import params
 
@@ -88,17 +89,20 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     def found(path: Path) -> dict[str, Any]:
         return {"seconds": finished[path]} if path in finished else {}
 
+    def kept() -> set[Node]:
+        return {node for node in graph.in_order(study) if node.record(study) in finished}
+
     monkeypatch.setattr(forecast.records, "of_any_time", found)
-    guessed = forecast.told(study).splitlines()[-2:]
+    guessed = forecast.told(study, kept()).splitlines()[-2:]
     assert guessed[1] == "    guessed by passes, as of MobileNetV2 on one core of a processor"
     # All others are done in no time, and a third of the trainings took 100 s each.
     finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
     finished |= {node.record(study): 100.0 for node in trains[::3]}
-    assert forecast.told(study).splitlines()[-2:] == [
+    assert forecast.told(study, kept()).splitlines()[-2:] == [
         "  time left: about 27 min of steps, one after the other",
         "    as finished ones took here (train)",
     ]
-    assert forecast.seconds_each(study) == {"train": pytest.approx(100.0)}
+    assert forecast.seconds_each(study, kept()) == {"train": pytest.approx(100.0)}
     # Those are the trainings of which nothing is here any more, and half of the embeddings.
     embeds = [node.record(study) for node in graph.in_order(study) if node.name == "embed"]
     for path in [node.record(study) for node in trains]:
@@ -108,11 +112,16 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     for path in embeds[1::2]:
         del finished[path]
     assert (
-        forecast.told(study).splitlines()[-1]
+        forecast.told(study, kept()).splitlines()[-1]
         == "    as finished ones took here (embed); others guessed by passes"
     )
     finished |= {node.record(study): 1.0 for node in graph.in_order(study)}
-    assert "time left" not in forecast.told(study)
+    assert "time left" not in forecast.told(study, kept())
+    # What is there and out of date has to run again, and tells how long that takes.
+    stale = set(trains[:2])
+    finished |= {node.record(study): 90.0 for node in stale}
+    assert forecast.seconds_each(study, kept() - stale).keys() == {"train"}
+    assert "as finished ones took here (train)" in forecast.told(study, kept() - stale)
 
 
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:

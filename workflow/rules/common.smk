@@ -160,7 +160,7 @@ if "--lint" not in sys.argv:
         for line in filter(None, (str(settled), planned(emulated.told, STUDY, CURRENT))):
             say(line)
         # Of whoever looks at it: --logger bgbias.
-        live.expect(lambda: planned(forecast.seconds_each, STUDY))
+        live.expect(lambda: planned(forecast.seconds_each, STUDY, CURRENT))
     else:
         # A job on another machine sees the same, and changes nothing.
         CURRENT = frozenset(f.node for f in planned(freshness.examine, STUDY) if f.state == "current")

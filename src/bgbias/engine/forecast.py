@@ -7,6 +7,7 @@ a guess by passes, which is held against what finished nodes of the grid took he
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -91,8 +92,8 @@ def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
     return costs
 
 
-def told(study: Study) -> str:
-    """The forecast as a text table."""
+def told(study: Study, current: Collection[Node] | None = None) -> str:
+    """The forecast as a text table; ``current`` are the nodes that need not run, which are looked for if it is not given."""
     each = _each(study)
     costs = _summed(study, each)
     lines = [
@@ -109,12 +110,12 @@ def told(study: Study) -> str:
         lines.append(
             "  +?: and those of datasets and backgrounds that are not counted yet; `snakemake --cores all data` counts them"
         )
-    return for_this_study("\n".join([*lines, *_time(study, each)]))
+    return for_this_study("\n".join([*lines, *_time(study, each, current)]))
 
 
-def seconds_each(study: Study) -> dict[str, float]:
-    """What a node of each kind may take that has no result yet, in the mean, in seconds: by passes, and as finished ones took."""
-    left, paces = _left(study, _each(study))
+def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
+    """What a node of each kind may take that has to run, in the mean, in seconds: by passes, and as finished ones took."""
+    left, paces = _left(study, _each(study), current)
     return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in left.items()}
 
 
@@ -133,8 +134,16 @@ def pace_of(name: str, paces: Paces) -> float:
     return took / guessed
 
 
-def _left(study: Study, each: list[tuple[Node, Cost]]) -> tuple[dict[str, list[float]], Paces]:
-    """By kind, the guessed seconds of every node that has no result yet; and what finished ones took beside what was guessed."""
+def _left(
+    study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None
+) -> tuple[dict[str, list[float]], Paces]:
+    """By kind, the guessed seconds of every node that has to run; and what finished ones took beside what was guessed, those
+    included whose results are out of date.
+    """
+    from bgbias.engine import freshness
+
+    if current is None:
+        current = {found.node for found in freshness.examine(study) if found.state == "current"}
     left: dict[str, list[float]] = {}
     paces: Paces = {}
     sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
@@ -145,14 +154,14 @@ def _left(study: Study, each: list[tuple[Node, Cost]]) -> tuple[dict[str, list[f
         if "seconds" in record:
             took, before = paces.get(node.name, (0.0, 0.0))
             paces[node.name] = took + record["seconds"], before + guess
-        else:
+        if node not in current:
             left.setdefault(node.name, []).append(guess)
     return left, paces
 
 
-def _time(study: Study, each: list[tuple[Node, Cost]]) -> list[str]:
-    """Lines about how long the nodes take that have no result yet, one after the other."""
-    left, paces = _left(study, each)
+def _time(study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None) -> list[str]:
+    """Lines about how long the nodes take that have to run, one after the other."""
+    left, paces = _left(study, each, current)
     if not left:
         return []
     seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
