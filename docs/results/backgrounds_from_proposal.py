@@ -20,8 +20,8 @@ from bgbias.backgrounds.settings import Backgrounds, Proposal
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.nodes.propose import propose
+from bgbias.report.evidence import Evidence
 from bgbias.report.parts import markdown
-from bgbias.results.evidence import Evidence
 from bgbias.study import params
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,8 +18,8 @@ import pandas as pd
 from bgbias.images import drawn_masks
 from bgbias.masks import cross_validation, pairs, quality
 from bgbias.masks.fine_tuning import Recipe
+from bgbias.report.evidence import Evidence
 from bgbias.report.parts import markdown
-from bgbias.results.evidence import Evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")

@@ -35,9 +35,9 @@ from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
 from bgbias.photos.prepared import Pictures
 from bgbias.report import columns, names
+from bgbias.report.evidence import Evidence
 from bgbias.report.parts import markdown
 from bgbias.results import rows, uncertainty
-from bgbias.results.evidence import Evidence
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
 from bgbias.study.album import Album

@@ -19,8 +19,8 @@ import pandas as pd
 
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
+from bgbias.report.evidence import Evidence
 from bgbias.report.parts import markdown
-from bgbias.results.evidence import Evidence
 from bgbias.study import params, plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell

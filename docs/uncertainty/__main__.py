@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from bgbias.report.evidence import Evidence
 from bgbias.report.parts import markdown
-from bgbias.results.evidence import Evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bgbias.errors import UserError
+from bgbias.report.evidence import Evidence, kept
 from bgbias.report.parts import Parts
-from bgbias.results.evidence import Evidence, kept
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ("results/masker_from_report.py", "results/backgrounds_from_proposal.py")

@@ -296,8 +296,8 @@ def _next(published: Publication, study: Study) -> str:
 
 def _listed(params: Path) -> str:
     """Every table of published results: where it is shown, how it is made again, and what that takes."""
-    from bgbias.report import pages
-    from bgbias.results import evidence, publication
+    from bgbias.report import evidence, pages
+    from bgbias.results import publication
 
     where: dict[tuple[str, str], list[str]] = {}
     texts = {page: page.read_text(encoding="utf-8") for page in pages.pages() if page.exists()}

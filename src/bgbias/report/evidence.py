@@ -25,7 +25,7 @@ from bgbias.report.parts import Parts
 from bgbias.settings import read_yaml
 
 # What only shows tables: pages are checked by themselves.
-SHOWING = ("bgbias.report.", "bgbias.results.evidence")
+SHOWING = ("bgbias.report.",)
 
 
 @dataclass(frozen=True)
