@@ -292,23 +292,23 @@ def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_mode
 
     def told(title: str, gain: str, paid: str) -> str:
         return (
-            f"{title} gains {gain} points of MAP@R where all backgrounds change, beyond chance, and changes it by {paid}, for 667"
-            " ms a photo; the index is made again."
+            f"{title}: {gain} points of MAP@R where all backgrounds change, beyond chance, and {paid}, for 667 ms a photo; the"
+            " index is made again."
         )
 
     cropped = told(
-        "crop to the object",
+        "Crop to the object",
         "+1.0 [0.0, 2.0]",
         "+0.5 [−0.5, 1.5] on photos as they are (which may be chance)",
     )
     grey = told(
-        "grey background", "+8.4 [7.4, 9.4]", "−14.4 [−15.4, −13.4] on photos as they are (beyond chance)"
+        "Grey background", "+8.4 [7.4, 9.4]", "−14.4 [−15.4, −13.4] on photos as they are (beyond chance)"
     )
     assert list(comparisons.advice([block], {"table7": cures})) == [
-        f"data, without training again: {cropped} {grey}"
+        f"data, without training again. {cropped} {grey}"
     ]
     only = cures[cures["method"] != "plain+cropped"]
-    assert list(comparisons.advice([block], {"table7": only})) == [f"data, without training again: {grey}"]
+    assert list(comparisons.advice([block], {"table7": only})) == [f"data, without training again. {grey}"]
     cures["corrupted_gain_p_holm"] = 0.5
     assert list(comparisons.advice([block], {"table7": cures})) == [
         "data: of what needs no training nothing helps the plain model by more than chance."

@@ -240,9 +240,9 @@ def _advice(audit: Measured) -> Iterator[str]:
         yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
         return
     if drop.low <= 0:
-        high = f", one of {html.percent(drop.high, 0)} % too" if drop.high < 1 else ""
+        large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"
         yield (
-            f"Undecided, which clears the model of nothing: that nothing is lost agrees with these classes{high}. Take more"
+            f"Undecided, which clears the model of nothing: no loss agrees with these classes, and so does {large}. Take more"
             " classes; more photos of the same ones help less."
         )
         return

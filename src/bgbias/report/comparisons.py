@@ -269,7 +269,7 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
     most = gaining["corrupted_gain"].idxmax()
     dearest = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
     told = " ".join(_cure(gaining.loc[[which]].iloc[0]) for which in dict.fromkeys((dearest, most)))
-    yield f"{block.title}, without training again: {told}"
+    yield f"{block.title}, without training again. {told}"
 
 
 def _cure(row: pd.Series) -> str:
@@ -281,8 +281,8 @@ def _cure(row: pd.Series) -> str:
     title = names.method(str(row["method"])).partition(" + ")[2]
     chance = "beyond chance" if row["clean_gain_p_holm"] < SIGNIFICANT else "which may be chance"
     return (
-        f"{title} gains {gain} points of MAP@R where all backgrounds change, beyond chance, and changes it by {paid} on photos as"
-        f" they are ({chance}), for {row['ms']:.0f} ms a photo; the index is {row['index']}."
+        f"{title[:1].upper()}{title[1:]}: {gain} points of MAP@R where all backgrounds change, beyond chance, and {paid}"
+        f" on photos as they are ({chance}), for {row['ms']:.0f} ms a photo; the index is {row['index']}."
     )
 
 
