@@ -63,6 +63,7 @@ def test_results_stay_out_of_git(repository: Repository) -> None:
     }
 
 
+@pytest.mark.slow
 def test_settings_of_one_version_with_linked_files_of_another_give_the_right_table(
     repository: Repository, clone: Repository
 ) -> None:
