@@ -136,7 +136,7 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
     if not math.isnan(written.drop(audit).low):
-        yield ("[low, high]: 95 % confidence interval of the mean over classes of this kind.")
+        yield "[low, high]: 95 % confidence interval of the mean over classes of this kind."
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:

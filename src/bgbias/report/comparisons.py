@@ -267,8 +267,8 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
         return
     # What brings most back may cost more than it brings, where little changes.
     most = gaining["corrupted_gain"].idxmax()
-    dearest = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
-    told = " ".join(_cure(gaining.loc[[which]].iloc[0]) for which in dict.fromkeys((dearest, most)))
+    balanced = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
+    told = " ".join(_cure(gaining.loc[[which]].iloc[0]) for which in dict.fromkeys((balanced, most)))
     yield f"{block.title}, without training again. {told}"
 
 
