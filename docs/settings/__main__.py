@@ -141,6 +141,7 @@ EVIDENCE = Evidence(
     "make docs-settings",
     (HERE / "cub50.csv",),
     HERE,
+    completes=True,
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bgbias.errors import UserError
+from bgbias.files.checksums import sha256
 from bgbias.report.evidence import Evidence, kept
 from bgbias.report.parts import Parts
 
@@ -141,3 +142,34 @@ def test_what_was_made_is_kept_of_each_table(tmp_path: Path, monkeypatch: pytest
     tides.run(tmp_path, [], make)
     assert tides.edited(tmp_path) == []
     assert "accepted" not in tides.made_by(tmp_path)
+
+
+def test_who_completes_a_table_does_not_vouch_for_its_older_rows(tmp_path: Path) -> None:
+    (tmp_path / "docs/results").mkdir(parents=True)
+    script, table = tmp_path / "docs/tide.py", Path("docs/high.csv")
+    script.write_text("from bgbias import seeds\n")
+    tides = Evidence("tide", (), lambda _: {}, "make tides", (table,), Path("docs/tide.py"), completes=True)
+
+    def make(rows: list[str]) -> Iterator[Path]:
+        with (tmp_path / table).open("a") as file:
+            file.writelines(f"{row}\n" for row in rows if row != "none")
+        yield table
+
+    tides.run(tmp_path, ["4"], make)
+    before = tides.made_by(tmp_path)
+    assert tides.check(tmp_path) == 0
+    script.write_text("from bgbias import plugins, seeds\nMOON = 2\n")
+    tides.run(tmp_path, ["none"], make)
+    assert tides.made_by(tmp_path) == before, "nothing was added"
+    tides.run(tmp_path, ["5"], make)
+    after = tides.made_by(tmp_path)
+    assert (
+        after["tables"][str(table)]["sha256"]
+        == sha256(tmp_path / table)
+        != before["tables"][str(table)]["sha256"]
+    )
+    assert after["code"] == before["code"], "its first row was made by other code"
+    assert tides.edited(tmp_path) == [f"{tmp_path.name}/docs/tide.py"]
+    (tmp_path / table).unlink()
+    tides.run(tmp_path, ["4", "5"], make)
+    assert tides.edited(tmp_path) == [], "all rows were made anew"

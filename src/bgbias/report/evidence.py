@@ -30,10 +30,14 @@ SHOWING = ("bgbias.report.",)
 
 @dataclass(frozen=True)
 class Evidence(Parts):
-    """The parts of one ``kind`` whose ``tables`` (CSV files) are made by ``script``, a file or folder of docs/."""
+    """The parts of one ``kind`` whose ``tables`` (CSV files) are made by ``script``, a file or folder of docs/.
+
+    A script that ``completes`` its tables adds rows to those that stand there, which other code may have made.
+    """
 
     tables: tuple[Path, ...]
     script: Path
+    completes: bool = False
 
     @property
     def record(self) -> Path:
@@ -53,8 +57,11 @@ class Evidence(Parts):
         if arguments[:1] == ["--accept"]:
             self.accept(root, " ".join(arguments[1:]))
         elif arguments != ["page"] and make is not None:
+            old = {str(t): sha256(root / t) for t in self.tables if self.completes and (root / t).exists()}
             begun = time.perf_counter()
-            self.keep(root, list(make(arguments)), (time.perf_counter() - begun) / 60)
+            made = [t for t in make(arguments) if old.get(str(t)) != sha256(root / t)]
+            if made or not self.completes:
+                self.keep(root, made, (time.perf_counter() - begun) / 60, whole=not old)
         self.write(root)
         return 0
 
@@ -102,8 +109,8 @@ class Evidence(Parts):
         told = [*made.get("accepted", []), {"edited": edited, "because": because}]
         self._write(root, made | {"accepted": told, "code": self.code(root)})
 
-    def keep(self, root: Path, tables: list[Path], minutes: float) -> None:
-        """Keep how these tables were made just now; the code too, where all of them were."""
+    def keep(self, root: Path, tables: list[Path], minutes: float, whole: bool = True) -> None:
+        """Keep how these tables were made just now; the code too, where it made all of them and they are ``whole`` of it."""
         known = read_yaml(root / self.record) if (root / self.record).exists() else {"tables": {}, "code": {}}
         state = records.checkout()
         birth = {
@@ -114,9 +121,9 @@ class Evidence(Parts):
             "minutes": round(minutes, 1),
         }
         made = known["tables"] | {str(t): {"sha256": sha256(root / t), **birth} for t in tables}
-        whole = {"code": self.code(root)} if set(tables) == set(self.tables) else {}
-        kept = {k: v for k, v in known.items() if k != "accepted" or not whole}
-        self._write(root, kept | {"command": self.command, "tables": made} | whole)
+        behind = {"code": self.code(root)} if whole and set(tables) == set(self.tables) else {}
+        kept = {k: v for k, v in known.items() if k != "accepted" or not behind}
+        self._write(root, kept | {"command": self.command, "tables": made} | behind)
 
     def _write(self, root: Path, made: dict[str, Any]) -> None:
         order = ("command", "tables", "accepted", "code")
