@@ -112,7 +112,7 @@ def test_it_is_printed() -> None:
     said = mask_quality.told(table, "clean", {"toy": 2})
     printed = formats.markdown(table, "table10", said)
     assert "confidence 0.2" in printed
-    assert "Worst minus best" in printed
+    assert "Lower minus upper" in printed
     assert "Confidence: the masker's largest response" in printed
     assert "IoU" not in printed
     formats.latex(table, "table10", said).encode("ascii")

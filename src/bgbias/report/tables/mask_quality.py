@@ -31,7 +31,10 @@ from bgbias.study.params import Study
 
 NUMBER = 10
 TITLE = "What is lost where masks are worse and better"
-ABOUT = "What is lost where masks are worse and better: a third of the queries beside another, by how good their masks are."
+ABOUT = (
+    "What is lost where masks are worse and better: a third of the queries beside another, by how good or how sure their masks"
+    " are."
+)
 # Columns of the table of masks, the first that says something: overlap with true masks, or how sure the masker is.
 MEASURES = {"iou": "IoU", "confidence": "confidence"}
 WORST, BEST = "worst", "best"
@@ -51,21 +54,22 @@ def _range(row: dict[str, Any]) -> str:
 
 COLUMNS = (
     Column("Thirds of masks", _range),
-    Column("Drop, worst masks", words.interval("drop_worst", 1), "Drop, worst [95 %]"),
-    Column("Drop, best masks", words.interval("drop_best", 1), "Drop, best [95 %]"),
-    Column("Worst minus best", words.against_plain("drop_more", 1), "Difference [95 %]"),
-    Column("Pasting, worst", words.interval("pasting_worst", 1)),
-    Column("Pasting, best", words.interval("pasting_best", 1)),
-    Column("Own background, worst", words.interval("own_background_worst", 1)),
-    Column("Own background, best", words.interval("own_background_best", 1)),
-    Column("Class's backgrounds, worst", words.interval("class_background_worst", 1)),
-    Column("Class's backgrounds, best", words.interval("class_background_best", 1)),
+    Column("Drop, lower third", words.interval("drop_worst", 1), "Drop, lower [95 %]"),
+    Column("Drop, upper third", words.interval("drop_best", 1), "Drop, upper [95 %]"),
+    Column("Lower minus upper", words.against_plain("drop_more", 1), "Difference [95 %]"),
+    Column("Pasting, lower", words.interval("pasting_worst", 1)),
+    Column("Pasting, upper", words.interval("pasting_best", 1)),
+    Column("Own background, lower", words.interval("own_background_worst", 1)),
+    Column("Own background, upper", words.interval("own_background_best", 1)),
+    Column("Class's backgrounds, lower", words.interval("class_background_worst", 1)),
+    Column("Class's backgrounds, upper", words.interval("class_background_best", 1)),
 )
 LEGEND = (
-    "Points of MAP@R lost by the third of the queries with the worst and with the best masks. [95 %]: over classes and, from",
+    "Points of MAP@R lost by the lower and by the upper third of the queries, by what their masks are worth by the measure",
+    "in the first column: overlap with the true ones, or else how sure the masker is. [95 %]: over classes and, from",
     "three on, training seeds. *: a difference beyond chance, corrected for the table's models.",
 )
-HEADLINE = {"drop_best": "drop with the best masks"}
+HEADLINE = {"drop_best": "drop of the upper third of masks"}
 settings = sentences.selection
 
 
@@ -185,7 +189,8 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     }
     return (
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition, of the third of the queries"
-        f" whose masks are the worst and of that whose masks are the best.{sentences.selected(selection)}"
+        " whose masks have the least of the measure that is named (lower) and of that with the most"
+        f" (upper).{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Drop, pasting, own background and class's backgrounds as in Table 5. What a mask misses of an object stays in the"
         f" picture where the background is its own, and goes with every other one.{''.join(meant[name] for name in by)}"
