@@ -16,6 +16,7 @@ import pytest
 from project import Project
 from single_page import Reader, accessible, printed_whole, shown_whole
 
+from bgbias import plugins
 from bgbias.images import pixels
 from bgbias.report import comparisons, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
@@ -66,6 +67,14 @@ def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
         assert len(figure.read_bytes()) > 1000
     drawn = page.read_text("utf-8").count('<figure class="drawn">')
     assert drawn == 1 + len(list((page.parent / "figures").glob("*.png")))
+
+
+@pytest.mark.parametrize("family", ["datasets", "methods", "backbones"])
+def test_what_was_compared_is_told_in_whole_sentences(family: str) -> None:
+    for name in plugins.names(family):
+        said = grid_page._first_sentence(plugins.load(family, "timm:resnet18" if name == "timm" else name))
+        assert said.count("(") == said.count(")"), said
+    assert "Wah et al. 2011)" in grid_page._first_sentence(plugins.load("datasets", "cub200"))
 
 
 @pytest.mark.workflow

@@ -28,6 +28,8 @@ from bgbias.version import VERSION
 
 JPEG_QUALITY = 88
 CLASSES = 500  # rows of the page's tables of classes
+NEXT_SENTENCE = re.compile(r"(?<! al)\. (?=[A-Z])")  # "et al. 2011" goes on
+OPTIMIZERS = {"rmsprop": "RMSprop", "adam": "Adam", "adamw": "AdamW"}
 # What stands where; whatever else a grid has comes with the comparison.
 SECTIONS = {
     "parts": ("What the drop is made of", ("table5", "table6"), ("worst_of",)),
@@ -171,7 +173,9 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, own in table.groupby("dataset", sort=False):
         chosen = study.datasets[str(name)]
-        options = ", ".join(f"{key}: {value}" for key, value in chosen.options.items())
+        options = yaml.safe_dump(
+            chosen.options, default_flow_style=True, sort_keys=False, width=math.inf
+        ).strip()[1:-1]
         count = f"{names.how_many(own, 'queries', 'test photo')} with a usable mask, of {int(own['classes'].max())} classes"
         about = _first_sentence(plugins.load("datasets", chosen.kind))
         yield names.dataset(str(name)), f"{about} {count}{f' ({options})' if options else ''}."
@@ -189,7 +193,7 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 def _first_sentence(file: ModuleType) -> str:
     text = " ".join((file.__doc__ or "").split("\n\n")[0].split())
-    return text.partition(". ")[0].rstrip(".") + "."
+    return NEXT_SENTENCE.split(text)[0].rstrip(".") + "."
 
 
 def _of_masks(study: Study) -> Iterator[str]:
@@ -218,11 +222,11 @@ def _methods(study: Study, table: pd.DataFrame) -> Iterator[str]:
         f" {study.evaluation.draws} random backgrounds each ({', '.join(map(str, pools))}), in query and gallery."
     )
     if cells:
-        train = study.train
+        train, optimizer = study.train, OPTIMIZERS[study.train.optimizer]
         backbones, losses = dict.fromkeys(c.backbone for c in cells), dict.fromkeys(c.loss for c in cells)
         yield (
             f"Models ({', '.join(backbones)}, {train.embedding_dim} dimensions; {', '.join(map(names.loss, losses))}) were"
-            f" trained for up to {train.max_epochs} epochs, in batches of {train.batch_size}, by {train.optimizer}, with"
+            f" trained for up to {train.max_epochs} epochs, in batches of {train.batch_size}, by {optimizer}, with"
             f" {names.how_many(table[names.trained(table['method'])], 'seeds', 'seed')}, and selected"
             f" {sentences.SELECTIONS[train.selection]}."
         )
