@@ -111,6 +111,21 @@ def test_every_view_has_its_row_with_intervals_over_classes_and_seeds() -> None:
             assert (row["pi_ratio"], row["pi_ratio_sd_seeds"]) == pytest.approx((2.0, 1.0))
         assert by_name.loc[method, "cost"] == COSTS["cub200", "resnet50", "roth_multi_similarity", method]
         assert by_name["cost"].filter(like=f"{method}+").isna().all()
+    # MDProp minus plain, of the same photos changed alike; corrected for one method, which is not at all.
+    differences = by_name.loc[[f"mdprop_2{view}" for view in shown]]
+    for prefix, setting in (("", "symmetric"), ("query_", "query")):
+        plain, mdprop = (
+            np.array([values(method, seed, ATTACKS["stax@0.01"][setting], 0, 0) for seed in SEEDS])
+            for method in METHODS
+        )
+        estimate = bgbias.estimate([mdprop - plain], LABELS)
+        row = differences.loc["mdprop_2+stax@0.01"]
+        told = [row[f"{prefix}map_at_r_difference{end}"] for end in ("", "_low", "_high")]
+        assert told == pytest.approx([100 * v for v in (estimate.value, estimate.low, estimate.high)])
+        assert row[f"{prefix}map_at_r_difference_p"] == row[f"{prefix}map_at_r_difference_p_holm"]
+        assert row[f"{prefix}map_at_r_difference_p"] == pytest.approx(estimate.p)
+    assert np.isnan(differences.loc["mdprop_2", "query_map_at_r_difference"])
+    assert by_name.loc[[f"plain{view}" for view in shown], "map_at_r_difference"].isna().all()
     # Among photos changed alike: nobody leads on clean ones, MDProp does under attack.
     assert by_name["p_at_1_leads"].tolist() == [True, False, False, False, True, True, True, True]
     assert (table["seeds"] == 3).all()

@@ -23,8 +23,9 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables._rows import comparison, models, protocol
 from bgbias.results import published, rows, uncertainty
-from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, OTHERS, PRECISION_AT_1, Model, Values
+from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1, Model, Values
 from bgbias.study import plan
+from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 NUMBER = 9
@@ -34,14 +35,17 @@ ABOUT = (
     " of other classes."
 )
 RECALL_AT_4 = "recall_at_4"
+DIFFERENCES = ("map_at_r_difference", "query_map_at_r_difference")  # from plain training
 OF_ALL = {"nmi": 100, "pi_ratio": 1}
 # Columns of the table, and what papers call them.
 PUBLISHED = {"p_at_1": PRECISION_AT_1, RECALL_AT_4: RECALL_AT_4, "nmi": "nmi", "pi_ratio": "pi_ratio"}
 COLUMNS = (
     Column("P@1", words.interval("p_at_1", 1), "P@1 [95 %]", best="p_at_1"),
     Column("MAP@R", words.interval("map_at_r", 1), "MAP@R [95 %]", best="map_at_r"),
+    Column("vs plain, MAP@R", words.against_plain("map_at_r_difference", 1), "vs plain [95 %]"),
     Column("Queries alone, P@1", words.interval("query_p_at_1", 1), "Query P@1"),
     Column("Queries alone, MAP@R", words.interval("query_map_at_r", 1)),
+    Column("vs plain, queries alone", words.against_plain("query_map_at_r_difference", 1)),
     Column("R@4", words.number(RECALL_AT_4, 1), "R@4"),
     Column("NMI", words.number("nmi", 1), "NMI"),
     Column("± seeds", words.number("nmi_sd_seeds", 1)),
@@ -58,7 +62,8 @@ COLUMNS = (
 )
 LEGEND = (
     "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
-    "gallery. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
+    "gallery. vs plain: MAP@R minus that of plain training on photos changed alike; *: beyond chance, corrected for the number",
+    "of methods. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 
@@ -121,12 +126,15 @@ def table(
     Rows of each model: as the photos are, ``<method>+random_background``, and ``<method>+<attack>@<epsilon>`` for each attack.
     Columns after the four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``p_at_1`` and
     ``map_at_r`` of query and gallery alike, ``query_p_at_1`` and ``query_map_at_r`` of such queries in the clean gallery, each
-    with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``recall_at_4`` and ``nmi`` in
-    percent, ``pi_ratio``, the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs``); and what a paper
-    has, ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
+    with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``map_at_r_difference`` and
+    ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
+    and ``_p_holm``; ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``, the last two with ``_sd_seeds``; ``cost`` of training
+    in the first row (``costs``); and what a paper has, ``published_*`` as in Table 1. All are means over draws. Raises UserError
+    where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
     compared: dict[str, list[tuple[Values, Values]]] = {}
+    plain: dict[tuple[str, ...], Values] = {}
     of_attacks, of_metrics = (dict(iter(part.groupby(rows.MODEL, sort=False))) for part in (queries, metrics))
     for model, own in models(before):
         if model not in of_attacks:
@@ -142,6 +150,14 @@ def table(
             )
             compared.setdefault(view, []).append((precision, mean_precision))
             row |= {"queries": len(precision.queries), "classes": len(set(precision.classes))}
+            if model[-1] == PLAIN:
+                plain[(*model[:-1], view)] = mean_precision
+            other = plain.get((*model[:-1], view)) if model[-1] != PLAIN else None
+            for column, name in (("both", DIFFERENCES[0]), ("query", DIFFERENCES[1])):
+                gained = uncertainty.UNKNOWN
+                if other and column in mean_precision.columns:
+                    gained = mean_precision.against(other, [column])
+                row |= rows.tested(name, gained, 100)
             for name, values in (("p_at_1", precision), ("map_at_r", mean_precision)):
                 for column, prefix in (("both", ""), ("query", "query_")):
                     found = values.estimate([column]) if column in values.columns else uncertainty.UNKNOWN
@@ -158,6 +174,9 @@ def table(
             leads = rows.leading([values[number] for values in of_models], "both")
             made.loc[made["view"] == view, f"{name}_leads"] = leads
         made[f"{name}_leads"] = made[f"{name}_leads"].astype(bool)
+    for beside in made.groupby([*MODEL[:-1], "view"], sort=False).groups.values():
+        for name in DIFFERENCES:
+            made.loc[beside, f"{name}_p_holm"] = uncertainty.holm(made.loc[beside, f"{name}_p"].to_list())
     return rows.without_single_folds(made.drop(columns="view"))
 
 
@@ -196,7 +215,9 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked
         f" {towards or 'a photo of another class'}, the same for every model.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "P@1: what others call R@1, of queries with somebody to find; its intervals are of other queries in the same gallery."
-        " Queries alone: such photos in the gallery of photos as they are. NMI: of k-means with as many clusters as classes."
+        " Queries alone: such photos in the gallery of photos as they are. vs plain: MAP@R minus that of plain training on photos"
+        f" changed alike, paired by photo and seed; {words.MARK}: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the methods"
+        " beside one plain model, each kind of change by itself. NMI: of k-means with as many clusters as classes."
         " Density: the mean cosine distance within classes by that between their means, the pi ratio of Roth et al. (2020);"
         " whether less of it is better is not settled. Cost: passes of a training step through the network by plain training's,"
         f" a way back counted as two. {sentences.intervals(table)} {bold} ± seeds: sample sd over training seeds, – for one."

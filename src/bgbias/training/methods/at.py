@@ -9,6 +9,7 @@ from bgbias.training.methods._adversarial import Adversarial, ChosenAttacks, att
 
 TITLE = "AT"
 PLACE = 13
+ENTRIES = {"at_strong": "AT at 0.1"}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 

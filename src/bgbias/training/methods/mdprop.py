@@ -16,7 +16,11 @@ from bgbias.training.methods._adversarial import (
 
 TITLE = "MDProp"
 PLACE = 15
-ENTRIES = {"mdprop_2": "MDProp, 2 attacks", "mdprop_3": "MDProp, 3 attacks"}
+ENTRIES = {
+    "mdprop_2": "MDProp, 2 attacks",
+    "mdprop_2_strong": "MDProp, 2 attacks at 0.1",
+    "mdprop_3": "MDProp, 3 attacks",
+}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TITLE = "S2SD"
 PLACE = 16
 ENTRIES = {
+    "s2sd_light": "S2SD, weight 1",
     "s2sd_advprop_d": "AdvProp-D, S2SD",
     "s2sd_mdprop": "MDProp, S2SD",
     "s2sd_mdprop_2": "MDProp, 2 attacks, S2SD",
