@@ -131,6 +131,20 @@ def test_every_view_has_its_row_with_intervals_over_classes_and_seeds() -> None:
     assert (table["seeds"] == 3).all()
 
 
+def test_differences_are_from_plain_of_the_same_loss_where_there_is_one() -> None:
+    of_one = tables()
+    of_other = [part.assign(loss="contrastive") for part in of_one]
+    of_other[1].loc[of_other[1]["method"] == "plain", "map_at_r"] -= 0.05
+    both = [pd.concat(pair) for pair in zip(of_one, of_other, strict=True)]
+    found = attacked.table(*both, COSTS).set_index(["loss", "method"])["map_at_r_difference"]
+    first, second = (found[loss, "mdprop_2+stax@0.01"] for loss in ("roth_multi_similarity", "contrastive"))
+    assert second == pytest.approx(first + 5)
+    without = attacked.table(*(part[part["method"] != "plain"] for part in of_one), COSTS)
+    assert without[list(attacked.DIFFERENCES)].isna().all(axis=None)
+    assert "vs plain" not in attacked.told(without, "clean", {}, ASKED)
+    assert "vs plain" in attacked.told(attacked.table(*of_one, COSTS), "clean", {}, ASKED)
+
+
 def test_papers_numbers_stand_beside_ours_in_brackets() -> None:
     table = attacked.table(*tables(), COSTS, published.read()).set_index("method")
     columns = [f"published_{name}" for name in attacked.PUBLISHED]

@@ -289,6 +289,7 @@ def test_methods_keep_their_colours() -> None:
     assert len(set(of_one_file)) == 3
     levels = [sum(bytes.fromhex(c[1:])) for c in of_one_file]
     assert levels[2] < levels[0] < levels[1]
+    assert len({figures.colour(m) for m in ("mdprop", "mdprop_2", "mdprop_2_strong", "mdprop_3")}) == 4
     assert figures.colour("plainer") in figures.OTHERS
     assert {figures.colour(name) for name in plugins.names("methods") if name != "untrained"} == set(
         figures.PALETTE

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bgbias.engine.node import step
 from bgbias.report import columns as words
-from bgbias.report import formats
+from bgbias.report import formats, names
 from bgbias.report.columns import Column
 from bgbias.results import costs
 from bgbias.study import plan
@@ -34,7 +34,7 @@ def spent(study: Study) -> tuple[pd.DataFrame, str]:
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
         return pd.DataFrame(), ""
-    table = costs.by_model(here, study.train.iterations_per_epoch)
+    table = names.in_order(costs.by_model(here, study.train.iterations_per_epoch))
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
     return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"

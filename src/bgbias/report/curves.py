@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bgbias.engine.node import files_of, step
 from bgbias.report import look, names
+from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -29,7 +30,8 @@ def drawn(study: Study) -> look.Figure | None:
     low, high = 100 * every.min() - 2, 100 * every.max() + 2
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
-    methods = list(dict.fromkeys(method for histories in panels.values() for method, _ in histories))
+    models = [(*panel, method) for panel, histories in panels.items() for method, _ in histories]
+    methods = names.in_order(pd.DataFrame(models, columns=MODEL))["method"].unique()
     right = max(RIGHT, 0.5 + max(look.text_width(names.method(m)) for m in methods))
     height = max(down * (TOP + HIGH + FOOT), 0.4 + 0.15 * len(methods))
     with look.style():

@@ -173,15 +173,14 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, own in table.groupby("dataset", sort=False):
         chosen = study.datasets[str(name)]
-        options = yaml.safe_dump(
-            chosen.options, default_flow_style=True, sort_keys=False, width=math.inf
-        ).strip()[1:-1]
         count = f"{names.how_many(own, 'queries', 'test photo')} with a usable mask, of {int(own['classes'].max())} classes"
         about = _first_sentence(plugins.load("datasets", chosen.kind))
-        yield names.dataset(str(name)), f"{about} {count}{f' ({options})' if options else ''}."
+        yield names.dataset(str(name)), f"{about} {count}{_in_brackets(chosen.options)}."
     for method in dict.fromkeys(table["method"]):
         if file := names.family(method):
-            yield names.method(method), _first_sentence(plugins.load("methods", file))
+            options = {k: v for k, v in study.methods.get(method, {}).items() if k != "kind"}
+            about = _first_sentence(plugins.load("methods", file)).removesuffix(".")
+            yield names.method(method), f"{about}{_in_brackets(options)}."
     for backbone in dict.fromkeys(table["backbone"]):
         yield (
             backbone,
@@ -193,7 +192,15 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 def _first_sentence(file: ModuleType) -> str:
     text = " ".join((file.__doc__ or "").split("\n\n")[0].split())
-    return NEXT_SENTENCE.split(text)[0].rstrip(".") + "."
+    return NEXT_SENTENCE.split(text)[0].rstrip(".").replace("``", "") + "."
+
+
+def _in_brackets(options: dict[str, Any]) -> str:
+    """Options as params.yaml has them, behind a sentence; nothing if there are none."""
+    said = yaml.safe_dump(
+        options, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    ).strip()[1:-1]
+    return f" ({said})" if said else ""
 
 
 def _of_masks(study: Study) -> Iterator[str]:
@@ -206,9 +213,10 @@ def _of_masks(study: Study) -> Iterator[str]:
         count, without = int(row["test_photos"]), int(row["test_photos_without_trusted_mask"])
         policy = study.mask_policy
         bounds = f"(area outside {html.percent(policy.min_area, 0)} to {html.percent(policy.max_area, 0)} %)"
+        lost = f"{without} of {count:,} test photos {'is' if without == 1 else 'are'} no query"
         yield (
-            f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth}; {without or 'none'} of {count:,} test photos"
-            f" {'is' if without == 1 else 'are'} no query because of the mask {bounds}."
+            f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth};"
+            f" {lost if without else 'no test photo is left out'} because of the mask {bounds}."
         )
 
 

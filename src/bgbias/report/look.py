@@ -52,6 +52,11 @@ PALETTE = (  # of methods, by their PLACE
 )
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 BLACK, READABLE = "#000000", 4.5
+LIGHTER = (
+    0.35,
+    0.62,
+    0.18,
+)  # with how much white a file's entries stand, in the order in which it names them
 RIGHT, WRONG = "#15915A", "#C4283B"
 # Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
 STYLE: Any = {
@@ -106,7 +111,11 @@ def colour(method: str) -> str:
         return _mixed(base, BLACK)
     if known and place != int(place):
         base = _mixed(base, PAPER)
-    return _mixed(base, PAPER) if family and method != family else base
+    if not family or method == family:
+        return base
+    known_entries = list(names.entries(family))
+    at = known_entries.index(method) if method in known_entries else 0
+    return _mixed(base, PAPER, LIGHTER[at % len(LIGHTER)])
 
 
 def ink(method: str) -> str:

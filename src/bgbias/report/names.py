@@ -91,11 +91,15 @@ def _method(name: str) -> str:
         return f"{attack(under)} at {epsilon}"
     titles = {CENTRE: "Centre prior"} | _titles("methods") | _titles("cures")
     kind = family(name)
-    entries = getattr(plugins.load("methods", kind), "ENTRIES", {}) if kind else {}
     words = [title.split()[0].strip(",") for title in titles.values()]
     first, *rest = name.split("_")
     spelled = {word.lower(): word for word in words}.get(first, first.capitalize())
-    return titles.get(name) or entries.get(name) or " ".join([spelled, *rest])
+    return titles.get(name) or entries(kind).get(name) or " ".join([spelled, *rest])
+
+
+def entries(file: str) -> dict[str, str]:
+    """Titles of the entries of params.yaml that a file of methods/ knows by name; none of no file."""
+    return getattr(plugins.load("methods", file), "ENTRIES", {}) if file else {}
 
 
 def family(method_name: str) -> str:

@@ -62,8 +62,8 @@ COLUMNS = (
 )
 LEGEND = (
     "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
-    "gallery. vs plain: MAP@R minus that of plain training on photos changed alike; *: beyond chance, corrected for the number",
-    "of methods. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
+    "gallery. vs plain: MAP@R minus that of plain training under the same kind of change; *: beyond chance, corrected for",
+    "the number of methods. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 
@@ -128,9 +128,9 @@ def table(
     ``map_at_r`` of query and gallery alike, ``query_p_at_1`` and ``query_map_at_r`` of such queries in the clean gallery, each
     with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``map_at_r_difference`` and
     ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
-    and ``_p_holm``; ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``, the last two with ``_sd_seeds``; ``cost`` of training
-    in the first row (``costs``); and what a paper has, ``published_*`` as in Table 1. All are means over draws. Raises UserError
-    where a model lacks queries.
+    and ``_p_holm`` (NaN in rows of plain, and where it was not seen so); ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``,
+    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs``); and what a paper has, ``published_*``
+    as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
     compared: dict[str, list[tuple[Values, Values]]] = {}
@@ -207,7 +207,14 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked
     several = [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1]
     towards = f"a photo of another class ({_listed(several)}: several of as many classes)" if several else ""
     strong = _listed([f"{epsilon:g}" for epsilon in asked.epsilon])
-    bold = sentences.BOLD.replace("a loss", "a loss on photos changed alike")
+    bold = sentences.BOLD.replace("a loss", "a loss under the same kind of change")
+    against = (
+        " vs plain: MAP@R minus that of plain training under the same kind of change, paired by photo and seed;"
+        f" {words.MARK}: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the methods beside one plain model, each kind of"
+        " change, and queries alone, by itself."
+        if table[list(DIFFERENCES)].notna().any(axis=None)
+        else ""
+    )
     return (
         f"{sentences.title(TITLE, table)} In percent. {_listed(named)} at {strong}: every photo, in query and gallery, changed in"
         f" {asked.steps} steps of projected gradient descent on the model itself, each pixel by at most so many standard"
@@ -215,9 +222,8 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked
         f" {towards or 'a photo of another class'}, the same for every model.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "P@1: what others call R@1, of queries with somebody to find; its intervals are of other queries in the same gallery."
-        " Queries alone: such photos in the gallery of photos as they are. vs plain: MAP@R minus that of plain training on photos"
-        f" changed alike, paired by photo and seed; {words.MARK}: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the methods"
-        " beside one plain model, each kind of change by itself. NMI: of k-means with as many clusters as classes."
+        f" Queries alone: such photos in the gallery of photos as they are.{against}"
+        " NMI: of k-means with as many clusters as classes."
         " Density: the mean cosine distance within classes by that between their means, the pi ratio of Roth et al. (2020);"
         " whether less of it is better is not settled. Cost: passes of a training step through the network by plain training's,"
         f" a way back counted as two. {sentences.intervals(table)} {bold} ± seeds: sample sd over training seeds, – for one."

@@ -8,9 +8,9 @@ from bgbias.training.methods._sam import PairParams, SimilarityMining
 TITLE = "SAM, pairs"
 PLACE = 3
 ENTRIES = {
+    "sam_siamese_magnitude_8": "SAM, 8 pairs, by magnitudes",
     "sam_siamese_8": "SAM, 8 pairs",
     "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
-    "sam_siamese_magnitude_8": "SAM, 8 pairs, by magnitudes",
 }
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
