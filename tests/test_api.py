@@ -196,6 +196,10 @@ def test_an_explanation_is_that_of_the_command(model: bgbias.Embedder) -> None:
 def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
     with pytest.raises(UserError, match=r"nowhere\.safetensors"):
         bgbias.load("nowhere.safetensors")
+    with pytest.raises(UserError, match=r"was given 'timm:resnet50'.*go into bgbias\.audit"):
+        bgbias.load("timm:resnet50")
+    with pytest.raises(UserError, match=r"was given a Identity\..*go into bgbias\.audit"):
+        bgbias.load(torch.nn.Identity())  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"picture nowhere\.png is missing"):
         bgbias.embed(model, ["mug_0.png", "nowhere.png"])
     with pytest.raises(UserError, match=r"'model\.safetensors' cannot be decoded"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from PIL import Image
 
-from bgbias.errors import UserError
+from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ Embedding = Callable[[list[np.ndarray]], Any]
 
 
 def load(weights: str | Path, device: str = "auto") -> Embedder:
-    """The trained model in a file ``model.safetensors``; it resizes, crops and normalises photos as its evaluation did.
+    """The model that bgbias trained, in a file ``model.safetensors``; it resizes, crops and normalises as its evaluation did.
 
     ``device``: "cpu", "cuda", "cuda:<number>", or "auto", a GPU where there is one. A file that is missing or holds something
-    else, and a GPU that is not there, are a UserError.
+    else, and a GPU that is not there, are a UserError, and so is a model of another kind: those go into ``audit`` as they are.
 
     >>> model = bgbias.load("model.safetensors", device="cpu")
     >>> model
@@ -50,6 +50,13 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
     """
     from bgbias.evaluation.embedder import Embedder
 
+    if not isinstance(weights, (str, Path)) or (":" in str(weights) and not Path(weights).exists()):
+        shown = f"'{weights}'" if isinstance(weights, str) else f"a {type(weights).__name__}"
+        raise UserError(
+            f"load() reads a file of a model that bgbias trained, and was given {shown}. A network, a function and names like"
+            " timm:resnet50 go into bgbias.audit(photos, model) as they are; bgbias.embed(model, photos) takes a function from"
+            " photos to vectors, too."
+        )
     return Embedder(Path(weights), device)
 
 
@@ -267,6 +274,7 @@ def explain(
     return explanation.explain(model.model, decoded, same, score)
 
 
+@of_arguments
 def audit(
     photos: Source,
     model: object,

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
+R = TypeVar("R")
 USUAL = "params.yaml"
 _study_file = USUAL
 
@@ -40,3 +45,17 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return for_this_study(super().__str__())
+
+
+def of_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """A function for Python, whose errors speak of ``masker=`` where those of the command line speak of ``--masker``."""
+
+    @wraps(function)
+    def spoken(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            as_argument = re.sub(r"--([a-z][a-z-]*)", lambda m: f"{m[1].replace('-', '_')}=", error.args[0])
+            raise UserError(as_argument) from error
+
+    return spoken

@@ -104,6 +104,7 @@ def test_photos_are_not_written_to_and_nothing_unfinished_is_left(audited: tuple
         "photos.parquet",
         "worst.jpg",
         "random.jpg",
+        ".finished.npz",
         ".lock",
     }
     assert {p.name for p in out.iterdir()} == names
@@ -115,6 +116,54 @@ def test_a_ci_fails_where_the_intervals_lower_end_is_above_the_limit(
 ) -> None:
     done = run(place, "photos", "--model", "my_model.py:build", *HOW, "--fail-above", limit, "--out", "ci")
     assert done.returncode == status, done.stderr
+
+
+def test_a_finished_audit_is_shown_and_not_computed_again(place: Path, audited: tuple[Path, str]) -> None:
+    again = ["photos", "--model", "my_model.py:build", *HOW, "--out", "first"]
+
+    def modified() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in audited[0].iterdir()}
+
+    before = modified()
+    done = run(place, *again, "--fail-above", "0")
+    assert done.returncode == 1, done.stderr
+    assert "first has this audit already" in done.stderr
+    assert done.stdout == audited[1]
+    assert modified() == before
+
+
+@pytest.mark.parametrize("change", ["a photo", "the model", "an option", "a file of it is gone"])
+def test_what_is_not_the_finished_audit_is_computed(place: Path, tmp_path: Path, change: str) -> None:
+    for name in ("photos", "masks", "walls"):
+        shutil.copytree(place / name, tmp_path / name)
+    model = (place / "my_model.py").read_text()
+    (tmp_path / "my_model.py").write_text(model)
+    how = [
+        "photos",
+        "--model",
+        "my_model.py:build",
+        *HOW,
+        "--attribution",
+        "0",
+        "--draws",
+        "1",
+        "--out",
+        "out",
+    ]
+    assert run(tmp_path, *how).returncode == 0
+    if change == "a photo":
+        one, other = sorted((tmp_path / "photos").rglob("*.png"))[:2]
+        one.write_bytes(other.read_bytes())
+    if change == "the model":
+        (tmp_path / "my_model.py").write_text(model.replace("adaptive_avg_pool2d", "adaptive_max_pool2d"))
+    if change == "an option":
+        how[how.index("--draws") + 1] = "2"
+    if change == "a file of it is gone":
+        (tmp_path / "out/worst.jpg").unlink()
+    done = run(tmp_path, *how)
+    assert done.returncode == 0, done.stderr
+    assert "already" not in done.stderr
+    assert (tmp_path / "out/worst.jpg").exists()
 
 
 def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(
@@ -297,7 +346,7 @@ def test_an_audit_takes_the_place_of_another_one_and_leaves_what_is_not_an_audit
     done = run(place, *again)
     assert done.returncode == 0, done.stderr
     told = json.loads((before / "audit.json").read_text())
-    assert {p.name for p in before.iterdir()} == {"audit.json", *told["files"], ".lock"}
+    assert {p.name for p in before.iterdir()} == {"audit.json", *told["files"], ".finished.npz", ".lock"}
     assert "classes.csv" not in told["files"]
     (before / "classes.csv").write_text("hers")
     done = run(place, *again)

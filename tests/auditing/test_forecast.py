@@ -141,7 +141,7 @@ def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_
     assert done.returncode == 2, done.stderr
     error = done.stderr.splitlines()[-1]
     assert "fragile.py:embed fails on " in error
-    assert "RuntimeError: in the middle of it ... and why." in error
+    assert "RuntimeError: in the middle of it ... and why, at fragile.py:12 `raise RuntimeError(" in error
     assert f"{last.parent.name}/{last.name}" in error
     (chunks,) = (tmp_path / "audit").rglob("done.npy")
     assert np.load(chunks).tolist() == [1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ from saliency_graphs import graph
 from bgbias.auditing import masker
 from bgbias.errors import UserError
 from bgbias.masks.kept import KeptMasks
+from bgbias.masks.maskers import u2netp
+from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.policy import Mask
+from bgbias.masks.saliency import SaliencyMasker
 
 PHOTO = "a" * 64
 ALPHA = np.arange(48, dtype=np.uint8).reshape(6, 8)
@@ -73,11 +77,12 @@ def test_weights_that_nobody_has_are_told_with_what_to_do(
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    with pytest.raises(UserError, match="--mask-weights") as told:
+    place = re.escape(str(tmp_path / "cache/weights/u2netp.onnx"))
+    step = rf"\nName .* --mask-weights FILE \(\.onnx, \.pth or \.safetensors\); or get u2netp\.onnx .*{place}; .*--masker grabcut"
+    with pytest.raises(UserError, match=step) as told:
         masker.find("u2netp", None, "cpu")
-    assert "--masker grabcut" in str(told.value)
-    assert str(tmp_path / "cache/weights/u2netp.onnx") in str(told.value)
-    with pytest.raises(UserError, match=r"Get isnet-general-use\.onnx \(178,648,008 bytes, md5 fc16"):
+    assert "params.yaml" not in str(told.value)
+    with pytest.raises(UserError, match=r"get isnet-general-use\.onnx \(178,648,008 bytes, md5 fc16"):
         masker.find("isnet", None, "cpu")
 
 
@@ -107,5 +112,19 @@ def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
 def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.safetensors"
     save_file({"stage1.weight": torch.zeros(3)}, wrong)
-    with pytest.raises(UserError, match=r"wrong\.safetensors.* In an audit that is --mask-weights"):
+    with pytest.raises(UserError, match=r"wrong\.safetensors.* Correct --mask-weights\.$"):
         masker.find("u2netp", wrong, "cpu").make()
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_weights_come_in_either_format(tmp_path: Path, suffix: str) -> None:
+    """Those of the network at random, whose masks are the same."""
+    torch.manual_seed(0)
+    state = u2netp.network().state_dict()
+    file = tmp_path / f"mine{suffix}"
+    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
+    (mask,) = masker.find("u2netp", file, "cpu").make()([np.dstack([ALPHA] * 3)])
+    net = u2netp.network()
+    net.load_state_dict(state)
+    (expected,) = SaliencyMasker(net, SaliencyParams(), torch.device("cpu"))([np.dstack([ALPHA] * 3)])
+    assert np.array_equal(mask.alpha, expected.alpha)

@@ -45,7 +45,7 @@ def test_command_runs_a_node_and_names_itself(
 ) -> None:
     study = load(tmp_path, raw)
     assert typed("index", "squares") == 0
-    assert capsys.readouterr().err.startswith("$ python -m bgbias index squares --params ")
+    assert capsys.readouterr().err.startswith("$ bgbias index squares --params ")
     assert record(study, "index_record", dataset="squares")["command"].startswith(
         "python -m bgbias index squares"
     )

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
@@ -25,8 +26,12 @@ from bgbias.report.figures.pareto import figure_pareto
 from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
 from bgbias.report.maps import overlay
+from bgbias.report.names import entries
 from bgbias.results.rows import MODEL
+from bgbias.study import params, plan
+from bgbias.study.cell import side_by_side
 
+OWN = Path(__file__).resolve().parents[2] / "params.yaml"
 CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
 
 
@@ -319,17 +324,37 @@ EYES = {
 
 @pytest.mark.parametrize("eyes", EYES)
 def test_methods_colours_stay_apart_for_every_eye(eyes: str) -> None:
-    colours = [figures.colour(name) for name in plugins.names("methods")]
-    seen = linear(colours) @ np.asarray(EYES[eyes]).T
-    in_lab = cv2.cvtColor(unlinear(np.clip(seen, 0, 1))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0]
-    apart = np.linalg.norm(in_lab[:, None] - in_lab[None], axis=2) + 1e3 * np.eye(len(colours))
-    assert apart.min() > 10
+    assert least_distance([figures.colour(name) for name in plugins.names("methods")], eyes) > 10
+
+
+@pytest.mark.parametrize("grid", yaml.safe_load(OWN.read_text("utf-8"))["grids"])
+def test_methods_of_a_grid_have_colours_that_every_eye_keeps_apart(grid: str) -> None:
+    """Entries of a file are shades of its colour."""
+    colours = {c.method: figures.colour(c.method) for c in plan.cells(params.load(OWN, grid))}
+    assert len(set(colours.values())) == len(colours)
+    of_one_fold = [colour for name, colour in colours.items() if not side_by_side(name)[1]]
+    for eyes in EYES:
+        assert least_distance(of_one_fold, eyes) > 5, eyes
 
 
 def test_letters_in_a_methods_colour_can_be_read() -> None:
-    names = [*plugins.names("methods"), "sam_triplet_8", "attr_frac+bgaugment", "a new method"]
+    files = plugins.names("methods")
+    names = [
+        *files,
+        *(entry for file in files for entry in entries(file)),
+        "attr_frac+bgaugment",
+        "a new method",
+    ]
     light = linear([figures.ink(name) for name in names]) @ [0.2126, 0.7152, 0.0722]
     assert (1.05 / (light + 0.05)).min() >= 4.5
+
+
+def least_distance(colours: list[str], eyes: str) -> float:
+    """In CIELAB, between any two."""
+    seen = linear(colours) @ np.asarray(EYES[eyes]).T
+    in_lab = cv2.cvtColor(unlinear(np.clip(seen, 0, 1))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0]
+    apart = np.linalg.norm(in_lab[:, None] - in_lab[None], axis=2) + 1e3 * np.eye(len(colours))
+    return float(apart.min())
 
 
 def linear(colours: list[str]) -> np.ndarray:

@@ -134,8 +134,8 @@ def test_names_of_rows_as_in_the_paper() -> None:
     # Without a plain row above, the loss must be said.
     assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
     assert names.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
-    # Entries of params.yaml have no names but their own.
-    assert names.method("dcml_no_inv_emb") == "DCML no inv emb"
+    # Entries of params.yaml that no file names have no names but their own.
+    assert names.method("dcml_no_fault") == "DCML no fault"
     assert names.method("my_cure") == "My cure"
     assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")
 

@@ -13,8 +13,10 @@ import chromium
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from project import Project
 from single_page import Reader, accessible, printed_whole, shown_whole
+from small_study import described, load
 
 from bgbias import plugins
 from bgbias.images import pixels
@@ -172,7 +174,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
     nothing = Shift(Estimate(1.0, -3.0, 5.0))
     up, down = Shift(Estimate(5.0, 3.0, 7.0), sure=True), Shift(Estimate(-5.0, -7.0, -3.0), sure=True)
 
-    def said(*blocks: tuple[MethodRow, ...]) -> str:
+    def said(*blocks: tuple[MethodRow, ...]) -> tuple[str, str]:
         return comparisons.verdict(
             [
                 LossBlock(("data", "tiny", str(n)), f"data {n}", list(models), [])
@@ -180,47 +182,134 @@ def test_the_verdict_claims_what_was_tested() -> None:
             ]
         )
 
-    def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment") -> MethodRow:
+    def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment", clean: Shift = nothing) -> MethodRow:
         return MethodRow(
-            "bgaugment", title, 3, LEVEL, LEVEL, LEVEL, score=LEVEL, change=Change(corrupted, nothing, drop)
+            "bgaugment", title, 3, LEVEL, LEVEL, LEVEL, score=LEVEL, change=Change(corrupted, clean, drop)
         )
 
-    one = "Where all backgrounds change, plain models lose 33 [28, 38] % (data 0) of their MAP@R."
-    assert said((PLAIN,)) == one
-    assert (
-        said((PLAIN, changed(up, down)))
-        == f"{one} BGAugment lessens the drop and raises MAP@R there, by more than chance."
+    one = "Where all backgrounds change, plain models lose 33 [28, 38] % of their MAP@R."
+    assert said((PLAIN,)) == (one, "")
+    helps = "BGAugment lessens the drop and raises MAP@R there, by more than chance."
+    assert said((PLAIN, changed(up, down))) == (f"{one} {helps}", "")
+    assert said((PLAIN, changed(nothing, down))) == (
+        f"{one} BGAugment lessens the drop, by more than chance.",
+        "",
     )
-    assert said((PLAIN, changed(nothing, down))) == f"{one} BGAugment lessens the drop, by more than chance."
-    paid = MethodRow("bgaugment", "BGAugment", 3, LEVEL, LEVEL, LEVEL, change=Change(up, down, nothing))
-    assert said((PLAIN, paid)) == (
-        f"{one} BGAugment raises MAP@R there and lowers it on photos as they are, by more than chance."
+    assert said((PLAIN, changed(up, nothing, clean=down))) == (
+        f"{one} BGAugment raises MAP@R there and lowers it on photos as they are, by more than chance.",
+        "",
     )
     two = dataclasses.replace(PLAIN, query_drop=Estimate(21.0, 15.0, 27.0))
-    assert said((two,)) == f"{one[:-1]}, and 21 [15, 27] % where only the queries' change."
-    no_help = f"{one} No method lessens the drop or raises MAP@R there by more than chance."
+    of_queries = "Where only the queries' backgrounds change, plain models lose 21 [15, 27] %."
+    assert said((two,)) == (one, of_queries)
     for corrupted, drop in ((nothing, nothing), (down, up)):
-        assert said((PLAIN, changed(corrupted, drop))) == no_help
+        assert said((PLAIN, changed(corrupted, drop))) == (
+            f"{one} No method lessens the drop or raises MAP@R there by more than chance.",
+            "",
+        )
+    raises = "Other raises MAP@R there, by more than chance."
     assert said((PLAIN, changed(nothing, nothing), changed(up, nothing, "Other"))) == (
-        f"{one} Other raises MAP@R there, by more than chance. Of the other methods none lessens the drop or raises MAP@R"
-        " there by more than chance."
+        f"{one} {raises}",
+        "Of the other methods none lessens the drop or raises MAP@R there by more than chance.",
     )
-    larger = dataclasses.replace(PLAIN, drop=Estimate(40.0, 35.0, 45.0))
+    assert said(
+        (two, changed(up, down), changed(nothing, nothing, "None"), changed(up, nothing, "Other"))
+    ) == (
+        f"{one} Of 3 methods 2 lessen the drop or raise MAP@R there, by more than chance: BGAugment and Other.",
+        f"{helps} {raises} {of_queries}",
+    )
+    many = [changed(up, down, str(n)) for n in range(5)]
+    assert said((PLAIN, *many))[0].endswith(
+        "Of 5 methods 5 lessen the drop or raise MAP@R there, by more than chance."
+    )
+    larger = dataclasses.replace(
+        PLAIN, drop=Estimate(40.0, 35.0, 45.0), query_drop=Estimate(30.0, 25.0, 35.0)
+    )
     unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
     # Where nothing is lost there is nothing to cure, and no comparison to count.
     assert said(
-        (PLAIN, changed(nothing, down)), (larger, changed(up, down)), (unbiased, changed(up, down))
+        (two, changed(nothing, down)),
+        (larger, changed(up, down), changed(nothing, down, "Other")),
+        (unbiased, changed(up, down)),
     ) == (
-        "Where all backgrounds change, plain models lose 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0) of their MAP@R. No"
-        " loss beyond chance is shown on data 2. BGAugment lessens the drop in 2 of 2 comparisons and raises MAP@R there in 1 of"
-        " 2 comparisons, by more than chance."
+        "Where all backgrounds change, plain models lose up to 40 [35, 45] % of their MAP@R. Of 2 methods 2 lessen the drop or"
+        " raise MAP@R there, by more than chance: BGAugment and Other.",
+        "BGAugment lessens the drop in 2 and raises MAP@R there in 1 of 2 comparisons with a loss, by more than chance. Other"
+        " lessens the drop in its only comparison with a loss, by more than chance. In 2 of 3 comparisons a loss is shown beyond"
+        " chance: 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0). None is shown on data 2. Where only the queries' backgrounds"
+        " change, plain models lose 30 [25, 35] to 21 [15, 27] %.",
     )
-    assert said((unbiased,)) == "No loss beyond chance is shown where all backgrounds change."
+    assert said((unbiased,)) == ("No loss beyond chance is shown where all backgrounds change.", "")
     alone = dataclasses.replace(PLAIN, seeds=1)
-    assert said((alone,)) == f"With 1 training seed each, this says little of methods. {one}"
-    assert said((MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, LEVEL),)).startswith(
-        "Nothing was trained"
+    assert said((alone, changed(up, down))) == (
+        f"With 1 training seed each, this says little of methods. {one}",
+        helps,
     )
+    assert said((MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, LEVEL),)) == (
+        "Nothing was trained: these are networks as they came.",
+        "",
+    )
+
+
+def test_what_was_compared_tells_the_masker_and_the_options_of_entries(
+    tmp_path: Path, small_plugins: None
+) -> None:
+    raw = described(tmp_path)
+    raw["methods"] = {
+        "at_strong": {"kind": "at", "epsilon": 0.5},
+        "mine": {"kind": "attr_frac", "weight": 2.0},
+    }
+    methods = ["plain", "at", "at_strong", "at_strong+bgaugment", "mine", "attr_emb+weight=3+bgaugment"]
+    raw["grids"]["small"]["cells"][0]["methods"] = methods
+    study = load(tmp_path, raw)
+    dataset, backbone = (raw["grids"]["small"]["cells"][0][name][0] for name in ("datasets", "backbones"))
+    rows = [*methods, "plain+128d"]
+    table = pd.DataFrame(
+        {"method": rows, "dataset": dataset, "backbone": backbone, "queries": 12, "classes": 4}
+    )
+    told = dict(grid_page._compared(study, table))
+    assert (
+        f"12 test photos of 4 classes, with a usable mask by {study.datasets[dataset].masker}"
+        in told[dataset]
+    )
+    assert told["AT at 0.1"] == "As AT (epsilon: 0.5)."
+    assert told["AT at 0.1 + BGAugment"] == "As AT (epsilon: 0.5), on photos whose backgrounds were replaced."
+    # Where the file has no row of its own, its sentence stands before the options.
+    frac, emb = (
+        grid_page._first_sentence(plugins.load("methods", f"attr_{n}"))[:-1] for n in ("frac", "emb")
+    )
+    assert told["Mine"] == f"{frac} (weight: 2.0)."
+    assert told["Attribution of embedding, weight 3 + BGAugment"] == (
+        f"{emb} (weight: 3), on photos whose backgrounds were replaced."
+    )
+    assert len(told) == 1 + len(methods) + 1
+
+
+@pytest.mark.workflow
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
+def test_a_drawing_that_a_phone_cuts_has_a_shade_where_it_goes_on(page: Path, tmp_path: Path) -> None:
+    drawing = "document.querySelector('.drawing')"
+    with chromium.browsing() as browser:
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.call("Emulation.setEmulatedMedia", features=features)
+            browser.open(page.as_uri(), width=390)
+            browser.wait_for(
+                f"document.readyState === 'complete' && {drawing}?.querySelector('img').complete"
+            )
+            browser.ask(f"{drawing}.scrollIntoView()")
+            edges = []
+            for place in ("0", "1e6"):
+                browser.ask(f"{drawing}.scrollLeft = {place}")
+                box = browser.ask(f"(b => [b.left, b.top, b.width])({drawing}.getBoundingClientRect())")
+                browser.shoot(tmp_path / "seen.png")
+                seen = np.asarray(Image.open(tmp_path / "seen.png").convert("L"))
+                # The upper edge of a drawing is white.
+                row = seen[round(box[1]) + 3, round(box[0]) : round(box[0] + box[2])]
+                edges.append([int(row[3]), int(row[-4])])
+            (left, right), (left_at_the_end, right_at_the_end) = edges
+            assert left == right_at_the_end == 255, scheme
+            assert max(right, left_at_the_end) < 225, scheme
 
 
 def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:

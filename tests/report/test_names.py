@@ -35,7 +35,7 @@ def mine(tmp_path: Path) -> Iterator[None]:
     files = {
         "losses/my_loss": LOSS + titled,
         "losses/other_loss": LOSS,
-        "methods/thing": METHOD + titled + 'ENTRIES = {"thing_8": "Eight things"}\n',
+        "methods/thing": METHOD + titled + 'ENTRIES = {"thing_8": "Eight things", "no_thing": "No thing"}\n',
         "methods/other": METHOD,
     }
     for name, text in files.items():
@@ -52,7 +52,10 @@ def test_a_new_file_needs_no_entry_elsewhere(mine: None) -> None:
     assert names.method("thing+bgaugment") == "My THING + BGAugment"
     assert (names.method("thing_8"), names.method("thing_of_mine")) == ("Eight things", "Thing of mine")
     assert names.row("my_loss", "other") == "+ Other"
-    assert look.colour("thing") not in (look.colour("thing_8"), look.colour(PLAIN))
+    # Also an entry that is not called after its file is one of it.
+    assert (names.method("no_thing"), names.family("no_thing+bgaugment")) == ("No thing", "thing")
+    of_one_file = [look.colour(name) for name in ("thing", "thing_8", "no_thing", PLAIN)]
+    assert len(set(of_one_file)) == len(of_one_file)
     assert look.colour("other") in look.OTHERS
 
 

@@ -96,7 +96,7 @@ class Project:
                 stderr=log,
                 start_new_session=True,
                 # Whoever runs the tests in the background ignores Ctrl-C, and so would all that they start.
-                preexec_fn=_hear_interrupts,
+                preexec_fn=hear_interrupts,
             )
 
     def planned(self, *words: str) -> list[str]:
@@ -138,7 +138,8 @@ class Project:
         return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
 
 
-def _hear_interrupts() -> None:
+def hear_interrupts() -> None:
+    """Before a command starts: Ctrl-C ends it, which a shell withholds from what it runs in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -119,9 +119,15 @@ def question(
     return Question(collection, who, backgrounds, asked, command)
 
 
+def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
+    """Whether the files in ``folder`` are what ``run`` would write there, by this very code; nothing is computed for it."""
+    return workplace.answered(folder, _finished(_identity(question, model)), _noise(model))
+
+
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
-    with workplace.working(folder, _identity(question, model), _noise(model)) as work:
+    digest, noise = _identity(question, model), _noise(model)
+    with workplace.working(folder, digest, noise) as work:
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
@@ -131,6 +137,7 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
         audit.write(folder)
+        workplace.finish(folder, _finished(digest), noise)
         return audit
 
 
@@ -312,6 +319,11 @@ def _identity(question: Question, model: Adapted) -> str:
         "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in made_by), *shown),
     }
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _finished(digest: str) -> str:
+    """The same of all that numbers and pages depend on beside."""
+    return f"{digest}-{code.fingerprint('bgbias.auditing.audit')}"
 
 
 def _noise(model: Adapted) -> np.ndarray:

@@ -112,6 +112,7 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
     unseen = sum(seen.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
     if unseen:
         told.append(
-            f"of {unseen} photos the model sees next to nothing of the object: it lies outside of the crop (--squash)"
+            f"of {unseen} {'photo' if unseen == 1 else 'photos'} the model sees next to nothing of the object: it lies outside of"
+            " the crop (--squash)"
         )
     return tuple(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,9 +78,8 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
             return module.build(params, device)  # type: ignore[no-any-return]
         except UserError as error:
             # Maskers are a study's as well, and speak of its file.
-            if "params.yaml" not in str(error):
-                raise
-            raise UserError(f"{error} In an audit that is --mask-weights.") from error
+            said = re.sub(r"['`]weights['`]( in params\.yaml)?", "--mask-weights", str(error))
+            raise UserError(said) from error
 
     return NamedMasker(name, key, make)
 
@@ -99,9 +99,10 @@ def _weights(name: str, published: Sequence[Source]) -> Path:
             return path
     source = published[0]
     target = folder / source.called
+    kinds = ", ".join(sorted({Path(file).suffix for file in called}))
     cure = (
-        f"Get {source.called}{source.facts} by other means and put it at {target}, name a file by --mask-weights, or do without a"
-        " network: --masker grabcut"
+        f"Name a file of them by --mask-weights FILE ({kinds} or .safetensors); or get {source.called}{source.facts} by other"
+        f" means and put it at {target}; or do without a network: --masker grabcut"
     )
     same = tuple(other for other in published if other.called == source.called)
     fetch.fetch(same, target, f"the weights of {name}", cure)

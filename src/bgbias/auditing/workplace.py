@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +19,14 @@ import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import replacing, write_text
 from bgbias.files.locks import Taken, locked
 from bgbias.progress import say
 
 UNFINISHED = ".unfinished"
+FINISHED = (
+    ".finished.npz"  # which question, and what its model makes of noise: whether the files are its answer
+)
 VERDICT = "audit.json"
 WRITTEN = (
     "audit.html",
@@ -73,6 +77,23 @@ def made_before(folder: Path) -> frozenset[str]:
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
 
 
+def finish(folder: Path, digest: str, noise: np.ndarray) -> None:
+    """Keep whose answer the files in ``folder`` are; ``noise`` as in ``working``."""
+    with replacing(folder / FINISHED) as temporary, temporary.open("wb") as file:
+        np.savez(file, digest=np.array(digest), noise=noise)
+
+
+def answered(folder: Path, digest: str, noise: np.ndarray) -> bool:
+    """Whether the files in ``folder`` are this question's answer of this model, all of them."""
+    files = made_before(folder)
+    try:
+        with np.load(folder / FINISHED, allow_pickle=False) as kept:
+            same = str(kept["digest"]) == digest and _alike(kept["noise"], noise)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return False
+    return same and bool(files) and all((folder / name).is_file() for name in files)
+
+
 def _json(path: Path) -> dict[str, Any]:
     """What a file of ours says; nothing if it is missing or somebody else's."""
     try:
@@ -109,6 +130,7 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
             )
         work.mkdir(parents=True, exist_ok=True)
         np.save(work / NOISE, noise)
+        (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
         if not any(root.iterdir()):
@@ -120,9 +142,12 @@ def _same(path: Path, noise: np.ndarray) -> bool:
         before = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return True  # killed before it was written: nothing is there
-    return before.shape == noise.shape and float(np.abs(before - noise).max()) <= SAME_MODEL * float(
-        np.abs(noise).max()
-    )
+    return _alike(before, noise)
+
+
+def _alike(before: np.ndarray, noise: np.ndarray) -> bool:
+    most = SAME_MODEL * float(np.abs(noise).max())
+    return before.shape == noise.shape and float(np.abs(before - noise).max()) <= most
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from bgbias.version import VERSION
 SCHEMA = 1
 WORST = 10
 FEWEST_QUERIES = 20  # fewer say next to nothing
+MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
 CAPTION = 28  # letters that fit below a picture
 STEP_TITLES = {
     "pasting": "cutting and pasting alone",
@@ -90,10 +91,19 @@ def verdict(audit: Measured) -> str:
     suffer = findings.suffering(found.classes)
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
     lose = "loses" if suffer == 1 else "lose"
+    sure = _of_sure_masks(audit)
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
-        f" {levels}{chance}.{of_one} {suffer} of {classes} classes {lose} more than half."
+        f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
     )
+
+
+def _of_sure_masks(audit: Measured) -> str:
+    """The drop without the queries of unsure masks, where they are many."""
+    if audit.surely is None or audit.surely.others < MANY_UNSURE * queries(audit):
+        return ""
+    drop = _share(audit.surely.drop)
+    return f" The masker was sure of {audit.surely.queries} of {queries(audit)} queries; of these the drop is {drop}."
 
 
 def _of_one_class(found: Findings) -> str:
@@ -185,11 +195,11 @@ def told(audit: Measured) -> Iterator[str]:
 
 
 def shares_in_words(shares: Shares) -> str:
-    """Shares of variance in words."""
-    return (
-        f"the object {100 * shares.object:.0f} %, the background {100 * shares.background:.0f} %, what only both together make"
-        f" {100 * shares.interaction:.0f} %"
-    )
+    """Shares of variance in words, in whole per cent that add up: those that lost most by rounding down get what is left."""
+    exact = 100 * np.array([shares.object, shares.background, shares.interaction])
+    whole = np.floor(exact).astype(int)
+    whole[np.argsort(whole - exact)[: round(exact.sum()) - whole.sum()]] += 1
+    return f"the object {whole[0]} %, the background {whole[1]} %, what only both together make {whole[2]} %"
 
 
 def caveats(audit: Measured) -> Iterator[str]:
@@ -354,7 +364,10 @@ def _level(audit: Measured, condition: str) -> float:
 
 
 def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
-    value, low, high = (100 * v for v in (found.value, found.low, found.high))
+    # + 0: none is printed below zero that is none when rounded.
+    value, low, high = (
+        round(100 * v) + 0.0 if math.isfinite(v) else v for v in (found.value, found.low, found.high)
+    )
     if abs_value and value < 0:
         value, low, high = -value, -high, -low
     elif abs_value:

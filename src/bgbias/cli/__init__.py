@@ -6,6 +6,7 @@ Heavy imports stay inside the commands, so that ``--help`` and the light nodes s
 from __future__ import annotations
 
 import errno
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -57,8 +58,14 @@ def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
     signal.signal(signal.SIGTERM, _end)
     if not sys.stderr.isatty():
-        say(f"$ {records.command()}")
+        say(f"$ {_typed()}")
     told(app)
+
+
+def _typed() -> str:
+    """The command as it was typed, for the logs of nodes; ``python -m bgbias`` runs a file of the package."""
+    by_module = Path(sys.argv[0]).name == "__main__.py"
+    return records.command() if by_module else shlex.join(["bgbias", *sys.argv[1:]])
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

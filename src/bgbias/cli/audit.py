@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bgbias.cli.arguments import Device
 from bgbias.errors import UserError
+from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.progress import say
-
-if TYPE_CHECKING:
-    from bgbias.auditing.audit import Audit
 
 app = typer.Typer()
 FAILED = 1
@@ -117,14 +119,14 @@ def audit(
 ) -> None:
     """How much does a model lose when only the background changes, where, and is it more than chance?
 
-    Ctrl-C and the same command again goes on. Photos and models are never written to.
+    Ctrl-C and the same command again goes on; one that is finished is only shown. Photos and models are never written to.
     """
     from bgbias import plugins
     from bgbias.auditing import exported, workplace
     from bgbias.auditing import masker as masking
     from bgbias.auditing.asked import SAMPLE, Asked
     from bgbias.auditing.audit import export as write_views
-    from bgbias.auditing.audit import of_embeddings, question, run
+    from bgbias.auditing.audit import is_answered, of_embeddings, question, run
     from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import choose
     from bgbias.compute.device import pick
@@ -167,22 +169,29 @@ def audit(
         raise UserError(NO_INTERVAL)
     asking = question(collection, asked, behind, masker, mask_weights, pick(device), _typed())
     if export:
-        write_views(asking, audited, export)
+        with _going_on(export):
+            write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
         return
-    if embeddings:
-        views = asked.views(collection.labelled)
-        given = exported.read(*embeddings, views, len(collection.table))
-        found = of_embeddings(asking, audited, given, out)
-    else:
-        found = run(asking, audited, out)
-    print(found)
+    with _going_on(out):
+        if embeddings:
+            views = asked.views(collection.labelled)
+            given = exported.read(*embeddings, views, len(collection.table))
+            of_embeddings(asking, audited, given, out)
+        elif is_answered(asking, audited, out):
+            say(
+                f"{out} has this audit already, of the same photos, model, masks, backgrounds and code: nothing was computed. To"
+                " compute it again, name another folder by --out."
+            )
+        else:
+            run(asking, audited, out)
+    print((out / "verdict.txt").read_text(encoding="utf-8"), end="")
     say(f"the page for people: {out / 'audit.html'}")
     say(
         f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (out / name).is_file())} in {out}"
     )
     if fail_above is not None:
-        _fail(found, fail_above)
+        _fail(out, fail_above)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -190,13 +199,26 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _fail(found: Audit, above: float) -> None:
+@contextmanager
+def _going_on(folder: Path) -> Iterator[None]:
+    """What is done in ``folder`` may be interrupted, and says how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(
+            f"\nbgbias: interrupted. What is finished is kept in {folder}: the same command again goes on from there."
+        )
+        sys.exit(128 + signal.SIGINT)
+
+
+def _fail(out: Path, above: float) -> None:
     """Exit with ``FAILED`` where the drop is above the limit beyond chance; an error where there is no interval to tell."""
-    low = 100 * found.drop.low
-    if math.isnan(low):
+    drops = json.loads((out / "audit.json").read_text(encoding="utf-8"))["drop"]
+    (low,) = (row["low"] for row in drops if (row["setting"], row["unit"]) == (QUERY_ONLY, "relative"))
+    if low is None:
         raise UserError(NO_INTERVAL)
-    if low > above:
-        say(f"the drop is above {above:g} % beyond chance: its interval begins at {low:.1f} %")
+    if 100 * low > above:
+        say(f"the drop is above {above:g} % beyond chance: its interval begins at {100 * low:.1f} %")
         sys.exit(FAILED)
 
 

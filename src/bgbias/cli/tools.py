@@ -124,8 +124,7 @@ def ui(
         print(f"open {pages.link(target, grid, target.rstrip('/'))}")
         return
     pages.check_free(port)
-    print(f"open {pages.link(target, grid, f'http://127.0.0.1:{port}')}", flush=True)
-    pages.serve(target, port)
+    pages.serve(target, port, pages.link(target, grid, f"http://{pages.HOST}:{port}"))
 
 
 @app.command()

@@ -79,37 +79,59 @@ class LossBlock:
     classes: list[dict[str, Any]]
 
 
-def verdict(blocks: list[LossBlock]) -> str:
-    """What was found, in a few sentences: what plain models lose, and which methods change that by more than chance."""
-    said = []
+def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
+    """What was found: a headline, of what plain models lose and which methods change that by more than chance; and the rest,
+    which may be nothing.
+    """
+    losing, others = _losing(blocks)
+    first, rest = list[str](), list[str]()
     models = [model for block in blocks for model in block.models]
     seeds = [m.seeds for m in models if m.method.partition("+")[0] not in names.NOT_TRAINED]
-    if seeds and min(seeds) < FEWEST_SEEDS:
-        said.append(f"With {names.count(min(seeds), 'training seed')} each, this says little of methods.")
-    losing, others = _losing(blocks)
-    of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
+    few = bool(seeds) and min(seeds) < FEWEST_SEEDS
+    if few:
+        first.append(f"With {names.count(min(seeds), 'training seed')} each, this says little of methods.")
     if losing:
-        how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
-        alone = sorted((p.query_drop for _, p in losing), key=lambda found: -found.value)
-        ends = _percent(alone[0]) if len(alone) == 1 else " to ".join(_percent(alone[i]) for i in (0, -1))
-        of_queries = f", and {ends} % where only the queries' change" * (not math.isnan(alone[0].value))
-        said.append(f"Where all backgrounds change, plain models lose {how_much} of their MAP@R{of_queries}.")
-    if others:
-        where = (
-            f" on {_listed([block.title for block in others])}" if losing else " where all backgrounds change"
+        up_to = "up to " * (len(losing) > 1)
+        first.append(
+            f"Where all backgrounds change, plain models lose {up_to}{_percent(losing[0][1].drop)} % of their MAP@R."
         )
-        said.append(f"No loss beyond chance is shown{where}.")
+    elif others:
+        first.append("No loss beyond chance is shown where all backgrounds change.")
     changes: dict[str, list[Change]] = {}
     for block, _ in losing:
         for model in block.models:
             if model.change:
                 changes.setdefault(model.title, []).append(model.change)
-    told = [sentence for title, of in changes.items() if (sentence := _helps(title, of))]
-    said += told
-    if changes and len(told) < len(changes):
-        rest = "Of the other methods none" if told else "No method"
-        said.append(f"{rest} lessens the drop or raises MAP@R there by more than chance.")
-    return " ".join(said) or "Nothing was trained: these are networks as they came."
+    told = {title: said for title, of in changes.items() if (said := _helps(title, of, len(losing) > 1))}
+    of_methods = rest if few else first
+    if len(told) > 1:
+        which = f": {_listed(list(told))}" * (len(told) <= MOST_LISTED)
+        of_methods.append(
+            f"Of {len(changes)} methods {len(told)} lessen the drop or raise MAP@R there, by more than chance{which}."
+        )
+        rest += told.values()
+    elif changes:
+        none = "lessens the drop or raises MAP@R there by more than chance."
+        of_methods += list(told.values()) or [f"No method {none}"]
+        rest += [f"Of the other methods none {none}"] * (0 < len(told) < len(changes))
+    if losing:
+        rest += _of_each(losing, others)
+    return " ".join(first) or "Nothing was trained: these are networks as they came.", " ".join(rest)
+
+
+def _of_each(losing: list[tuple[LossBlock, MethodRow]], others: list[LossBlock]) -> Iterator[str]:
+    """What plain training loses in each comparison, and where only the queries' backgrounds change."""
+    count = len(losing) + len(others)
+    if count > 1:
+        of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
+        how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
+        yield f"In {len(losing)} of {count} comparisons a loss is shown beyond chance: {how_much}."
+    if others:
+        yield f"None is shown on {_listed([block.title for block in others])}."
+    alone = sorted((p.query_drop for _, p in losing), key=lambda found: -found.value)
+    if not math.isnan(alone[0].value):
+        ends = " to ".join(_percent(found) for found in dict.fromkeys((alone[0], alone[-1])))
+        yield f"Where only the queries' backgrounds change, plain models lose {ends} %."
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
@@ -119,8 +141,10 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]],
     return losing, [block for block, model in plain if not model.drop.low > 0]
 
 
-def _helps(title: str, changes: list[Change]) -> str:
-    """What a method does beyond chance where plain training loses; nothing if it does nothing."""
+def _helps(title: str, changes: list[Change], several: bool) -> str:
+    """What a method does beyond chance where plain training loses, in how many of its comparisons if plain training loses in
+    several; nothing if it does nothing.
+    """
     parts = {
         "lessens the drop": sum(change.drop.less for change in changes),
         "raises MAP@R there": sum(change.corrupted.more for change in changes),
@@ -128,11 +152,15 @@ def _helps(title: str, changes: list[Change]) -> str:
     if not any(parts.values()):
         return ""
     parts["lowers it on photos as they are"] = sum(change.clean.less for change in changes)
-    many = len(changes) > 1
-    said = [
-        what + f" in {count} of {len(changes)} comparisons" * many for what, count in parts.items() if count
-    ]
-    return f"{title} {_listed(said)}, by more than chance."
+    counted = several and len(changes) > 1
+    said = _listed([what + f" in {count}" * counted for what, count in parts.items() if count])
+    if several:
+        said += (
+            f" of {len(changes)} comparisons with a loss"
+            if counted
+            else " in its only comparison with a loss"
+        )
+    return f"{title} {said}, by more than chance."
 
 
 def _listed(words: list[str]) -> str:

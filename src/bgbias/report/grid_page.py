@@ -23,6 +23,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
+from bgbias.study.cell import side_by_side
 from bgbias.study.params import Study
 from bgbias.version import VERSION
 
@@ -62,10 +63,12 @@ def made(study: Study) -> str:
     blocks = list(comparisons.of_grid(study, read))
     photos = list(grid_photos.of_grid(study, blocks))
     leaks = {own.dataset: own.leak for own in photos}
+    headline, more = comparisons.verdict(blocks)
     values: dict[str, Any] = {
         "title": f"{study.grid}: do the models look at the object?",
         "grid": study.grid,
-        "verdict": comparisons.verdict(blocks),
+        "verdict": headline,
+        "more": more,
         "caveats": list(_caveats(read["table1"])),
         "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
         "blocks": blocks,
@@ -173,14 +176,22 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, own in table.groupby("dataset", sort=False):
         chosen = study.datasets[str(name)]
-        count = f"{names.how_many(own, 'queries', 'test photo')} with a usable mask, of {int(own['classes'].max())} classes"
+        count = f"{names.how_many(own, 'queries', 'test photo')} of {int(own['classes'].max())} classes"
         about = _first_sentence(plugins.load("datasets", chosen.kind))
-        yield names.dataset(str(name)), f"{about} {count}{_in_brackets(chosen.options)}."
+        masked = f"{count}, with a usable mask by {chosen.masker}"
+        yield names.dataset(str(name)), f"{about} {masked}{_in_brackets(chosen.options)}."
+    cells = (cell for cell in plan.cells(study) if not side_by_side(cell.method)[1])
+    named = {cell.method: plan.method(study, cell) for cell in cells}
     for method in dict.fromkeys(table["method"]):
-        if file := names.family(method):
-            options = {k: v for k, v in study.methods.get(method, {}).items() if k != "kind"}
-            about = _first_sentence(plugins.load("methods", file)).removesuffix(".")
-            yield names.method(method), f"{about}{_in_brackets(options)}."
+        if found := named.get(method):
+            own_row = found.kind in named and found.kind != method
+            about = (
+                f"As {names.method(found.kind)}"
+                if own_row
+                else _first_sentence(found.module).removesuffix(".")
+            )
+            photos = ", on photos whose backgrounds were replaced" * found.replaces
+            yield names.method(method), f"{about}{_in_brackets(dict(found.options))}{photos}."
     for backbone in dict.fromkeys(table["backbone"]):
         yield (
             backbone,

@@ -175,7 +175,7 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
             said = [f"{title} {_drops(some, len(drops[title]))}" for title, some in there.items() if some]
             if said:
                 placed.setdefault((found.found, leans), []).append(
-                    f"{names.dataset(dataset)}: {', '.join(said)}"
+                    f"{names.dataset(dataset)}: {'; '.join(said)}"
                 )
     return four_fields.of(placed)
 

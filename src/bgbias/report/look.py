@@ -17,6 +17,7 @@ from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.images.contact_sheet import INK, MUTED, PAPER, RULE
 from bgbias.report import names
+from bgbias.study.cell import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,11 +53,25 @@ PALETTE = (  # of methods, by their PLACE
 )
 OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
 BLACK, READABLE = "#000000", 4.5
-LIGHTER = (
-    0.35,
-    0.62,
-    0.18,
-)  # with how much white a file's entries stand, in the order in which it names them
+# What a file's entries mix into its colour, and how much of it, in the order in which it names them. The eye keeps few lights of
+# one hue apart: behind the first three other hues come in, which were searched for as the palette was.
+SHADES = (
+    (PAPER, 0.35),
+    (PAPER, 0.62),
+    (PAPER, 0.18),
+    ("#994C00", 0.5),
+    ("#990099", 0.7),
+    ("#FFBF80", 0.5),
+    ("#80BFFF", 0.7),
+    ("#FF8000", 0.5),
+    ("#8080FF", 0.7),
+    ("#FFFF00", 0.7),
+    ("#FFBF80", 0.3),
+    ("#000000", 0.7),
+    ("#000099", 0.7),
+    ("#80FFBF", 0.7),
+    ("#8000FF", 0.7),
+)
 RIGHT, WRONG = "#15915A", "#C4283B"
 # Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
 STYLE: Any = {
@@ -99,10 +114,13 @@ STYLE: Any = {
 
 
 def colour(method: str) -> str:
-    """A method's colour, the same in every figure: that of the PLACE of the file which its name begins with. Lighter for the
-    file's other entries (``sam_triplet_8``) and for what stands between two places, darker with another method on top
-    (``sam_triplet+bgaugment``). Without a PLACE, one by its name.
+    """A method's colour, the same in every figure: that of its file's PLACE. A shade of it for the file's other entries
+    (``sam_triplet_8``), lighter for what stands between two places, darker with another method on top
+    (``sam_triplet+bgaugment``) and for the embeddings of folds side by side. Without a PLACE, one by its name.
     """
+    alone, length = side_by_side(method)
+    if length:
+        return _mixed(colour(alone), BLACK)
     family = names.family(method)
     place = names.place("methods", family)
     known = place < len(PALETTE)
@@ -115,7 +133,7 @@ def colour(method: str) -> str:
         return base
     known_entries = list(names.entries(family))
     at = known_entries.index(method) if method in known_entries else 0
-    return _mixed(base, PAPER, LIGHTER[at % len(LIGHTER)])
+    return _mixed(base, *SHADES[at % len(SHADES)])
 
 
 def ink(method: str) -> str:

@@ -3,7 +3,8 @@
 ``TITLE``    its name in words (its name in params.yaml if it does not say);
 ``PLACE``    of losses and methods: where its rows stand, as in the paper, and which colour a method has; without one, rows stand
              below the others in the grid's order;
-``ENTRIES``  titles of params.yaml's entries whose names begin with the method's, if the general rule does not serve.
+``ENTRIES``  titles of params.yaml's entries that are the method with other options, if the general rule does not serve or their
+             names do not begin with the method's; by their order each has a shade of its colour, and a new one stands last.
 """
 
 from __future__ import annotations
@@ -103,9 +104,12 @@ def entries(file: str) -> dict[str, str]:
 
 
 def family(method_name: str) -> str:
-    """The file of methods/ that a method is called after: ``sam_triplet`` of ``sam_triplet_8``; empty if there is none."""
+    """The file of methods/ that a method is called after (``sam_triplet`` of ``sam_triplet_8``), or that names it among its
+    entries; empty if there is none.
+    """
     files = [file for file in plugins.names("methods") if re.match(rf"{file}([_+]|$)", method_name)]
-    return max(files, key=len, default="")
+    naming = (file for file in plugins.names("methods") if method_name.partition("+")[0] in entries(file))
+    return max(files, key=len, default="") or next(naming, "")
 
 
 def place(of: str, file: str) -> float:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
+import subprocess
 import sys
+import time
 
 from bgbias.errors import UserError
+from bgbias.progress import say
 from bgbias.tracking import store, views
+
+HOST = "127.0.0.1"
 
 
 def link(uri: str, grid: str | None, server: str) -> str:
@@ -28,12 +34,40 @@ def link(uri: str, grid: str | None, server: str) -> str:
 def check_free(port: int) -> None:
     """Refuse a port that somebody listens on."""
     with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
+        if probe.connect_ex((HOST, port)) == 0:
             raise UserError(f"Port {port} is in use; name another one: bgbias ui --port {port + 1}")
 
 
-def serve(uri: str, port: int) -> None:
-    """Become MLflow's server, which tells nobody of its use."""
-    os.environ.update({k: v for k, v in store.ENVIRONMENT.items() if k not in os.environ})
-    words = ["ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port)]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *words])
+def serve(uri: str, port: int, address: str) -> None:
+    """Run MLflow's server, which tells nobody of its use, until Ctrl-C; the address is printed when it answers.
+
+    Raises UserError where the server ends by itself.
+    """
+    words = ["ui", "--backend-store-uri", uri, "--host", HOST, "--port", str(port)]
+    server = subprocess.Popen([sys.executable, "-m", "mlflow", *words], env=store.ENVIRONMENT | os.environ)
+    say("MLflow starts, which takes half a minute; then its address stands here ...")
+    try:
+        while server.poll() is None and not _answers(port):
+            time.sleep(0.2)
+        if server.returncode is None:
+            print(f"open {address}", flush=True)
+        status = server.wait()
+    except KeyboardInterrupt:
+        return
+    finally:
+        server.terminate()
+        server.wait()
+    raise UserError(
+        f"MLflow's server has ended (exit status {status}). Put right what it says above, and run the same command again."
+    )
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -211,6 +211,59 @@ def test_faults_of_networks_are_told(fault: str, said: str) -> None:
         load(Broken(fault), Options(size=32, device="cpu"))
 
 
+FAILING = """
+    from torch import nn
+    from beside import narrow
+
+    class Narrow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 2)
+
+        def forward(self, x):
+            x = x.flatten(1)
+            return self.layer(x)
+
+    def wide(pictures):
+        return narrow(pictures)
+"""
+BESIDE = """
+    import numpy as np
+
+    def narrow(pictures):
+        return np.stack(
+            [picture.reshape(7, -1) for picture in pictures]
+        )
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "Narrow",
+            r"RuntimeError: mat1 and mat2 .* multiplied \(1x3072 and 5x2\), at hers/mine.py:12 `return self.layer\(x\)`\."
+            " If it",
+        ),
+        ("wide", r"ValueError: cannot reshape .*, at hers/beside.py:6 `\[picture.reshape\(7, -1\) for "),
+    ],
+)
+def test_code_that_fails_at_work_is_told_with_the_line_of_its_own_file(
+    code: Path, name: str, said: str
+) -> None:
+    """Not with one of torch's, in which it was noticed."""
+    code.write_text(dedent(FAILING))
+    (code.parent / "beside.py").write_text(dedent(BESIDE))
+    options = Options(size=32, device="cpu" if name == "Narrow" else "auto")
+    with pytest.raises(UserError, match=said):
+        load(f"{code}:{name}", options)
+
+
+def test_a_library_that_fails_alone_is_told_without_a_line() -> None:
+    with pytest.raises(UserError, match=r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"):
+        load(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), Options(size=32, device="cpu"))
+
+
 def test_a_command_that_is_told_to_end_ends() -> None:
     """The network may be at work then, and has not failed."""
 
@@ -241,10 +294,13 @@ def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
         ("hers/mien.py:network", "hers/mien.py is missing; correct --model"),
         ("hers/mine.py:two", "two wants pictures, labels. Write a function"),
         ("hers/mine.py:nothing", "returns nothing; it must return the model"),
-        ("hers/mine.py:wrong", r"KeyError: 'weights' \(.*mine.py, line \d+\)"),
-        ("hers/broken.py:network", r"SyntaxError.*broken.py, line 2\)"),
+        ("hers/mine.py:wrong", r"KeyError: 'weights', at hers/mine.py:\d+ `raise KeyError\(\"weights\"\)`"),
+        ("hers/broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
         # A script would end the command, as if all were well.
-        ("hers/script.py:network", r"script.py cannot be used: SystemExit: 0 \(.*script.py, line 2\)"),
+        (
+            "hers/script.py:network",
+            r"script.py cannot be used: SystemExit: 0, at hers/script.py:2 `sys.exit\(0\)`",
+        ),
         ("hers/mine.py:spec", "a str; a model is a network"),
         ("hers/mine.py:WIDTH", "a int; a model is a network"),
     ],

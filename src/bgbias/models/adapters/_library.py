@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bgbias.errors import UserError
+from bgbias.models.adapters._hub import reached_or_offline
 
 # What went wrong, by the names of exceptions of huggingface_hub, requests, httpx and urllib, whichever is at work.
 GATED = ("GatedRepoError",)
@@ -48,7 +49,8 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
     ``offline``: what to do where the source cannot be reached.
     """
     try:
-        return get()
+        with reached_or_offline():
+            return get()
     except UserError:
         raise
     except Exception as error:  # of the hub's client, of the network or of the file
@@ -56,18 +58,21 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
 
 
 def _why(name: str, source: str, error: Exception, offline: str) -> str:
-    kinds = {kind for one in _causes(error) for kind in _kinds(one)}
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+    causes = list(_causes(error))
+    kinds = {kind for one in causes for kind in _kinds(one)}
+    said = _said(error)
     if kinds & set(GATED):
         return f"{name} is gated: accept its terms at {source}, then `hf auth login`."
     if kinds & set(UNKNOWN):
         return f"{name} is not to be found at {source} ({said}). Correct its name; if it is private, `hf auth login` first."
     if kinds & set(UNREACHABLE):
-        return (
-            f"{name} could not be fetched from {source}, and there is no copy of it here ({said}). {offline}"
-        )
+        return f"{name} could not be fetched from {source}, and there is no copy of it here ({_said(causes[-1])}). {offline}"
     step = f" {offline}" if ":/" in source else f" Make or copy {source} again."  # an address, or a file
     return f"{name} could not be loaded: {said}.{'' if source.startswith('http') else step}"
+
+
+def _said(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

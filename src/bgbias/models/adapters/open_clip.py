@@ -141,9 +141,11 @@ def _converted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without OpenCLIP's warning that a network is random, which it is until its weights are read here."""
+    """Without OpenCLIP's warning that a network is random, which it is until its weights are read here, and without its errors,
+    which it raises as well.
+    """
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:

@@ -13,7 +13,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +26,8 @@ import numpy as np
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
-from bgbias.models.adapters._failing import is_ours
+from bgbias.models.adapters._failing import at, is_ours
+from bgbias.models.adapters._hub import reached_or_offline
 from bgbias.models.adapters._library import named
 from bgbias.models.adapters._preparation import usual
 from bgbias.models.adapters._weights import fill
@@ -161,15 +161,12 @@ def _of_file(path: Path) -> ModuleType:
 def _told(where: str, run: Callable[[], Any]) -> Any:
     """What somebody's code gives; an error in it is told with file and line."""
     try:
-        return run()
+        with reached_or_offline():
+            return run()
     except (Exception, SystemExit) as error:
         if is_ours(error):
             raise
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{last.filename}, line {last.lineno}"
-        if isinstance(error, SyntaxError):
-            place = f"{error.filename}, line {error.lineno}"
-        raise UserError(f"{where} cannot be used: {type(error).__name__}: {error} ({place}).") from error
+        raise UserError(f"{where} cannot be used: {type(error).__name__}: {error}{at(error)}.") from error
 
 
 @contextmanager

@@ -6,7 +6,8 @@ other classes, ``classes(params)`` if it attacks photos towards others of a batc
 ``needs_batch_norm(params)`` if not every network will do, ``REPELS = True`` if it gives its loss further negatives
 (training/repulsions/), ``uses(params)`` if it works by files of other families (pairs of
 family and name), and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows
-and of its colour; ``ENTRIES``, titles of entries of params.yaml that are called after it. Planning reads the facts of every
+and of its colour; ``ENTRIES``, titles of entries of params.yaml that are this method with other options, each in a shade of its
+colour by its place in that order: a new one goes to the end, so that the others keep theirs. Planning reads the facts of every
 method, so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may
 use.
 """

@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 
 TITLE = "DCML"
 PLACE = 9
+ENTRIES = {
+    "dcml_released": "DCML, as released",
+    "dcml_no_inv_emb": "DCML w/o inv emb",
+    "dcml_no_inv_at": "DCML w/o inv at",
+    "dcml_no_inv_task": "DCML w/o inv task",
+    "dcml_random": "DCML w random",
+    "dcml_no_envs": "DCML w/o envs",
+    "dcml_no_at": "DCML w/o at",
+    "dcml_e1": "DCML, e = 1",
+    "dcml_e3": "DCML, e = 3",
+    "dcml_e10": "DCML, e = 10",
+    "dcml_k5": "DCML, k = 5",
+    "dcml_k10": "DCML, k = 10",
+    "dcml_k15": "DCML, k = 15",
+    "dcml_cars": "DCML, for cars",
+    "dcml_sop": "DCML, for SOP",
+}
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 CLASS_WEIGHTS = True
