@@ -185,6 +185,67 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     assert said.endswith("without them the drop is 16 % [7, 25]")
 
 
+@pytest.mark.parametrize(
+    ("surely", "answer", "leans", "many"),
+    [
+        (None, "The masker was sure of all 100 queries", True, False),
+        (
+            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
+            "For the most part. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]. A loss is shown by"
+            " these alone.",
+            True,
+            False,
+        ),
+        (
+            slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
+            "In part. The masker was sure of 80 of 100 queries; of these the drop is 15 % [-5, 35]. No loss beyond chance is"
+            " shown by these alone.",
+            False,
+            True,
+        ),
+        (
+            slices.SurelyMasked(0, 100, Estimate(math.nan)),
+            "No. The masker was sure of none of 100 queries.",
+            False,
+            True,
+        ),
+    ],
+)
+def test_whether_masks_can_be_trusted_is_answered_and_counts(
+    surely: slices.SurelyMasked | None, answer: str, leans: bool, many: bool
+) -> None:
+    drops = pd.DataFrame(
+        [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
+    )
+    found = SimpleNamespace(drops=drops, photos=pd.DataFrame({"lost": [0.1] * 100}))
+    qualities = pd.DataFrame({"confidence": [0.95, 0.5]})
+    audit: Any = SimpleNamespace(surely=surely, findings=found, masker="u2netp", qualities=qualities)
+    told = list(audit_page._trusted(audit))
+    assert told[0].startswith(answer)
+    assert "not whether it is the object that you mean" in told[1]
+    assert audit_page._leans(audit) is leans
+    assert written.many_unsure(audit) is many
+    audit.masker = "2 drawn by hand"
+    assert list(audit_page._trusted(audit)) == ["They were drawn by hand, and are taken as right."]
+
+
+def test_ends_of_thirds_are_told_apart() -> None:
+    def third(least: float, most: float) -> slices.Third:
+        return slices.Third("confidence", "lowest third", least, most, 30, 0.5, Estimate(0.1))
+
+    assert audit_page._digits((third(0.1, 0.5), third(0.5, 0.5)), "confidence") == 2
+    assert audit_page._digits((third(0.1, 0.9991), third(0.9991, 0.9994)), "confidence") == 4
+    assert audit_page._digits((third(0.1, 0.9991), third(0.9991, 0.9994)), "area") == 2
+
+
+def test_an_option_is_not_parted_at_the_end_of_a_line() -> None:
+    said = html.together("<b> 5 [1, 9] % (--squash, --masker birefnet_lite)")
+    assert said.startswith(f"&lt;b&gt; 5{html.NO_BREAK}[1,{html.NO_BREAK}9]{html.NO_BREAK}% (")
+    assert said.endswith(
+        '(<span class="nowrap">--squash</span>, <span class="nowrap">--masker</span> birefnet_lite)'
+    )
+
+
 def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
     assert tuple(written.shown(["own", "only_bg", *findings.PATH[::-1]])) == (
         *findings.PATH,

@@ -91,5 +91,8 @@ def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
     assert (found.queries, found.others) == (5, 1)
     assert found.drop.value == pytest.approx(0.25)
     assert slices.surely_masked(queries, known.assign(confidence=1.0)) is None
-    assert slices.surely_masked(queries, known.assign(confidence=0.5)) is None
+    none = slices.surely_masked(queries, known.assign(confidence=0.5))
+    assert none is not None
+    assert (none.queries, none.others) == (0, 6)
+    assert np.isnan(none.drop.value)
     assert slices.surely_masked(queries, known.assign(confidence=np.nan)) is None  # nobody knows

@@ -15,8 +15,9 @@ from project import ROOT
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.files import checksums
+from bgbias.files import checksums, code
 from bgbias.nodes import table
+from bgbias.report import grid_page
 from bgbias.study import params
 from bgbias.study.params import Study
 
@@ -258,6 +259,17 @@ def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: St
     edited("attribution", "samples", value=25)
     nodes[-1].record(study).unlink()
     assert not freshness.complete(study)
+    assert str(freshness.lacking(study)) == f"{nodes[-1].label} is missing"
+
+
+def test_what_was_made_with_other_libraries_is_told_so(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a `bgbias` that pip has put elsewhere."""
+    pretended.run(study)
+    assert freshness.lacking(study) is None
+    here = code.libraries
+    monkeypatch.setattr(code, "libraries", lambda *modules: here(*modules) | {"numpy": "0.1"})
+    with pytest.raises(UserError, match=r"is stale \(libraries\.numpy: .*-> 0\.1.*in another environment"):
+        grid_page.write(study)
 
 
 def test_a_table_refuses_scores_of_other_settings(study: Study) -> None:

@@ -165,7 +165,8 @@ def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> 
     (other.folder / "data/report/smoke/table1.csv").unlink()
     said = other.bgbias("report", "smoke", check=False)
     assert said.returncode == 2
-    assert "make them with: snakemake --cores all --config grid=smoke" in said.stdout
+    assert "Make them by: snakemake --cores all --config grid=smoke" in said.stdout
+    assert "table1.csv is missing" in said.stdout
     assert (other.folder / "data/report/smoke/report.html").read_bytes() == before
     assert "Did you mean 'smoke'?" in other.bgbias("report", "smok", check=False).stdout
 

@@ -24,6 +24,7 @@ from bgbias.auditing import (
     forecast,
     looks,
     page,
+    saved,
     shown,
     slices,
     workplace,
@@ -84,7 +85,7 @@ class Audit(Measured):
         """
         folder = Path(folder)
         page_file = folder / "audit.html"
-        files = written.write(self, folder)
+        files = saved.write(self, folder)
         write_text(page_file, page.made(self))
         return [*files, page_file]
 

@@ -17,6 +17,7 @@ from bgbias.masks import quality
 from bgbias.masks.policy import Mask
 
 AT_ONCE = 16  # photos in memory, decoded
+BY_HAND = "drawn by hand"
 FIRST, TRIED = 2, 8  # photos: to warm up, and by whose time that of all is told
 
 
@@ -42,9 +43,9 @@ class Masks:
         ids = self._collection.table.ids
         drawn = sum(map(self._collection.has_truth, ids))
         if self._masker is None:
-            return f"{drawn} drawn by hand"
+            return f"{drawn} {BY_HAND}"
         named = self._masker.name
-        return f"{drawn} drawn by hand, {len(ids) - drawn} by {named}" if drawn else named
+        return f"{drawn} {BY_HAND}, {len(ids) - drawn} by {named}" if drawn else named
 
     def seconds_each(self) -> float:
         """What a mask takes, of a few of those that are missing, which are there now; next to 0 if all are."""

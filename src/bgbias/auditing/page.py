@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, slices, written
+from bgbias.auditing import advice, findings, slices, written
+from bgbias.auditing.masked import BY_HAND
 from bgbias.auditing.measured import Measured
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.report import four_fields, html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
@@ -46,6 +47,7 @@ def made(audit: Measured) -> str:
             }
             for m in audit.looks.maps
         ],
+        "many_unsure": written.many_unsure(audit),
         "masks_told": list(_of_masks(audit)),
         "doubtful": [
             {
@@ -55,7 +57,7 @@ def made(audit: Measured) -> str:
             }
             for m in audit.doubtful
         ],
-        "advice": list(_advice(audit)),
+        "advice": list(advice.of(audit)),
         "methods": " ".join(_methods(audit)),
         "facts": list(_facts(audit)),
     }
@@ -78,7 +80,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low)
     return {
-        "four": four_fields.of({(audit.leak.found, lost.low > 0): ()} if audit.leak and tested else {}),
+        "four": four_fields.of({(audit.leak.found, _leans(audit)): ()} if audit.leak and tested else {}),
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition)}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
@@ -105,8 +107,21 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         ),
         "thirds": audit.thirds,
         "properties": slices.PROPERTIES,
+        "digits": {prop: _digits(audit.thirds, prop) for prop in slices.PROPERTIES},
         "queries": asking.on_page(audit.queries),
     }
+
+
+def _leans(audit: Measured) -> bool:
+    """Whether a loss is shown, and does not hang on unsure masks."""
+    surely = audit.surely.drop.low > 0 if audit.surely and written.many_unsure(audit) else True
+    return written.drop(audit).low > 0 and surely
+
+
+def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
+    """Of the ends of thirds: as many as tell them apart, from two to six."""
+    ends = [(third.least, third.most) for third in thirds if third.prop == prop and third.least < third.most]
+    return next((n for n in range(2, 6) if all(f"{a:.{n}f}" != f"{b:.{n}f}" for a, b in ends)), 6)
 
 
 def _of(rows: pd.DataFrame, **where: str) -> Estimate:
@@ -145,7 +160,7 @@ def _of_small_masks(audit: Measured) -> Iterator[str]:
     for prop, which in of.items():
         thirds = [third for third in audit.thirds if third.prop == prop]
         if thirds and thirds[0].lost.low > thirds[-1].lost.high:
-            least, most = (_said(third.lost) for third in (thirds[0], thirds[-1]))
+            least, most = (written.said(third.lost) for third in (thirds[0], thirds[-1]))
             yield (
                 f"The third of the queries whose masks {which} loses {least} points of MAP@R, the third at the other end {most}:"
                 " see among the queries that lose most whether their masks are on the object. Where they are not, the loss is"
@@ -166,28 +181,17 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
     if len(rows) and rows["low"].notna().all():
         sure = "; ".join(meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0)
         yield f"Beyond chance: {sure or 'none of the three, each by itself'}."
-    alone = _level(audit, "only_fg")
+    alone = written.in_both(audit, "only_fg")
     yield (
         "What a mask misses of the object stays in the picture where the background is its own, and counts as background."
-        f" With the object alone on grey, in queries and catalogue, MAP@R is {_said(alone, 1)}."
+        f" With the object alone on grey, in queries and catalogue, MAP@R is {written.said(alone, 1)}."
     )
     if not math.isnan(found.conflict.value):
         yield (
             "In front of another class's background, of the queries that find either class first,"
-            f" {_said(found.conflict)} % follow the background; if errors fell on all classes alike, it would be"
+            f" {written.said(found.conflict)} % follow the background; if errors fell on all classes alike, it would be"
             f" {html.percent(written.conflict_of_errors(audit), 0)} %."
         )
-
-
-def _level(audit: Measured, condition: str) -> Estimate:
-    """MAP@R with queries and catalogue alike."""
-    assert audit.findings is not None
-    levels = audit.findings.levels
-    return _of(levels[levels["metric"] == MAP_AT_R], setting=SYMMETRIC, condition=condition)
-
-
-def _said(found: Estimate, digits: int = 0) -> str:
-    return html.interval(found.value, found.low, found.high, digits)
 
 
 def _of_looks(audit: Measured) -> Iterator[str]:
@@ -224,43 +228,32 @@ def _of_masks(audit: Measured) -> Iterator[str]:
     empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
     confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
     empties = f"{empty} {'is' if empty == 1 else 'are'} empty, {full} {'covers' if full == 1 else 'cover'} the whole photo"
+    yield from _trusted(audit)
     yield (
-        f"{audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empties}. Mean area"
-        f" {html.percent(area, 0)} %{confidence}."
+        f"Masks: {audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empties}. Mean"
+        f" area {html.percent(area, 0)} %{confidence}."
     )
 
 
-def _advice(audit: Measured) -> Iterator[str]:
-    """What the numbers suggest, each with what was measured of it on this model."""
-    if audit.findings is None:
-        yield "Name the photos' classes: then this page says what is lost, and in which classes."
+def _trusted(audit: Measured) -> Iterator[str]:
+    """The answer, as far as the masker can tell."""
+    if audit.findings is None or audit.qualities["confidence"].isna().all():
         return
-    drop = written.drop(audit)
-    if math.isnan(drop.low):
-        yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+    if audit.masker.endswith(BY_HAND):
+        yield "They were drawn by hand, and are taken as right."
         return
-    if drop.low <= 0:
-        large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"
-        yield (
-            f"Undecided, which clears the model of nothing: no loss agrees with these classes, and so does {large}. Take more"
-            " classes; more photos of the same ones help less."
-        )
-        return
-    grey, clean, then = (_level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
-    if grey.value > then.value:
-        yield (
-            f"Grey backgrounds, in queries and catalogue: MAP@R {_said(grey, 1)}, against {_said(then, 1)} when all backgrounds"
-            f" differ and {_said(clean, 1)} on photos as they are. Masks were those of the photos as they are; in use every query"
-            " needs one, found in front of whatever background comes."
-        )
-    yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
-    yield "Photograph what loses most in several places, and add these photos to the catalogue."
-    pasting = audit.findings.steps.query("setting == @QUERY_ONLY and step == 'pasting'")
-    if len(pasting) and pasting["low"].iloc[0] > 0:
-        yield (
-            "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
-            " stays."
-        )
+    if audit.surely is None:
+        yield f"The masker was sure of all {written.queries(audit)} queries (a confidence of {slices.UNSURE} or more)."
+    else:
+        of_sure = audit.surely.drop
+        many = "In part" if written.many_unsure(audit) else "For the most part"
+        stands = "A loss is shown" if of_sure.low > 0 else "No loss beyond chance is shown"
+        by_these = "" if math.isnan(of_sure.low) else f" {stands} by these alone."
+        yield f"{many if audit.surely.queries else 'No'}. {written.of_sure_masks(audit)}{by_these}"
+    yield (
+        "Confidence says how clearly the masker saw something, not whether it is the object that you mean: look at the masks of"
+        " the queries that lose most."
+    )
 
 
 def _methods(audit: Measured) -> Iterator[str]:
@@ -307,10 +300,9 @@ def _facts(audit: Measured) -> Iterator[tuple[str, str]]:
     asked = audit.asked
     if audit.command:
         yield "command", audit.command
-    yield "photos", f"{audit.collection.name}, digest {audit.collection.digest}"
-    yield from (("photos", line) for line in audit.collection.told())
-    yield "model", f"{audit.model.name}, {audit.model.look}"
-    yield from (("model", line) for line in audit.model.told)
+    collection, model = audit.collection, audit.model
+    yield "photos", "; ".join([f"{collection.name}, digest {collection.digest}", *collection.told()])
+    yield "model", "; ".join([f"{model.name}, {model.look}", *model.told])
     yield "backgrounds", f"{audit.backgrounds.told}; digest {audit.backgrounds.digest[:16]}"
     yield "conditions", ", ".join(asked.conditions)
     yield (

@@ -42,8 +42,8 @@ class Third:
 
 @dataclass(frozen=True)
 class SurelyMasked:
-    """The drop of MAP@R, a share, of the ``queries`` whose mask has a confidence of ``UNSURE`` or more; ``others``: how many have
-    less.
+    """The drop of MAP@R, a share, of the ``queries`` whose mask has a confidence of ``UNSURE`` or more, unknown if there are
+    none; ``others``: how many have less.
     """
 
     queries: int
@@ -94,12 +94,14 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
 
 
 def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
-    """What the queries lose whose masks are sure; None if all are, or none."""
+    """What the queries lose whose masks are sure; None if all are, or nobody knows."""
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
     own = known[known["confidence"] >= UNSURE]
     others = int((known["confidence"] < UNSURE).sum())
-    if not others or own.empty:
+    if not others:
         return None
+    if own.empty:
+        return SurelyMasked(0, others, Estimate(float("nan")))
     classes = own["class_name"].astype("category").cat.codes.to_numpy()
     ends = [own[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
     return SurelyMasked(len(own), others, uncertainty.estimate(ends, classes, uncertainty.relative_drop))

@@ -1,39 +1,28 @@
-"""What an audit leaves: the verdict for a person, ``audit.json`` for a program, tables of classes and photos, contact sheets.
-
-Nothing of when or how fast it was made is in the files: the same question has the same bytes.
-"""
+"""An audit in words: the verdict, the lines of the terminal, and what a reader must know of both."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import findings, workplace
+from bgbias.auditing import findings
 from bgbias.auditing.findings import Findings
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.slices import UNSURE
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.variance import Shares
-from bgbias.files.atomic import replacing, write_json, write_text
-from bgbias.images.contact_sheet import contact_sheet
-from bgbias.report import queries as asking
+from bgbias.report import html
 from bgbias.report.columns import NOTHING
-from bgbias.report.queries import ShownQuery
 from bgbias.results import conflict, correlation
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
-from bgbias.version import VERSION
 
-SCHEMA = 1
 WORST = 10
 FEWEST_QUERIES = 20  # fewer say next to nothing
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
-CAPTION = 28  # letters that fit below a picture
 STEP_TITLES = {
     "pasting": "cutting and pasting alone",
     "own_background": "this very background",
@@ -59,6 +48,20 @@ def drop(audit: Measured, setting: str = QUERY_ONLY, unit: str = "relative") -> 
     rows = audit.findings.drops
     (row,) = rows[(rows["setting"] == setting) & (rows["unit"] == unit)].to_dict("records")
     return Estimate(row["value"], row["low"], row["high"], row["p"])
+
+
+def in_both(audit: Measured, condition: str) -> Estimate:
+    """MAP@R, 0..1, in a condition with queries and catalogue alike."""
+    assert audit.findings is not None
+    rows = audit.findings.levels
+    chosen = (rows["metric"] == MAP_AT_R) & (rows["setting"] == SYMMETRIC) & (rows["condition"] == condition)
+    (row,) = rows[chosen].to_dict("records")
+    return Estimate(row["value"], row["low"], row["high"])
+
+
+def said(found: Estimate, digits: int = 0) -> str:
+    """A share and its interval in percent, as sentences of the page say them."""
+    return html.interval(found.value, found.low, found.high, digits)
 
 
 def verdict(audit: Measured) -> str:
@@ -91,19 +94,26 @@ def verdict(audit: Measured) -> str:
     suffer = findings.suffering(found.classes)
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
     lose = "loses" if suffer == 1 else "lose"
-    sure = _of_sure_masks(audit)
+    sure = f" {of_sure_masks(audit)}" if many_unsure(audit) else ""
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
         f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
     )
 
 
-def _of_sure_masks(audit: Measured) -> str:
-    """The drop without the queries of unsure masks, where they are many."""
-    if audit.surely is None or audit.surely.others < MANY_UNSURE * queries(audit):
+def many_unsure(audit: Measured) -> bool:
+    """Whether the verdict hangs on masks that the masker was unsure of."""
+    return audit.surely is not None and audit.surely.others >= MANY_UNSURE * queries(audit)
+
+
+def of_sure_masks(audit: Measured) -> str:
+    """The drop without the queries of unsure masks, in a sentence; nothing where all are sure or nobody knows."""
+    if audit.surely is None:
         return ""
+    if not audit.surely.queries:
+        return f"The masker was sure of none of {queries(audit)} queries."
     drop = _share(audit.surely.drop)
-    return f" The masker was sure of {audit.surely.queries} of {queries(audit)} queries; of these the drop is {drop}."
+    return f"The masker was sure of {audit.surely.queries} of {queries(audit)} queries; of these the drop is {drop}."
 
 
 def _of_one_class(found: Findings) -> str:
@@ -136,9 +146,10 @@ def evidence(audit: Measured) -> Iterator[str]:
             " drop are of the others, and need not add up to it"
         )
     if audit.surely is not None:
+        without = f"; without them the drop is {_share(audit.surely.drop)}" if audit.surely.queries else ""
         yield (
-            f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the object;"
-            f" without them the drop is {_share(audit.surely.drop)}"
+            f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the"
+            f" object{without}"
         )
 
 
@@ -215,58 +226,6 @@ def caveats(audit: Measured) -> Iterator[str]:
         yield "intervals [ ]: 95 %, over classes, since queries of a class are alike; sd: of a class's photos"
 
 
-def as_json(audit: Measured) -> dict[str, Any]:
-    """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    found = audit.findings
-    return {
-        "schema": SCHEMA,
-        "bgbias": VERSION,
-        "verdict": verdict(audit),
-        "files": files(audit),
-        "photos": audit.collection.as_json() | {"queries": queries(audit)},
-        "queries": list(evidence(audit)),
-        "model": {
-            "name": audit.model.name,
-            "dim": audit.model.dim,
-            "look": str(audit.model.look),
-            "told": list(audit.model.told),
-        },
-        "masks": {
-            "masker": audit.masker,
-            "mean_confidence": _known(audit.qualities["confidence"].mean()),
-            "mean_area": _known(audit.qualities["area"].mean()),
-            "remarks": list(audit.remarks),
-        },
-        "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
-        "asked": audit.asked.told,
-        "drop": None if found is None else _records(found.drops),
-        "steps": None if found is None else _records(found.steps),
-        "levels": None if found is None else _records(found.levels),
-        "classes_losing_half": None if found is None else findings.suffering(found.classes),
-        "cue_conflict": None
-        if found is None
-        else _estimate(found.conflict) | {"if_errors_were_even": _known(conflict_of_errors(audit))},
-        "background_alone": None
-        if audit.leak is None
-        else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
-        "thirds": [
-            {k: _known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
-            for third in audit.thirds
-        ],
-        "surely_masked": None
-        if audit.surely is None
-        else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
-        "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
-        "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
-        "attribution": {
-            "how": audit.looks.how,
-            "photos": int(audit.looks.scores["score"].notna().sum()),
-            "rank_correlation_with_loss": _known(score_and_loss(audit)[0]),
-            **_estimate(audit.looks.mean),
-        },
-    }
-
-
 def conflict_of_errors(audit: Measured) -> float:
     """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
     classes are fewer. Unknown where nobody is asked.
@@ -279,69 +238,6 @@ def conflict_of_errors(audit: Measured) -> float:
         return math.nan
     wrong = (1 - float(right.iloc[0])) / (classes - 1)
     return wrong / (wrong + float(right.iloc[0]))
-
-
-def files(audit: Measured) -> list[str]:
-    """The names of all files of an audit, but for ``audit.json``."""
-    absent = set() if audit.findings is not None else {"classes.csv"}
-    absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
-    return [name for name in workplace.WRITTEN if name not in absent]
-
-
-def write(audit: Measured, folder: Path) -> list[Path]:
-    """All files of an audit but the page, each complete or absent; gives their paths. Those of an earlier one that this one has
-    not go.
-    """
-    for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
-        (folder / name).unlink(missing_ok=True)
-    made = [folder / "audit.json", folder / "verdict.txt"]
-    write_json(made[0], as_json(audit))
-    write_text(made[1], "\n".join(told(audit)) + "\n")
-    if audit.findings is not None:
-        made.append(folder / "classes.csv")
-        write_text(made[-1], audit.findings.classes.to_csv(index=False))
-    made.append(folder / "photos.parquet")
-    with replacing(made[-1]) as temporary:
-        photos(audit).to_parquet(temporary, index=False)
-    for title, queries in audit.queries.items():
-        made.append(folder / f"{title}.jpg")
-        labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
-        with replacing(made[-1]) as temporary:
-            shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
-            contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
-    return made
-
-
-def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
-    """The photo, its object in front of another background, and what each finds first."""
-    yield query.class_name, query.photo
-    yield "another background", query.elsewhere
-    (answer,) = query.answers
-    for first in (answer.found[0], answer.found_elsewhere[0]):
-        yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
-
-
-def photos(audit: Measured) -> pd.DataFrame:
-    """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
-    frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
-        audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
-        on="image_id",
-        how="left",
-    )
-    if audit.findings is not None:
-        of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
-        frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
-        frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
-    frame = frame.merge(
-        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
-        on="image_id",
-        how="left",
-    )
-    return frame.merge(
-        audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}),
-        on="image_id",
-        how="left",
-    )
 
 
 def score_and_loss(audit: Measured) -> tuple[float, int]:
@@ -387,22 +283,6 @@ def _interval(row: pd.Series) -> str:
     return f"{100 * row['value']:.1f}{ends}"
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
-
-
-def _estimate(found: Estimate) -> dict[str, float | None]:
-    return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
-
-
 def queries(audit: Measured) -> int:
     """Photos with a trusted mask and, where there are classes, somebody to find."""
     return len(audit.usable) if audit.findings is None else int(audit.findings.photos["lost"].notna().sum())
-
-
-def _known_of(values: dict[str, float]) -> dict[str, float | None]:
-    return {name: _known(value) for name, value in values.items()}
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -67,6 +67,10 @@ class Finding:
     why: str = ""
     compared: bool = False
 
+    def __str__(self) -> str:
+        says = {"missing": "is missing", "behind": "was made from what is out of date"}
+        return f"{self.node.label} {says.get(self.state) or f'is {self.state} ({self.why})'}"
+
 
 @dataclass
 class Report:
@@ -164,7 +168,13 @@ def told(study: Study, deep: bool = False) -> str:
 
 def complete(study: Study, deep: bool = False) -> bool:
     """Whether all that the grid's tables and figures need is there and current; fetched archives may be elsewhere."""
-    return all(f.state == "current" or f.node.name in ARCHIVES for f in examine(study, deep))
+    return lacking(study, deep) is None
+
+
+def lacking(study: Study, deep: bool = False) -> Finding | None:
+    """The first of what keeps a grid from being ``complete``."""
+    findings = (f for f in examine(study, deep) if f.node.name not in ARCHIVES)
+    return next((f for f in findings if f.state != "current"), None)
 
 
 def _next(study: Study, findings: list[Finding]) -> str:

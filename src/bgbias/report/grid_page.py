@@ -46,11 +46,15 @@ COMPARED = "compared"
 
 def write(study: Study) -> Path:
     """The page of a grid beside its tables; gives its path. Raises UserError if tables or figures are missing or stale."""
-    if not freshness.complete(study):
-        again = f"snakemake --cores all --config grid={study.grid}"
+    if lacking := freshness.lacking(study):
+        elsewhere = (
+            " It was made in another environment, which this command needs, too (source .venv/bin/activate)."
+            if lacking.why.startswith("libraries.")
+            else ""
+        )
         raise UserError(
-            f"The tables and figures of grid '{study.grid}' are not all here and current (bgbias status --grid {study.grid}"
-            f" says which); make them with: {again}"
+            f"The tables and figures of grid '{study.grid}' are not all here and current: {lacking}.{elsewhere} Make them by:"
+            f" snakemake --cores all --config grid={study.grid} (bgbias status --grid {study.grid} says what is out of date)"
         )
     path = study.files.at("table_csv", table="table1").parent / "report.html"
     atomic.write_text(path, made(study))

@@ -10,6 +10,8 @@ import math
 import re
 from pathlib import Path
 
+from markupsafe import Markup, escape
+
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -40,9 +42,10 @@ def pieces(name: str) -> list[str]:
     return re.split(r"(?<=[/_.])", name)
 
 
-def together(text: str) -> str:
-    """A sentence whose numbers are not parted from their intervals and units at the end of a line."""
-    return re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
+def together(text: str) -> Markup:
+    """A sentence, escaped, of which a line's end parts no number from its interval and unit, and no option."""
+    kept = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
+    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(kept))))
 
 
 def number(value: float, digits: int = 1) -> str:

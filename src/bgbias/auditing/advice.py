@@ -1,0 +1,52 @@
+"""What an audit's numbers suggest to do, each with what was measured of it on this very model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from bgbias.auditing import written
+from bgbias.auditing.measured import Measured
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
+from bgbias.report import html
+
+STRONGER = "birefnet_lite"  # a masker than the default one
+
+
+def of(audit: Measured) -> Iterator[str]:
+    """What the numbers suggest, each with what was measured of it on this model."""
+    if audit.findings is None:
+        yield "Name the photos' classes: then this page says what is lost, and in which classes."
+        return
+    drop = written.drop(audit)
+    if math.isnan(drop.low):
+        yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+        return
+    if drop.low <= 0:
+        large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"
+        yield (
+            f"Undecided, which clears the model of nothing: no loss agrees with these classes, and so does {large}. Take more"
+            " classes; more photos of the same ones help less."
+        )
+        return
+    if written.many_unsure(audit):
+        better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
+        yield (
+            f"Better masks first, since many are unsure:{better} draw masks (--masks), and see whether the drop stays."
+        )
+    grey, clean, then = (written.in_both(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
+    if grey.value > then.value:
+        yield (
+            f"Grey backgrounds, in queries and catalogue: MAP@R {written.said(grey, 1)}, against {written.said(then, 1)} when all"
+            f" backgrounds differ and {written.said(clean, 1)} on photos as they are. Masks were those of the photos as they are;"
+            " in use every query needs one, found in front of whatever background comes."
+        )
+    yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
+    yield "Photograph what loses most in several places, and add these photos to the catalogue."
+    steps = audit.findings.steps
+    pasting = steps[(steps["setting"] == QUERY_ONLY) & (steps["step"] == "pasting")]
+    if len(pasting) and not written.many_unsure(audit) and pasting["low"].iloc[0] > 0:
+        yield (
+            "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
+            " stays."
+        )

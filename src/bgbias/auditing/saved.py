@@ -1,0 +1,157 @@
+"""What an audit leaves: ``audit.json`` for a program, the verdict's lines, tables of classes and photos, contact sheets.
+
+Nothing of when or how fast it was made is in the files: the same question has the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias.auditing import findings, workplace, written
+from bgbias.auditing.measured import Measured
+from bgbias.files.atomic import replacing, write_json, write_text
+from bgbias.images.contact_sheet import contact_sheet
+from bgbias.report import queries as asking
+from bgbias.report.queries import ShownQuery
+from bgbias.results.uncertainty import Estimate
+from bgbias.version import VERSION
+
+SCHEMA = 1
+CAPTION = 28  # letters that fit below a picture
+
+
+def as_json(audit: Measured) -> dict[str, Any]:
+    """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
+    found = audit.findings
+    return {
+        "schema": SCHEMA,
+        "bgbias": VERSION,
+        "verdict": written.verdict(audit),
+        "files": files(audit),
+        "photos": audit.collection.as_json() | {"queries": written.queries(audit)},
+        "queries": list(written.evidence(audit)),
+        "model": {
+            "name": audit.model.name,
+            "dim": audit.model.dim,
+            "look": str(audit.model.look),
+            "told": list(audit.model.told),
+        },
+        "masks": {
+            "masker": audit.masker,
+            "mean_confidence": _known(audit.qualities["confidence"].mean()),
+            "mean_area": _known(audit.qualities["area"].mean()),
+            "remarks": list(audit.remarks),
+        },
+        "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
+        "asked": audit.asked.told,
+        "drop": None if found is None else _records(found.drops),
+        "steps": None if found is None else _records(found.steps),
+        "levels": None if found is None else _records(found.levels),
+        "classes_losing_half": None if found is None else findings.suffering(found.classes),
+        "cue_conflict": None
+        if found is None
+        else _estimate(found.conflict) | {"if_errors_were_even": _known(written.conflict_of_errors(audit))},
+        "background_alone": None
+        if audit.leak is None
+        else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "thirds": [
+            {k: _known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
+            for third in audit.thirds
+        ],
+        "surely_masked": None
+        if audit.surely is None
+        else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
+        "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
+        "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
+        "attribution": {
+            "how": audit.looks.how,
+            "photos": int(audit.looks.scores["score"].notna().sum()),
+            "rank_correlation_with_loss": _known(written.score_and_loss(audit)[0]),
+            **_estimate(audit.looks.mean),
+        },
+    }
+
+
+def files(audit: Measured) -> list[str]:
+    """The names of all files of an audit, but for ``audit.json``."""
+    absent = set() if audit.findings is not None else {"classes.csv"}
+    absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
+    return [name for name in workplace.WRITTEN if name not in absent]
+
+
+def write(audit: Measured, folder: Path) -> list[Path]:
+    """All files of an audit but the page, each complete or absent; gives their paths. Those of an earlier one that this one has
+    not go.
+    """
+    for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
+        (folder / name).unlink(missing_ok=True)
+    made = [folder / "audit.json", folder / "verdict.txt"]
+    write_json(made[0], as_json(audit))
+    write_text(made[1], "\n".join(written.told(audit)) + "\n")
+    if audit.findings is not None:
+        made.append(folder / "classes.csv")
+        write_text(made[-1], audit.findings.classes.to_csv(index=False))
+    made.append(folder / "photos.parquet")
+    with replacing(made[-1]) as temporary:
+        photos(audit).to_parquet(temporary, index=False)
+    for title, queries in audit.queries.items():
+        made.append(folder / f"{title}.jpg")
+        labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
+        with replacing(made[-1]) as temporary:
+            shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
+            contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
+    return made
+
+
+def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
+    """The photo, its object in front of another background, and what each finds first."""
+    yield query.class_name, query.photo
+    yield "another background", query.elsewhere
+    (answer,) = query.answers
+    for first in (answer.found[0], answer.found_elsewhere[0]):
+        yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
+
+
+def photos(audit: Measured) -> pd.DataFrame:
+    """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
+    frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
+        audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
+        on="image_id",
+        how="left",
+    )
+    if audit.findings is not None:
+        of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
+        frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
+        frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
+    frame = frame.merge(
+        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
+        on="image_id",
+        how="left",
+    )
+    return frame.merge(
+        audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}),
+        on="image_id",
+        how="left",
+    )
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _estimate(found: Estimate) -> dict[str, float | None]:
+    return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
+
+
+def _known_of(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: _known(value) for name, value in values.items()}
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
