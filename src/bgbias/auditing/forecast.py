@@ -18,7 +18,8 @@ from bgbias.models.adapters import Adapted
 
 TRIED = 8  # photos, after one batch to warm up
 DECODED = 2  # times what is measured of a decoded photo, for decoding it
-SOON = 2.0  # seconds below which a thing is done twice, and timed when it is warm
+PATIENCE = 10.0  # seconds in which a thing is done again, and timed when it is warm
+WARM = 2  # times at most
 CONCLUDING = 50e6  # bytes of libraries and pictures for the last step, whatever the photos
 PER_VALUE = 100  # bytes of tables, of every query in every view and setting
 MB = 1e6
@@ -124,9 +125,11 @@ def measure(
 
 
 def _settled(work: Callable[[], object]) -> float:
-    """Seconds of a thing that may be slower the first time."""
-    first = _timed(work)
-    return _timed(work) if first < SOON else first
+    """Seconds of a thing that may be many times slower the first time; of that alone where it takes long."""
+    taken = [_timed(work)]
+    while len(taken) <= WARM and sum(taken) < PATIENCE:
+        taken.append(_timed(work))
+    return float(np.mean(taken[1:] or taken))
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -18,7 +18,10 @@ from bgbias.masks.policy import Mask
 
 AT_ONCE = 16  # photos in memory, decoded
 BY_HAND = "drawn by hand"
-FIRST, TRIED = 2, 8  # photos: to warm up, and by whose time that of all is told
+FIRST, TRIED = (
+    8,
+    8,
+)  # photos: to warm up, as many as the networks take at once, and by whose time that of all is told
 
 
 class Masks:
