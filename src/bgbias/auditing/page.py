@@ -300,9 +300,9 @@ def _facts(audit: Measured) -> Iterator[tuple[str, str]]:
     asked = audit.asked
     if audit.command:
         yield "command", audit.command
-    collection, model = audit.collection, audit.model
+    collection = audit.collection
     yield "photos", "; ".join([f"{collection.name}, digest {collection.digest}", *collection.told()])
-    yield "model", "; ".join([f"{model.name}, {model.look}", *model.told])
+    yield "model", "; ".join(written.of_model(audit))
     yield "backgrounds", f"{audit.backgrounds.told}; digest {audit.backgrounds.digest[:16]}"
     yield "conditions", ", ".join(asked.conditions)
     yield (

@@ -221,9 +221,16 @@ def caveats(audit: Measured) -> Iterator[str]:
     yield from (f"masks: {line}" for line in audit.remarks)
     yield from (f"queries: {line}" for line in evidence(audit))
     yield f"backgrounds: {audit.backgrounds.told}"
-    yield from (f"model: {line}" for line in (f"{audit.model.name}, {audit.model.look}", *audit.model.told))
+    yield from (f"model: {line}" for line in of_model(audit))
     if audit.findings is not None:
         yield "intervals [ ]: 95 %, over classes, since queries of a class are alike; sd: of a class's photos"
+
+
+def of_model(audit: Measured) -> list[str]:
+    """Which model, how it sees photos, and what was done to load it."""
+    model = audit.model
+    seen = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
+    return [model.name, *seen, *model.told]
 
 
 def conflict_of_errors(audit: Measured) -> float:
