@@ -27,7 +27,10 @@ WITHOUT_NUMBERS = {
     *(f"engine/{m}" for m in ("accept", "graph", "inputs", "node", "records")),
     *(f"files/{m}" for m in ("atomic", "code", "code_text", "locks", "places", "sealed")),
     *("plugins", "progress", "settings"),
-    *(f"study/{m}" for m in ("cell", "params", "paths", "plan", "sources", "variants", "weights")),
+    *(
+        f"study/{m}"
+        for m in ("backbones", "cell", "params", "paths", "plan", "sources", "variants", "weights")
+    ),
 }
 
 

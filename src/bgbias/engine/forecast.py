@@ -199,10 +199,10 @@ def _prepared(study: Study) -> Cost:
 
 
 def _side(study: Study, backbone: str) -> int:
-    chosen = options(study, "backbones", backbone, study.backbones[backbone])
-    if variant := plugins.variant(backbone):
-        return int(plugins.load("backbones", backbone).likely_resize(variant, chosen))
-    return backbones.facts(backbone, chosen).resize
+    named = plan.backbone(study, backbone)
+    if named.variant:
+        return int(named.module.likely_resize(named.variant, named.params()))
+    return backbones.facts(named.kind, named.params()).resize
 
 
 def _backgrounds(study: Study, pool: str) -> int | None:

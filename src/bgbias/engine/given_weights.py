@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bgbias import plugins
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
@@ -22,6 +21,7 @@ from bgbias.models import backbones
 from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
+from bgbias.study.backbones import NamedBackbone
 from bgbias.study.params import Study
 
 Network = TypeVar("Network")
@@ -83,7 +83,7 @@ def _check(study: Study, owner: str) -> None:
                 + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
             )
         file = None  # the node `weights` brings it
-    variant = family == "backbones" and plugins.variant(name)
+    variant = pretrained.variant(study, owner)
     frozen = study.train.frozen if family == "backbones" else ()
     builds = hasattr(module, "network" if family == "maskers" else "build")
     if not variant and not (builds and (file is not None or frozen)):
@@ -96,26 +96,26 @@ def _check(study: Study, owner: str) -> None:
     if family == "maskers":
         _check_masker(name, module, params, file)
     else:
-        _check_backbone(name, params, file, frozen)
+        _check_backbone(plan.backbone(study, name), file, frozen)
     write_json(memory, remembered | {owner: found})
 
 
-def _check_backbone(name: str, params: Strict, file: Path | None, frozen: tuple[str, ...]) -> None:
+def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.models.backbones import _weights
     from bgbias.training import freezing
 
-    if plugins.variant(name):
-        backbones.facts(name, params)
+    if named.variant:
+        backbones.facts(named.kind, named.params())  # one that the library does not know is told
     if file is None and not frozen:
         return
-    trunk = _on_paper(lambda: backbones.build(name, params))
-    freezing.frozen(trunk, frozen, name)
+    trunk = _on_paper(lambda: backbones.build(named.kind, named.params()))
+    freezing.frozen(trunk, frozen, named.name)
     if file is not None:
         # timm's own conversions compute with values.
-        device = "cpu" if plugins.variant(name) else "meta"
-        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{name}.weights", device)
-        _weights.fitted(trunk, state, name, str(file))
+        device = "cpu" if named.variant else "meta"
+        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{named.name}.weights", device)
+        _weights.fitted(trunk, state, named.kind, str(file))
 
 
 def _check_masker(name: str, module: Any, params: Strict, file: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bgbias import seeds
 from bgbias.study import plan
 from bgbias.study.cell import Cell
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 from bgbias.study.weights import file, owner
 
 if TYPE_CHECKING:
@@ -27,9 +27,10 @@ def fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
     """The cell's model before any training: the backbone's weights, if it has any, and a random embedding layer."""
     from bgbias.models.model import build_model
 
+    named = plan.backbone(study, cell.backbone)
     return build_model(
-        cell.backbone,
-        options(study, "backbones", cell.backbone, study.backbones[cell.backbone]),
+        named.kind,
+        named.params(),
         study.train.embedding_dim,
         seeds.torch_generator("model", cell.dataset, cell.backbone, cell.run),
         study.train.freeze_batch_norm,

@@ -14,6 +14,7 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
@@ -51,7 +52,7 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
-    return [plugins.load("backbones", cell.backbone), *chosen, *metrics]
+    return [plan.backbone(study, cell.backbone).module, *chosen, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

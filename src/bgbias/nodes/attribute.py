@@ -53,7 +53,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     """The backbone."""
-    return [plugins.load("backbones", cell.backbone)]
+    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
@@ -47,7 +47,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     """The backbone."""
-    return [plugins.load("backbones", cell.backbone)]
+    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

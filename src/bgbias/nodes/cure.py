@@ -14,6 +14,7 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
@@ -65,7 +66,7 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
     """The backbone, the cures, and the metrics."""
     named = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return [plugins.load("backbones", cell.backbone), *named, *metrics]
+    return [plan.backbone(study, cell.backbone).module, *named, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

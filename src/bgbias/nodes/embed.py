@@ -51,7 +51,7 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
     if plan.folds_of(study, cell):
         return []
     shown = [plugins.load("conditions", name) for name in study.evaluation.conditions]
-    return [plugins.load("backbones", cell.backbone), *shown]
+    return [plan.backbone(study, cell.backbone).module, *shown]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -17,8 +17,9 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.files.atomic import write_text
+from bgbias.study import plan
 from bgbias.study import weights as pretrained
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 PICTURES_AT_ONCE = 64
 PICTURE_BYTES = 4_000  # PNG of a soft mask at the size that a network sees
@@ -104,4 +105,5 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
 def _facts(study: Study, backbone: str) -> Any:
     from bgbias.models import backbones
 
-    return backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone]))
+    named = plan.backbone(study, backbone)
+    return backbones.facts(named.kind, named.params())

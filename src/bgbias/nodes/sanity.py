@@ -13,6 +13,7 @@ from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
@@ -46,7 +47,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     """The backbone."""
-    return [plugins.load("backbones", cell.backbone)]
+    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -12,6 +12,7 @@ from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
+from bgbias.study import plan
 from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
@@ -38,7 +39,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     """The backbone, and how the dataset says where its objects are."""
     return [
-        plugins.load("backbones", cell.backbone),
+        plan.backbone(study, cell.backbone).module,
         plugins.load("datasets", study.datasets[cell.dataset].kind),
     ]
 

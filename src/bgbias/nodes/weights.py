@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.forecast import MODEL_BYTES, Cost
 from bgbias.engine.node import step
@@ -72,7 +71,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
             return _read(study, here, wanted.owner), {"place": str(here)}
         module, params = pretrained.described(study, wanted.owner)
         try:
-            return module.published(plugins.variant(wanted.owner), params), {"library": module.__name__}
+            return module.published(wanted.variant, params), {"library": module.__name__}
         except UserError as error:
             names = " or ".join(wanted.files)
             raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error

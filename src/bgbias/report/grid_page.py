@@ -197,12 +197,10 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
             photos = ", on photos whose backgrounds were replaced" * found.replaces
             yield names.method(method), f"{about}{_in_brackets(dict(found.options))}{photos}."
     for backbone in dict.fromkeys(table["backbone"]):
-        yield (
-            backbone,
-            _first_sentence(plugins.load("backbones", backbone))
-            if plugins.known("backbones", backbone)
-            else "",
-        )
+        net = plan.backbone(study, backbone)
+        about = _first_sentence(net.module) if plugins.known("backbones", net.kind) else ""
+        of_its_own = f" As {net.kind}{_in_brackets(dict(net.options))}." if net.kind != backbone else ""
+        yield backbone, f"{about}{of_its_own}"
 
 
 def _first_sentence(file: ModuleType) -> str:

@@ -24,7 +24,7 @@ from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import Estimate
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import EvaluationPhotos
@@ -125,7 +125,8 @@ def _photos(study: Study, dataset: str, backbone: str) -> EvaluationPhotos:
     from bgbias.models import backbones
     from bgbias.study.album import Album
 
-    facts = backbones.facts(backbone, options(study, "backbones", backbone, study.backbones[backbone]))
+    named = plan.backbone(study, backbone)
+    facts = backbones.facts(named.kind, named.params())
     album = Album(study, dataset, facts.resize, facts.input_size)
     return album.evaluation(album.table("test"), random_background.NEEDS, "test")
 

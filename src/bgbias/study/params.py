@@ -17,8 +17,8 @@ from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
+from bgbias.study import backbones, names, variants
 from bgbias.study import methods as named_methods
-from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
@@ -209,12 +209,14 @@ def _check_options(study: Study, path: Path) -> None:
     """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
     found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
     found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
-    found += [("backbones", n, f"backbones.{n}", values) for n, values in study.backbones.items()]
     found += [("losses", n, f"losses.{n}.{c}", v) for n, cs in study.losses.items() for c, v in cs.items()]
     for family, kind, key, values in found:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
     _check_columns(study, path)
+    for name in study.backbones:
+        if plugins.known("backbones", (backbone := backbones.find(study.backbones, name)).kind):
+            backbone.params()
     for name in study.methods:
         if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
             described.params()

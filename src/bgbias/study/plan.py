@@ -16,7 +16,8 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.settings import validated
-from bgbias.study import methods, variants
+from bgbias.study import backbones, methods, variants
+from bgbias.study.backbones import NamedBackbone
 from bgbias.study.cell import PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
@@ -162,11 +163,7 @@ def check_cell(study: Study, cell: Cell) -> None:
     """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
     for part in folds_of(study, cell):
         check_cell(study, part)
-    if cell.backbone not in study.backbones:
-        raise UserError(
-            f"params.yaml has no backbone '{cell.backbone}'; there are: {', '.join(study.backbones)}."
-        )
-    options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
+    backbone(study, cell.backbone).params()
     if segments(study) and truth(study, cell.dataset) is None:
         raise UserError(
             f"{cell.dataset} does not say where its objects are, and segmentation cannot be judged without that. Give it"
@@ -188,9 +185,14 @@ def _check_batch_norm(study: Study, cell: Cell) -> None:
     """Refuse a network without batch norm. It takes PyTorch to look, so that only methods that care have it done."""
     from bgbias.models import norms
 
-    chosen = options(study, "backbones", cell.backbone, study.backbones[cell.backbone])
-    if norms.known_to_lack(cell.backbone, chosen):
-        raise UserError(f"{cell.name}: {norms.lacking(cell.backbone)}")
+    named = backbone(study, cell.backbone)
+    if norms.known_to_lack(named.kind, named.params()):
+        raise UserError(f"{cell.name}: {norms.lacking(named.kind)}")
+
+
+def backbone(study: Study, name: str) -> NamedBackbone:
+    """The backbone that the grid calls so; one that params.yaml lacks is an error."""
+    return backbones.find(study.backbones, name)
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:

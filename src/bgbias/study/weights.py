@@ -18,6 +18,7 @@ from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
+from bgbias.study import backbones
 from bgbias.study.params import Study, options
 
 WORD = "published"
@@ -30,14 +31,14 @@ class Published:
     owner: str
     sources: tuple[Source, ...]
     params: Strict
+    variant: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The names under which a copy that was got by other means is looked for."""
         if self.sources:
             return tuple(dict.fromkeys(s.called for s in self.sources))
-        variant = plugins.variant(self.owner)
-        return tuple(f"{variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
+        return tuple(f"{self.variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def published(study: Study, owner: str) -> Published:
         raise UserError(
             f"params.yaml: {key}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
         )
-    return Published(owner, sources, params)
+    return Published(owner, sources, params, variant(study, owner))
 
 
 def file(study: Study, owner: str) -> Path | None:
@@ -89,12 +90,19 @@ def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
     """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
-        return plugins.load(family, name), options(study, family, name, study.backbones[name])
+        named = backbones.find(study.backbones, name)
+        return named.module, named.params()
     if family == "maskers" and name in study.maskers:
         masker = study.maskers[name]
         return plugins.load(family, masker.kind), options(study, family, masker.kind, masker.options)
     there = [*(f"backbones/{n}" for n in study.backbones), *(f"maskers/{n}" for n in study.maskers)]
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
+
+
+def variant(study: Study, owner: str) -> str:
+    """Which network of a library it is; empty where a file stands for one."""
+    family, _, name = owner.partition("/")
+    return backbones.find(study.backbones, name).variant if family == "backbones" else ""
 
 
 def _wanted(study: Study, owner: str) -> str:

@@ -12,7 +12,7 @@ from bgbias.evaluation.conditions import random_background
 from bgbias.report import formats
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,9 +77,8 @@ def table1(study: Study) -> dict[str, Made]:
 
 def cut_by(study: Study) -> dict[str, Any]:
     """Settings: the size that photos are shown at, that of the first backbone."""
-    name = study.cells[0].backbones[0]
-    chosen = options(study, "backbones", name, study.backbones[name])
-    return {"backbone": {"name": name, **chosen.model_dump(exclude={"weights", "sha256"})}}
+    named = plan.backbone(study, study.cells[0].backbones[0])
+    return {"backbone": {"name": named.kind, **named.params().model_dump(exclude={"weights", "sha256"})}}
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -98,6 +97,6 @@ def album(study: Study) -> tuple[Facts, Album]:
     from bgbias.models import backbones
     from bgbias.study.album import Album
 
-    name = study.cells[0].backbones[0]
-    facts = backbones.facts(name, options(study, "backbones", name, study.backbones[name]))
+    named = plan.backbone(study, study.cells[0].backbones[0])
+    facts = backbones.facts(named.kind, named.params())
     return facts, Album(study, dataset(study), facts.resize, facts.input_size)
