@@ -157,15 +157,19 @@ def _caveats(audit: Measured) -> Iterator[str]:
 def _of_small_masks(audit: Measured) -> Iterator[str]:
     """That queries of small or unsure masks lose more than the others, if they do beyond chance: it may be the masks' doing."""
     of = {"area": "cover least of the photo", "confidence": "the masker was least sure of"}
+    parts = []
     for prop, which in of.items():
         thirds = [third for third in audit.thirds if third.prop == prop]
         if thirds and thirds[0].lost.low > thirds[-1].lost.high:
             least, most = (written.said(third.lost) for third in (thirds[0], thirds[-1]))
-            yield (
-                f"The third of the queries whose masks {which} loses {least} points of MAP@R, the third at the other end {most}:"
-                " see among the queries that lose most whether their masks are on the object. Where they are not, the loss is"
-                " the masks' and not the model's."
+            parts.append(
+                f"whose masks {which} loses {least} points of MAP@R, the third at the other end {most}"
             )
+    if parts:
+        yield (
+            f"The third of the queries {'; the third '.join(parts)}. See among the queries that lose most whether their masks are"
+            " on the object. Where they are not, the loss is the masks' and not the model's."
+        )
 
 
 def _of_the_drop(audit: Measured) -> Iterator[str]:
