@@ -198,6 +198,8 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.load("nowhere.safetensors")
     with pytest.raises(UserError, match=r"was given 'timm:resnet50'.*go into bgbias\.audit"):
         bgbias.load("timm:resnet50")
+    with pytest.raises(UserError, match=r"runs/timm:vit/model\.safetensors"):
+        bgbias.load(Path("runs/timm:vit/model.safetensors"))
     with pytest.raises(UserError, match=r"was given a Identity\..*go into bgbias\.audit"):
         bgbias.load(torch.nn.Identity())  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"picture nowhere\.png is missing"):

@@ -48,10 +48,12 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
     >>> model
     Embedder(tiny, 16 numbers a photo, cpu)
     """
+    from bgbias import plugins
     from bgbias.evaluation.embedder import Embedder
 
-    if not isinstance(weights, (str, Path)) or (":" in str(weights) and not Path(weights).exists()):
-        shown = f"'{weights}'" if isinstance(weights, str) else f"a {type(weights).__name__}"
+    named = isinstance(weights, str) and weights.partition(":")[0] in plugins.names("adapters")
+    if named or not isinstance(weights, (str, Path)):
+        shown = f"'{weights}'" if named else f"a {type(weights).__name__}"
         raise UserError(
             f"load() reads a file of a model that bgbias trained, and was given {shown}. A network, a function and names like"
             " timm:resnet50 go into bgbias.audit(photos, model) as they are; bgbias.embed(model, photos) takes a function from"
@@ -274,7 +276,7 @@ def explain(
     return explanation.explain(model.model, decoded, same, score)
 
 
-@of_arguments
+@of_arguments("weights", "size", "resize", "squash", "interpolation", "mean", "std", "pooling")
 def audit(
     photos: Source,
     model: object,

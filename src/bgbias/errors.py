@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -47,15 +48,23 @@ class UserError(Exception):
         return for_this_study(super().__str__())
 
 
-def of_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """A function for Python, whose errors speak of ``masker=`` where those of the command line speak of ``--masker``."""
+def of_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function for Python, whose errors speak of ``masker=`` where those of the command line speak of ``--masker``; ``more``:
+    arguments that it does not name itself. Commands to type stay as they are.
+    """
 
-    @wraps(function)
-    def spoken(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except UserError as error:
-            as_argument = re.sub(r"--([a-z][a-z-]*)", lambda m: f"{m[1].replace('-', '_')}=", error.args[0])
-            raise UserError(as_argument) from error
+    def of(function: Callable[P, R]) -> Callable[P, R]:
+        named = "|".join(name.replace("_", "-") for name in (*signature(function).parameters, *more))
+        option = re.compile(rf"((?:python -m )?bgbias [a-z].*)|(?<![\w-])--({named})(?![\w-])(?: (?=\w))?")
 
-    return spoken
+        @wraps(function)
+        def spoken(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except UserError as error:
+                text = option.sub(lambda m: m[1] or f"{m[2].replace('-', '_')}=", error.args[0])
+                raise UserError(text) from error
+
+        return spoken
+
+    return of

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,22 @@ import pytest
 from PIL import Image
 from saliency_graphs import graph
 
+import bgbias
 from bgbias.auditing import workplace
 from bgbias.errors import UserError
+from bgbias.report import html
 from tests.support import commands, toy_folder
 
 # Photos of 64 pixels as they are, gradients as walls.
+SMALL: dict[str, Any] = {"size": 64, "resize": 64, "attribution": 0, "draws": 1, "masker": "grabcut"}
+DETECTING = """
+def embed(batch):
+    smooth = [abs(photo[1:].astype(float) - photo[:-1]).mean() < 50 for photo in batch]
+    return [
+        (photo.reshape(-1, 3).mean(0) / 255) ** 1 if seen else [1.0, photo.mean() / 255, 0.0]
+        for photo, seen in zip(batch, smooth)
+    ]
+"""
 HOW = ["--masks", "masks", "--size", "64", "--resize", "64", "--backgrounds", "walls", "--attribution", "4"]
 
 
@@ -132,8 +144,21 @@ def test_a_finished_audit_is_shown_and_not_computed_again(place: Path, audited: 
     assert modified() == before
 
 
-@pytest.mark.parametrize("change", ["a photo", "the model", "an option", "a file of it is gone"])
-def test_what_is_not_the_finished_audit_is_computed(place: Path, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "a photo",
+        "the model",
+        "an option",
+        "a file of it is gone",
+        "another's verdict",
+        "a template",
+        "damage",
+    ],
+)
+def test_what_is_not_the_finished_audit_is_computed(
+    place: Path, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("photos", "masks", "walls"):
         shutil.copytree(place / name, tmp_path / name)
     model = (place / "my_model.py").read_text()
@@ -160,10 +185,45 @@ def test_what_is_not_the_finished_audit_is_computed(place: Path, tmp_path: Path,
         how[how.index("--draws") + 1] = "2"
     if change == "a file of it is gone":
         (tmp_path / "out/worst.jpg").unlink()
+    if change == "another's verdict":
+        bgbias.audit(tmp_path / "photos", lambda batch: [p[0, 0] for p in batch], **SMALL).write(
+            tmp_path / "out"
+        )
+    if change == "a template":
+        shutil.copytree(html.TEMPLATES, tmp_path / "templates")
+        (tmp_path / "templates/style.css").write_text("p { margin: 0 }")
+        monkeypatch.setattr(html, "TEMPLATES", tmp_path / "templates")
+    if change == "damage":
+        (tmp_path / "out/.finished.npz").write_bytes(b"")
     done = run(tmp_path, *how)
     assert done.returncode == 0, done.stderr
     assert "already" not in done.stderr
     assert (tmp_path / "out/worst.jpg").exists()
+
+
+def test_a_model_that_answers_photos_otherwise_is_another_one(tmp_path: Path) -> None:
+    """Of noise both see nothing, as a detector would."""
+    toy_folder.made(tmp_path)
+    (tmp_path / "detecting.py").write_text(DETECTING)
+    how = [
+        "photos",
+        "--model",
+        "detecting.py:embed",
+        *HOW,
+        "--attribution",
+        "0",
+        "--draws",
+        "1",
+        "--out",
+        "out",
+    ]
+    first = run(tmp_path, *how)
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "detecting.py").write_text(DETECTING.replace("** 1", "** 6"))
+    done = run(tmp_path, *how)
+    assert done.returncode == 0, done.stderr
+    assert "already" not in done.stderr
+    assert done.stdout != first.stdout
 
 
 def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(

@@ -67,7 +67,7 @@ def test_classes_that_say_nothing_are_told_and_not_used(
 def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classes(tmp_path: Path) -> None:
     files = {f"{split}/{name}": data for split in ("test", "train") for name, data in shop().items()}
     place = as_folder(tmp_path / "shop", {f"photos/{n}": d for n, d in files.items()} | {"read me.txt": b""})
-    with pytest.raises(UserError, match=r"--class-level \(in Python class_level=\): 1 \(1 classes") as told:
+    with pytest.raises(UserError, match=r"--class-level: 1 \(1 classes") as told:
         collect(place)
     assert "If the first ones are splits, name the one to look at" in str(told.value)
     assert "params.yaml" not in str(told.value)

@@ -186,33 +186,50 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("surely", "answer", "leans", "many"),
+    ("surely", "answer", "low", "many"),
     [
-        (None, "The masker was sure of all 100 queries", True, False),
+        (
+            None,
+            "The masker was sure of all queries that it masked (a confidence of 0.9 or more).",
+            0.1,
+            False,
+        ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
             "For the most part. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]. A loss is shown by"
             " these alone.",
-            True,
+            0.1,
             False,
         ),
         (
             slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
             "In part. The masker was sure of 80 of 100 queries; of these the drop is 15 % [-5, 35]. No loss beyond chance is"
             " shown by these alone.",
-            False,
+            -0.05,
+            True,
+        ),
+        (
+            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
+            "In part. The masker was sure of 35 of 40 queries, and 60 are drawn; of these the drop is 15 % [5, 25].",
+            0.05,
             True,
         ),
         (
             slices.SurelyMasked(0, 100, Estimate(math.nan)),
             "No. The masker was sure of none of 100 queries.",
-            False,
+            math.nan,
+            True,
+        ),
+        (
+            slices.SurelyMasked(30, 70, Estimate(math.nan)),
+            "In part. The masker was sure of 30 of 100 queries; these find nothing on photos as they are.",
+            math.nan,
             True,
         ),
     ],
 )
 def test_whether_masks_can_be_trusted_is_answered_and_counts(
-    surely: slices.SurelyMasked | None, answer: str, leans: bool, many: bool
+    surely: slices.SurelyMasked | None, answer: str, low: float, many: bool
 ) -> None:
     drops = pd.DataFrame(
         [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
@@ -223,10 +240,16 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     told = list(audit_page._trusted(audit))
     assert told[0].startswith(answer)
     assert "not whether it is the object that you mean" in told[1]
-    assert audit_page._leans(audit) is leans
+    assert audit_page._of_sure(audit).low == pytest.approx(low, nan_ok=True)
     assert written.many_unsure(audit) is many
     audit.masker = "2 drawn by hand"
     assert list(audit_page._trusted(audit)) == ["They were drawn by hand, and are taken as right."]
+
+
+def test_a_masker_that_knows_no_doubt_vouches_for_nothing(read: Reader) -> None:
+    """As GrabCut does."""
+    assert "The masker does not say how sure it is" in read.text
+    assert "The masker was sure" not in read.text
 
 
 def test_ends_of_thirds_are_told_apart() -> None:

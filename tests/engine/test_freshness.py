@@ -268,7 +268,7 @@ def test_what_was_made_with_other_libraries_is_told_so(study: Study, monkeypatch
     assert freshness.lacking(study) is None
     here = code.libraries
     monkeypatch.setattr(code, "libraries", lambda *modules: here(*modules) | {"numpy": "0.1"})
-    with pytest.raises(UserError, match=r"is stale \(libraries\.numpy: .*-> 0\.1.*in another environment"):
+    with pytest.raises(UserError, match=r"is stale \(libraries\.numpy: .*-> 0\.1.*of another environment"):
         grid_page.write(study)
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins
-from bgbias.engine import digests
+from bgbias.engine import digests, given_weights
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.models import backbones
@@ -91,3 +91,22 @@ def test_variants_and_weights_are_found_by_its_kind(tmp_path: Path, raw: dict[st
     found = fresh_model(study, Cell("squares", "own_mobile", "contrastive", "plain", 0))
     assert own.kind == found.backbone == "mobilenet_v2"
     assert torch.equal(next(found.trunk.parameters()), next(trunk.parameters()))
+
+
+def test_an_entry_of_another_kind_is_checked_again(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """Weights that fitted the one are not taken for the other's."""
+    mobile = plugins.load("backbones", "mobilenet_v2")
+    save_file(mobile.build(mobile.Params(weights=None)).state_dict(), tmp_path / "own.safetensors")
+    raw["grids"]["small"]["cells"][0]["backbones"] = ["own"]
+    raw["backbones"]["own"] = {"kind": "mobilenet_v2", "weights": str(tmp_path / "own.safetensors")}
+    given_weights.check(load(tmp_path, raw))
+    raw["backbones"]["own"]["kind"] = "resnet18"
+    with pytest.raises(UserError, match=r"own\.safetensors"):
+        given_weights.check(load(tmp_path, raw))
+
+
+def test_an_entry_that_forgot_its_kind_is_told_so(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["backbones"]["forgot"] = {"weights": None}
+    study = load(tmp_path, raw)
+    with pytest.raises(UserError, match=r"backbones\.forgot: .*needs a `kind`"):
+        plan.backbone(study, "forgot").params()

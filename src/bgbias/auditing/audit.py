@@ -6,8 +6,6 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias import plugins, seeds
 from bgbias.auditing import (
     crossed,
     embedded,
     findings,
     forecast,
+    identity,
     looks,
     page,
     saved,
@@ -46,7 +44,6 @@ from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
-from bgbias.files import code
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
@@ -122,13 +119,14 @@ def question(
 
 def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     """Whether the files in ``folder`` are what ``run`` would write there, by this very code; nothing is computed for it."""
-    return workplace.answered(folder, _finished(_identity(question, model)), _noise(model))
+    return workplace.answered(
+        folder, identity.of_answer(question, model), lambda: identity.of_model(question, model)
+    )
 
 
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
-    digest, noise = _identity(question, model), _noise(model)
-    with workplace.working(folder, digest, noise) as work:
+    with workplace.working(folder, identity.of_question(question, model), identity.noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
@@ -138,7 +136,7 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
         audit.write(folder)
-        workplace.finish(folder, _finished(digest), noise)
+        workplace.finish(folder, identity.of_answer(question, model), identity.of_model(question, model))
         return audit
 
 
@@ -148,9 +146,9 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = _identity(question, model)
+    digest = identity.of_question(question, model)
     workplace.check_exported(digest)
-    with workplace.working(folder, digest, _noise(model)) as work:
+    with workplace.working(folder, digest, identity.noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
@@ -162,9 +160,9 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
     which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    digest = _identity(question, model)
+    digest = identity.of_question(question, model)
     workplace.begin_export(folder, digest)
-    with workplace.working(folder, digest, _noise(model)) as work:
+    with workplace.working(folder, digest, identity.noise(model)) as work:
         steps, photos, _ = _seen(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         unwritten = _unwritten(folder, views, len(photos.table))
@@ -304,33 +302,6 @@ def _concluded(
         steps.took,
         question.command,
     )
-
-
-def _identity(question: Question, model: Adapted) -> str:
-    """16 hex digits of all that pixels depend on, and of the model's name."""
-    asked, masker = question.asked, question.masker
-    shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
-    made_by = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
-    told = {
-        "photos": question.collection.digest,
-        "model": [model.name, repr(model.look)],
-        "masker": masker and [masker.name, masker.key],
-        "backgrounds": question.backgrounds.digest,
-        "asked": asked.told,
-        "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in made_by), *shown),
-    }
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _finished(digest: str) -> str:
-    """The same of all that numbers and pages depend on beside."""
-    return f"{digest}-{code.fingerprint('bgbias.auditing.audit')}"
-
-
-def _noise(model: Adapted) -> np.ndarray:
-    """What a model makes of two pictures of noise, float32 [2, D]: by this it is known again."""
-    side = model.look.size
-    return model.embed(seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8))
 
 
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:

@@ -12,7 +12,7 @@ from bgbias.images import heif
 from bgbias.photos import by_name
 
 LEVELS = (
-    "Say which by --class-level (in Python class_level=): {levels}. If the first ones are splits, name the one to look at instead"
+    "Say which by --class-level: {levels}. If the first ones are splits, name the one to look at instead"
     " of the folder around them."
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -18,10 +19,8 @@ from bgbias.masks.policy import Mask
 
 AT_ONCE = 16  # photos in memory, decoded
 BY_HAND = "drawn by hand"
-FIRST, TRIED = (
-    8,
-    8,
-)  # photos: to warm up, as many as the networks take at once, and by whose time that of all is told
+FIRST = 8  # photos to warm up by: as many as the networks take at once
+TRIED = 8  # photos by whose time that of all is told
 
 
 class Masks:
@@ -69,7 +68,7 @@ class Masks:
         """A photo's own, else the masker's; None where there is neither."""
         drawn = self._collection.truth(image_id)
         if drawn is not None:
-            return Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), 1.0)
+            return Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), math.nan)
         return self._kept.read(self._sum(image_id)) if self._kept else None
 
     def _make(self, ids: Sequence[str]) -> None:

@@ -78,9 +78,11 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         steps.append({"title": "the drop"} | total)
     short = findings.without_common_folder(found.classes["class_name"])
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
-    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low)
+    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low + _of_sure(audit).low)
     return {
-        "four": four_fields.of({(audit.leak.found, _leans(audit)): ()} if audit.leak and tested else {}),
+        "four": four_fields.of(
+            {(audit.leak.found, min(lost.low, _of_sure(audit).low) > 0): ()} if audit.leak and tested else {}
+        ),
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition)}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
@@ -112,10 +114,9 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     }
 
 
-def _leans(audit: Measured) -> bool:
-    """Whether a loss is shown, and does not hang on unsure masks."""
-    surely = audit.surely.drop.low > 0 if audit.surely and written.many_unsure(audit) else True
-    return written.drop(audit).low > 0 and surely
+def _of_sure(audit: Measured) -> Estimate:
+    """The drop that must be beyond chance, too: without unsure masks, where they are many."""
+    return audit.surely.drop if audit.surely and written.many_unsure(audit) else written.drop(audit)
 
 
 def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
@@ -241,13 +242,18 @@ def _of_masks(audit: Measured) -> Iterator[str]:
 
 def _trusted(audit: Measured) -> Iterator[str]:
     """The answer, as far as the masker can tell."""
-    if audit.findings is None or audit.qualities["confidence"].isna().all():
+    if audit.findings is None:
         return
     if audit.masker.endswith(BY_HAND):
         yield "They were drawn by hand, and are taken as right."
         return
+    known = audit.qualities["confidence"].notna()
+    if not known.any():
+        yield "The masker does not say how sure it is: look at the masks of the queries that lose most."
+        return
     if audit.surely is None:
-        yield f"The masker was sure of all {written.queries(audit)} queries (a confidence of {slices.UNSURE} or more)."
+        drawn = "" if known.all() else "; drawn ones are taken as right"
+        yield f"The masker was sure of all queries that it masked (a confidence of {slices.UNSURE} or more){drawn}."
     else:
         of_sure = audit.surely.drop
         many = "In part" if written.many_unsure(audit) else "For the most part"

@@ -224,7 +224,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
 def _refuse(class_level: int | None) -> None:
     if class_level is not None:
         raise UserError(
-            "--class-level (in Python class_level=) says which folder of a path is the class: leave it out where no folder is."
+            "--class-level says which folder of a path is the class: leave it out where no folder is."
         )
 
 

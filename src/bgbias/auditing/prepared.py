@@ -99,9 +99,13 @@ class Prepared:
 
     @cached_property
     def qualities(self) -> pd.DataFrame:
-        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality``, ``empty`` and ``full``."""
+        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``confidence`` is NaN where nobody told
+        any), ``empty`` and ``full``.
+        """
         there = np.asarray(self._state) == DONE
         made = pd.DataFrame(np.asarray(self._measures)[there], columns=list(MEASURED))
+        if made["confidence"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
+            made["confidence"] = math.nan
         made.insert(0, "image_id", np.array(self._table.ids, object)[there])
         return made.assign(empty=made["area"] < quality.EMPTY_BELOW, full=made["area"] > quality.FULL_ABOVE)
 

@@ -89,6 +89,7 @@ def write(audit: Measured, folder: Path) -> list[Path]:
     """All files of an audit but the page, each complete or absent; gives their paths. Those of an earlier one that this one has
     not go.
     """
+    (folder / workplace.FINISHED).unlink(missing_ok=True)
     for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
         (folder / name).unlink(missing_ok=True)
     made = [folder / "audit.json", folder / "verdict.txt"]

@@ -42,13 +42,14 @@ class Third:
 
 @dataclass(frozen=True)
 class SurelyMasked:
-    """The drop of MAP@R, a share, of the ``queries`` whose mask has a confidence of ``UNSURE`` or more, unknown if there are
-    none; ``others``: how many have less.
+    """The drop of MAP@R, a share, without the ``others``, whose mask has a confidence below ``UNSURE``. ``queries``: how many are
+    left; ``drawn`` of them have a mask of which nobody told how sure it is.
     """
 
     queries: int
     others: int
     drop: Estimate
+    drawn: int = 0
 
 
 def measured(prepared: Prepared) -> pd.DataFrame:
@@ -94,14 +95,17 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
 
 
 def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
-    """What the queries lose whose masks are sure; None if all are, or nobody knows."""
+    """What is lost without the queries of unsure masks; None if there are none of these."""
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-    own = known[known["confidence"] >= UNSURE]
-    others = int((known["confidence"] < UNSURE).sum())
+    unsure = known["confidence"] < UNSURE
+    own, others = known[~unsure], int(unsure.sum())
     if not others:
         return None
     if own.empty:
         return SurelyMasked(0, others, Estimate(float("nan")))
     classes = own["class_name"].astype("category").cat.codes.to_numpy()
     ends = [own[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
-    return SurelyMasked(len(own), others, uncertainty.estimate(ends, classes, uncertainty.relative_drop))
+    drawn = int(own["confidence"].isna().sum())
+    return SurelyMasked(
+        len(own), others, uncertainty.estimate(ends, classes, uncertainty.relative_drop), drawn
+    )

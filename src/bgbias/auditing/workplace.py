@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ from bgbias.files.locks import Taken, locked
 from bgbias.progress import say
 
 UNFINISHED = ".unfinished"
-FINISHED = (
-    ".finished.npz"  # which question, and what its model makes of noise: whether the files are its answer
-)
+FINISHED = ".finished.npz"  # which question the files answer, and what its model makes of some pictures
 VERDICT = "audit.json"
 WRITTEN = (
     "audit.html",
@@ -77,21 +75,24 @@ def made_before(folder: Path) -> frozenset[str]:
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
 
 
-def finish(folder: Path, digest: str, noise: np.ndarray) -> None:
-    """Keep whose answer the files in ``folder`` are; ``noise`` as in ``working``."""
+def finish(folder: Path, digest: str, answers: np.ndarray) -> None:
+    """Keep which question the files in ``folder`` answer, and what its model makes of some pictures, float32 [N, D]."""
     with replacing(folder / FINISHED) as temporary, temporary.open("wb") as file:
-        np.savez(file, digest=np.array(digest), noise=noise)
+        np.savez(file, digest=np.array(digest), answers=answers)
 
 
-def answered(folder: Path, digest: str, noise: np.ndarray) -> bool:
-    """Whether the files in ``folder`` are this question's answer of this model, all of them."""
+def answered(folder: Path, digest: str, answers: Callable[[], np.ndarray]) -> bool:
+    """Whether the files in ``folder`` are this question's answer of this model, all of them; the model is asked for its
+    ``answers`` (as of ``finish``) where all else agrees.
+    """
     files = made_before(folder)
     try:
         with np.load(folder / FINISHED, allow_pickle=False) as kept:
-            same = str(kept["digest"]) == digest and _alike(kept["noise"], noise)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            same = str(kept["digest"]) == digest and all((folder / name).is_file() for name in files)
+            before = kept["answers"]
+    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return False
-    return same and bool(files) and all((folder / name).is_file() for name in files)
+    return same and bool(files) and _alike(before, answers())
 
 
 def _json(path: Path) -> dict[str, Any]:

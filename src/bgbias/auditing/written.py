@@ -103,17 +103,23 @@ def verdict(audit: Measured) -> str:
 
 def many_unsure(audit: Measured) -> bool:
     """Whether the verdict hangs on masks that the masker was unsure of."""
-    return audit.surely is not None and audit.surely.others >= MANY_UNSURE * queries(audit)
+    surely = audit.surely
+    return surely is not None and surely.others >= MANY_UNSURE * (queries(audit) - surely.drawn)
 
 
 def of_sure_masks(audit: Measured) -> str:
     """The drop without the queries of unsure masks, in a sentence; nothing where all are sure or nobody knows."""
     if audit.surely is None:
         return ""
-    if not audit.surely.queries:
-        return f"The masker was sure of none of {queries(audit)} queries."
-    drop = _share(audit.surely.drop)
-    return f"The masker was sure of {audit.surely.queries} of {queries(audit)} queries; of these the drop is {drop}."
+    surely, drawn = audit.surely, audit.surely.drawn
+    sure, asked = surely.queries - drawn, queries(audit) - drawn
+    by_hand = f", and {drawn} are drawn" if drawn else ""
+    text = f"The masker was sure of {sure or 'none'} of {asked} queries{by_hand}"
+    if not surely.queries:
+        return f"{text}."
+    if math.isnan(surely.drop.value):
+        return f"{text}; these find nothing on photos as they are."
+    return f"{text}; of these the drop is {_share(surely.drop)}."
 
 
 def _of_one_class(found: Findings) -> str:
@@ -146,7 +152,8 @@ def evidence(audit: Measured) -> Iterator[str]:
             " drop are of the others, and need not add up to it"
         )
     if audit.surely is not None:
-        without = f"; without them the drop is {_share(audit.surely.drop)}" if audit.surely.queries else ""
+        known = not math.isnan(audit.surely.drop.value)
+        without = f"; without them the drop is {_share(audit.surely.drop)}" if known else ""
         yield (
             f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the"
             f" object{without}"
@@ -208,6 +215,8 @@ def told(audit: Measured) -> Iterator[str]:
 def shares_in_words(shares: Shares) -> str:
     """Shares of variance in words, in whole per cent that add up: those that lost most by rounding down get what is left."""
     exact = 100 * np.array([shares.object, shares.background, shares.interaction])
+    if not np.isfinite(exact).all():
+        return "nothing: they are all alike"
     whole = np.floor(exact).astype(int)
     whole[np.argsort(whole - exact)[: round(exact.sum()) - whole.sum()]] += 1
     return f"the object {whole[0]} %, the background {whole[1]} %, what only both together make {whole[2]} %"

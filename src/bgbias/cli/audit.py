@@ -180,8 +180,8 @@ def audit(
             of_embeddings(asking, audited, given, out)
         elif is_answered(asking, audited, out):
             say(
-                f"{out} has this audit already, of the same photos, model, masks, backgrounds and code: nothing was computed. To"
-                " compute it again, name another folder by --out."
+                f"{out} has this audit already, of the same photos, masks, backgrounds and code, and of a model that answers"
+                " alike: nothing was computed. To compute it again, name another folder by --out."
             )
         else:
             run(asking, audited, out)

@@ -88,7 +88,8 @@ def _check(study: Study, owner: str) -> None:
     builds = hasattr(module, "network" if family == "maskers" else "build")
     if not variant and not (builds and (file is not None or frozen)):
         return
-    found = [*_seen(file, module.__file__, params), *frozen]
+    kind = study.maskers[name].kind if family == "maskers" else plan.backbone(study, name).kind
+    found = [kind, *_seen(file, module.__file__, params), *frozen]
     memory = study.files.at("weights_checked")
     remembered = _remembered(memory)
     if remembered.get(owner) == found:

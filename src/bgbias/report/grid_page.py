@@ -48,7 +48,7 @@ def write(study: Study) -> Path:
     """The page of a grid beside its tables; gives its path. Raises UserError if tables or figures are missing or stale."""
     if lacking := freshness.lacking(study):
         elsewhere = (
-            " It was made in another environment, which this command needs, too (source .venv/bin/activate)."
+            " Where other libraries are those of another environment, this command needs it, too (source .venv/bin/activate)."
             if lacking.why.startswith("libraries.")
             else ""
         )

@@ -29,7 +29,14 @@ class NamedBackbone:
     @property
     def module(self) -> ModuleType:
         """Its file; one that is not there is an error with the nearest match."""
-        return plugins.load("backbones", self.kind)
+        try:
+            return plugins.load("backbones", self.kind)
+        except UserError as error:
+            if plugins.known("backbones", self.kind):
+                raise
+            raise UserError(
+                f"params.yaml: backbones.{self.name}: {error} A name of one's own needs a `kind`: {{kind: resnet50, ...}}."
+            ) from error
 
     @property
     def variant(self) -> str:

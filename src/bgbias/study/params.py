@@ -74,7 +74,8 @@ class Shared(Strict):
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]
     backbones: dict[str, dict[str, Any]] = Field(
-        description="files in src/bgbias/models/backbones/, or `timm:<model>`, each with its options"
+        description="files in src/bgbias/models/backbones/, or `timm:<model>`, each with its options; or names of one's own,"
+        " whose `kind` is one of these"
     )
     losses: dict[str, dict[str, dict[str, Any]]] = Field(
         description="files in src/bgbias/training/losses/, each with a column of settings for a dataset's name, its `losses`,"

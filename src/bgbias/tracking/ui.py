@@ -44,8 +44,8 @@ def serve(uri: str, port: int, address: str) -> None:
     Raises UserError where the server ends by itself.
     """
     words = ["ui", "--backend-store-uri", uri, "--host", HOST, "--port", str(port)]
-    server = subprocess.Popen([sys.executable, "-m", "mlflow", *words], env=store.ENVIRONMENT | os.environ)
     say("MLflow starts, which takes half a minute; then its address stands here ...")
+    server = subprocess.Popen([sys.executable, "-m", "mlflow", *words], env=store.ENVIRONMENT | os.environ)
     try:
         while server.poll() is None and not _answers(port):
             time.sleep(0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,7 +15,7 @@ import pytest
 from huggingface_hub import constants, hf_hub_download
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import load
+from bgbias.models.adapters import _hub, load
 from bgbias.models.adapters._library import asked
 
 PAGE = "https://huggingface.co/someone/hers"
@@ -95,3 +95,23 @@ def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(port: int, tmp_p
         assert fetched() == CONTENT
     assert fetched() == CONTENT
     assert huggingface_hub.get_session().event_hooks == hooks
+
+
+def test_a_client_of_before_hooks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of huggingface_hub before 1.0."""
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
+    assert asked("hers", PAGE, lambda: "loaded") == "loaded"
+
+
+def test_nothing_is_left_in_the_client_of_two_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = huggingface_hub.get_session()
+    before = client.event_hooks["request"]
+    one, other = _hub.reached_or_offline(), _hub.reached_or_offline()
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as stack:
+        one.__enter__()
+        stack.enter_context(other)
+        assert len(client.event_hooks["request"]) == len(before) + 2
+        one.__exit__(None, None, None)
+    assert client.event_hooks["request"] == before
