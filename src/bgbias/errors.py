@@ -63,7 +63,7 @@ def of_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 return function(*args, **kwargs)
             except UserError as error:
                 text = option.sub(lambda m: m[1] or f"{m[2].replace('-', '_')}=", error.args[0])
-                raise UserError(text) from error
+                raise UserError(text) from None
 
         return spoken
 

@@ -95,7 +95,7 @@ def test_killed_in_each_of_its_steps_it_ends_with_the_same_bytes(place: Path) ->
     third.send_signal(signal.SIGINT)
     said = third.communicate()[1]
     assert third.returncode == 128 + signal.SIGINT
-    assert "interrupted. What is finished is kept in killed: the same command again goes on" in said
+    assert "interrupted. What is finished is kept: the same command again goes on in killed." in said
     assert "Traceback" not in said
     fourth = begin(place, "killed", "cache")
     mapped = next_file(place / "killed", "gradients-there.npy", fourth)

@@ -182,7 +182,7 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     found = SimpleNamespace(classes=rows, photos=pd.DataFrame({"lost": [0.1] * 213}))
     (said,) = written.evidence(SimpleNamespace(findings=found, usable=(), surely=surely))  # type: ignore[arg-type]
     assert said.startswith("20 of 213 have a mask whose confidence is below 0.9")
-    assert said.endswith("without them the drop is 16 % [7, 25]")
+    assert said.endswith("without them the drop is 16 % [7, 25]; a sure one can lie on the wrong thing, too")
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,10 @@ def of(audit: Measured) -> Iterator[str]:
     grey, clean, then = (written.in_both(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
     if grey.value > then.value:
         yield (
-            f"Grey backgrounds, in queries and catalogue: MAP@R {written.said(grey, 1)}, against {written.said(then, 1)} when all"
-            f" backgrounds differ and {written.said(clean, 1)} on photos as they are. Masks were those of the photos as they are;"
-            " in use every query needs one, found in front of whatever background comes."
+            f"Grey backgrounds, in queries and catalogue, may help: MAP@R {written.said(grey, 1)}, against"
+            f" {written.said(then, 1)} when all backgrounds differ and {written.said(clean, 1)} on photos as they are. Masks were"
+            " those of the photos as they are; in use every query needs one, found in front of whatever background comes. Whether"
+            " the gain is more than chance was not tested."
         )
     yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
     yield "Photograph what loses most in several places, and add these photos to the catalogue."

@@ -186,6 +186,7 @@ def _seen(
     table = collection.table
     backgrounds = question.backgrounds.pool(model.look.resize)
     masks = Masks(collection, question.masker)
+    say("a few photos first, to tell how long all of them take ...")
     each = masks.seconds_each()
     unmasked = masks.missing
     expected = _expected(question, model, work, does, each * len(unmasked))

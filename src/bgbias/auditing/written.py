@@ -156,7 +156,7 @@ def evidence(audit: Measured) -> Iterator[str]:
         without = f"; without them the drop is {_share(audit.surely.drop)}" if known else ""
         yield (
             f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the"
-            f" object{without}"
+            f" object{without}; a sure one can lie on the wrong thing, too"
         )
 
 

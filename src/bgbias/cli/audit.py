@@ -205,9 +205,7 @@ def _going_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(
-            f"\nbgbias: interrupted. What is finished is kept in {folder}: the same command again goes on from there."
-        )
+        say(f"\nbgbias: interrupted. What is finished is kept: the same command again goes on in {folder}.")
         sys.exit(128 + signal.SIGINT)
 
 

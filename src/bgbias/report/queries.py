@@ -34,6 +34,7 @@ KINDS = {
     ),
     "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
 }
+APART = " Those with a doubtful mask, which may have lost more, stand behind them."
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def on_page(queries: Mapping[str, Sequence[ShownQuery]]) -> list[dict[str, Any]]
         {
             "id": name,
             "title": KINDS[name][0],
-            "told": KINDS[name][1],
+            "told": KINDS[name][1] + APART * (name == "worst" and "doubtful" in queries),
             "queries": [_card(q) for q in some],
         }
         for name, some in queries.items()
