@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +34,10 @@ from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
 from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masked import Masks, trusted
-from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.question import Question
 from bgbias.auditing.steps import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
@@ -85,19 +85,6 @@ class Audit(Measured):
         files = saved.write(self, folder)
         write_text(page_file, page.made(self))
         return [*files, page_file]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask. ``command``: what
-    a person typed to ask, if she did.
-    """
-
-    collection: PhotoCollection
-    masker: NamedMasker | None
-    backgrounds: BackgroundPhotos
-    asked: Asked
-    command: str = ""
 
 
 def question(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias import plugins, seeds
+from bgbias.auditing.question import Question
 from bgbias.files import checksums, code
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.report import html
-
-if TYPE_CHECKING:
-    from bgbias.auditing.audit import Question
 
 MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
 TRIED = 16  # photos, spread over all
