@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -318,3 +319,19 @@ def test_options_that_mean_nothing_are_refused(code: Path, tmp_path: Path) -> No
         load(f"{code}:colours", Options(weights=weights))
     with pytest.raises(UserError, match="chooses its device itself"):
         load(f"{code}:colours", Options(device="cpu"))
+
+
+def test_nothing_is_written_beside_her_file_and_an_edit_of_the_same_second_counts(tmp_path: Path) -> None:
+    (tmp_path / "beside_hers.py").write_text("FACTOR = 2\n")
+    hers, text = (
+        tmp_path / "hers.py",
+        "def embed(batch):\n    return [p.mean((0, 1)) * FACTOR + 1 for p in batch]\n",
+    )
+    found = []
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    for sign in "+-":
+        hers.write_text(f"from beside_hers import FACTOR\n{text.replace('+', sign)}")
+        os.utime(hers, (1e9, 1e9))
+        found.append(load(f"{hers}:embed", Options(size=8, resize=8)).embed(pictures))
+    assert not np.allclose(*found)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["beside_hers.py", "hers.py"]

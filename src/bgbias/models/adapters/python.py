@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,13 @@ def _made(thing: Any, which: str) -> Any:
     return thing
 
 
+class _AsItStands(SourceFileLoader):
+    """Compiles a file anew: what Python has kept compiled may be that of the same second, of another text."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _of_file(path: Path) -> ModuleType:
     """The module in a file, as it stands now: executed once, an edited file again."""
     if not path.is_file():
@@ -146,7 +154,7 @@ def _of_file(path: Path) -> ModuleType:
     name = f"bgbias_model_{hashlib.sha256(str(path).encode() + code).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
     if spec is None or spec.loader is None:
         raise UserError(f"{path} is no file of Python.")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -159,7 +167,8 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _told(where: str, run: Callable[[], Any]) -> Any:
-    """What somebody's code gives; an error in it is told with file and line."""
+    """What somebody's code gives; an error in it is told with file and line. Nothing compiled is written into her folder."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with reached_or_offline():
             return run()
@@ -167,6 +176,8 @@ def _told(where: str, run: Callable[[], Any]) -> Any:
         if is_ours(error):
             raise
         raise UserError(f"{where} cannot be used: {type(error).__name__}: {error}{at(error)}.") from error
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @contextmanager
