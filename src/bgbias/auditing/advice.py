@@ -34,7 +34,7 @@ def of(audit: Measured) -> Iterator[str]:
         yield (
             f"Better masks first, since many are unsure:{better} draw masks (--masks), and see whether the drop stays."
         )
-    grey, clean, then = (written.in_both(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
+    grey, clean, then = (written.level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
     if grey.value > then.value:
         yield (
             f"Grey backgrounds, in queries and catalogue, may help: MAP@R {written.said(grey, 1)}, against"

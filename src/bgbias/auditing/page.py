@@ -186,7 +186,7 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
     if len(rows) and rows["low"].notna().all():
         sure = "; ".join(meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0)
         yield f"Beyond chance: {sure or 'none of the three, each by itself'}."
-    alone = written.in_both(audit, "only_fg")
+    alone = written.level(audit, "only_fg")
     yield (
         "What a mask misses of the object stays in the picture where the background is its own, and counts as background."
         f" With the object alone on grey, in queries and catalogue, MAP@R is {written.said(alone, 1)}."

@@ -50,11 +50,11 @@ def drop(audit: Measured, setting: str = QUERY_ONLY, unit: str = "relative") -> 
     return Estimate(row["value"], row["low"], row["high"], row["p"])
 
 
-def in_both(audit: Measured, condition: str) -> Estimate:
-    """MAP@R, 0..1, in a condition with queries and catalogue alike."""
+def level(audit: Measured, condition: str, setting: str = SYMMETRIC) -> Estimate:
+    """MAP@R, 0..1, in a condition; by default with queries and catalogue alike."""
     assert audit.findings is not None
     rows = audit.findings.levels
-    chosen = (rows["metric"] == MAP_AT_R) & (rows["setting"] == SYMMETRIC) & (rows["condition"] == condition)
+    chosen = (rows["metric"] == MAP_AT_R) & (rows["setting"] == setting) & (rows["condition"] == condition)
     (row,) = rows[chosen].to_dict("records")
     return Estimate(row["value"], row["low"], row["high"])
 
@@ -76,7 +76,7 @@ def verdict(audit: Measured) -> str:
     lost = drop(audit)
     if math.isnan(lost.value):
         return "The model finds nothing on photos as they are, so that nothing can be lost."
-    before, after = (100 * _level(audit, c) for c in (CLEAN, RANDOM_BACKGROUND))
+    before, after = (100 * level(audit, c, QUERY_ONLY).value for c in (CLEAN, RANDOM_BACKGROUND))
     levels = f"(MAP@R from {before:.1f} to {after:.1f}; only queries changed)"
     if math.isnan(lost.low):
         few = len(found.classes) < FEWEST_CLASSES
@@ -266,13 +266,6 @@ def score_and_loss(audit: Measured) -> tuple[float, int]:
         audit.findings.photos[["image_id", "lost"]].merge(audit.looks.scores[["image_id", "score"]]).dropna()
     )
     return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()).value, len(both)
-
-
-def _level(audit: Measured, condition: str) -> float:
-    assert audit.findings is not None
-    rows = audit.findings.levels
-    kept = (rows["setting"] == QUERY_ONLY) & (rows["condition"] == condition) & (rows["metric"] == MAP_AT_R)
-    return float(rows.loc[kept, "value"].iloc[0])
 
 
 def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
