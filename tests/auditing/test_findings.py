@@ -16,6 +16,9 @@ SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, 
 CLASSES, PER_CLASS, DRAWS, DIM = 7, 6, 3, 8
 NAMES = {10 * c: f"class {c}" for c in range(CLASSES)}
 
+# Photo 003 is no query.
+UNSURE = {"000", "001", "003", "010"}
+
 
 @pytest.fixture(scope="module")
 def embeddings() -> Embeddings:
@@ -38,7 +41,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def found(embeddings: Embeddings) -> findings.Findings:
-    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS)
+    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS, UNSURE)
 
 
 def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
@@ -99,9 +102,14 @@ def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findi
     assert classes["lost"].is_monotonic_decreasing
     assert classes["queries"].sum() == CLASSES * PER_CLASS - 1
     of_class = found.photos.groupby("class_name")["lost"]
+    assert classes["unsure_masks"].sum() == 3  # another of them is no query
     expected = of_class.mean()
     for row in classes.itertuples():
         assert row.lost == pytest.approx(expected[row.class_name], abs=1e-12)
+        assert (
+            row.unsure_masks
+            == (found.photos["class_name"] == row.class_name)[found.photos["image_id"].isin(UNSURE)].sum()
+        )
         assert row.sd == pytest.approx(of_class.std(ddof=1)[row.class_name], abs=1e-12)
 
 

@@ -236,14 +236,64 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     )
     found = SimpleNamespace(drops=drops, photos=pd.DataFrame({"lost": [0.1] * 100}))
     qualities = pd.DataFrame({"confidence": [0.95, 0.5]})
-    audit: Any = SimpleNamespace(surely=surely, findings=found, masker="u2netp", qualities=qualities)
+    audit: Any = SimpleNamespace(
+        surely=surely, findings=found, masker="u2netp", qualities=qualities, better=()
+    )
     told = list(audit_page._trusted(audit))
     assert told[0].startswith(answer)
     assert "not whether it is the object that you mean" in told[1]
-    assert audit_page._of_sure(audit).low == pytest.approx(low, nan_ok=True)
+    assert written.shown_by_all(audit) == pytest.approx(low, nan_ok=True)
     assert written.many_unsure(audit) is many
     audit.masker = "2 drawn by hand"
     assert list(audit_page._trusted(audit)) == ["They were drawn by hand, and are taken as right."]
+
+
+@pytest.mark.parametrize(
+    ("low", "answer"), [(-0.02, "No loss beyond chance is shown"), (0.01, "A loss is shown")]
+)
+def test_a_loss_of_small_masks_alone_is_said_beside_the_drop_and_does_not_count(
+    low: float, answer: str
+) -> None:
+    drops = pd.DataFrame(
+        [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
+    )
+    found = SimpleNamespace(drops=drops, photos=pd.DataFrame({"lost": [0.1] * 100}))
+    better = (
+        slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1)),
+        slices.BetterMasked("confidence", 66, 0.99, Estimate(0.2, 0.1, 0.3)),
+    )
+    qualities = pd.DataFrame({"confidence": [0.95, 0.95]})
+    audit: Any = SimpleNamespace(
+        surely=None, better=better, findings=found, masker="u2netp", qualities=qualities
+    )
+    ends = f"{100 * low:.0f}, 10"
+    small = (
+        "Small masks lose most: of the 67 queries whose masks cover 21 % of the photo or more the drop is"
+        f" 4 % [{ends}]."
+    )
+    less_sure = (
+        "Less sure masks lose most: of the 66 queries whose masks are surer the drop is 20 % [10, 30]."
+    )
+    assert written.of_better_masks(audit) == [(small, better[0].drop), (less_sure, better[1].drop)]
+    told = f"{small} {answer} by these alone. {less_sure} A loss is shown by these alone."
+    assert told in list(audit_page._trusted(audit))
+    assert written.shown_by_all(audit) == low
+    audit.surely = slices.SurelyMasked(50, 50, Estimate(0.15, 0.05, 0.25))
+    sure = "The masker was sure of 50 of 100 queries; of these the drop is 15 % [5, 25]."
+    assert [said for said, _ in written.of_better_masks(audit)] == [
+        sure,
+        small,
+    ]  # unsure ones are left out once
+
+
+def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', text)
+    assert len(headings) > 5
+    contents = text[text.index("<nav") : text.index("</nav>")]
+    assert re.findall(r'<a href="#([^"]+)">(.*?)</a>', contents) == headings
+    files = re.findall(r'<a href="([^"#]+)">', text)
+    assert set(files) == {file.name for file in page.parent.iterdir() if file.name[0] != "."} - {page.name}
 
 
 def test_a_masker_that_knows_no_doubt_vouches_for_nothing(read: Reader) -> None:

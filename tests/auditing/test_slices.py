@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,6 +56,18 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert losses[0] == pytest.approx(0.8 - part.mean())
     assert found[0].lost.low < losses[0] < found[0].lost.high
     assert list(slices.thirds(queries.head(20), known)) == []
+
+    (larger,) = slices.better_masked(queries, known, found)
+    assert larger.prop == "area"
+    assert larger.queries == found[1].queries + found[2].queries
+    assert larger.least == found[1].least
+    rest = np.sort(np.delete(area, 7))[found[0].queries :]
+    assert larger.drop.value == pytest.approx(1 - rest.mean() / 0.8)
+    assert list(slices.better_masked(queries, known, found[::-1])) == []  # large ones lose most
+    assert list(slices.better_masked(queries, known, [])) == []
+    sure = known.rename(columns={"area": "confidence", "confidence": "area"})
+    (surer,) = slices.better_masked(queries, sure, list(slices.thirds(queries, sure)))
+    assert surer == dataclasses.replace(larger, prop="confidence")
 
 
 def test_equal_values_stay_together_or_make_no_thirds() -> None:

@@ -24,7 +24,8 @@ class Reader(HTMLParser):
         self.pictures: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag != "a":  # what is fetched without a person's doing
+            self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
         if tag == "img":
             self.pictures.append(dict(attrs)["src"] or "")
         if tag == "img" and dict(attrs).get("alt") is None:

@@ -29,11 +29,10 @@ def of(audit: Measured) -> Iterator[str]:
             " classes; more photos of the same ones help less."
         )
         return
-    if written.many_unsure(audit):
+    if doubtful := bool(written.of_better_masks(audit)):
+        why = "many are unsure" if written.many_unsure(audit) else "those that may be wrong lose most"
         better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
-        yield (
-            f"Better masks first, since many are unsure:{better} draw masks (--masks), and see whether the drop stays."
-        )
+        yield f"Better masks first, since {why}:{better} draw masks (--masks), and see whether the drop stays."
     grey, clean, then = (written.level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
     if grey.value > then.value:
         yield (
@@ -46,7 +45,7 @@ def of(audit: Measured) -> Iterator[str]:
     yield "Photograph what loses most in several places, and add these photos to the catalogue."
     steps = audit.findings.steps
     pasting = steps[(steps["setting"] == QUERY_ONLY) & (steps["step"] == "pasting")]
-    if len(pasting) and not written.many_unsure(audit) and pasting["low"].iloc[0] > 0:
+    if len(pasting) and not doubtful and pasting["low"].iloc[0] > 0:
         yield (
             "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
             " stays."

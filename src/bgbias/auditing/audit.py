@@ -33,7 +33,7 @@ from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings
 from bgbias.auditing.forecast import Forecast, Left, Size
-from bgbias.auditing.masked import Masks, trusted
+from bgbias.auditing.masked import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
@@ -48,6 +48,7 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
+from bgbias.report import queries as asking
 from bgbias.report.queries import ShownQuery
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
@@ -253,25 +254,30 @@ def _concluded(
     of_masks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
+    makers = Masks(collection, question.masker).makers
     found: Findings | None = None
     queries: dict[str, list[ShownQuery]] = {}
     of_classes: dict[str, str] = {}
     thirds: tuple[slices.Third, ...] = ()
     surely: slices.SurelyMasked | None = None
+    better: tuple[slices.BetterMasked, ...] = ()
     leaks: leak.Leak | None = None
     if collection.labelled:
+        unsure = asking.unsure(prepared.qualities)
         of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
-        found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws)
+        found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws, unsure)
         queries = shown.queries(found, photos, embeddings, of_label, prepared.qualities)
         of_classes = shown.portraits(found, photos)
         properties = slices.measured(prepared)
         thirds = tuple(slices.thirds(found.photos, properties))
         surely = slices.surely_masked(found.photos, properties)
+        if not makers.endswith(BY_HAND):  # what a person drew is the object, however small
+            better = tuple(slices.better_masked(found.photos, properties, thirds))
         leaks = leak.of(photos)
     return Audit(
         collection,
         model,
-        Masks(collection, question.masker).makers,
+        makers,
         question.backgrounds,
         asked,
         found,
@@ -283,6 +289,7 @@ def _concluded(
         queries,
         thirds,
         surely,
+        better,
         leaks,
         of_classes,
         shown.doubtful(prepared),

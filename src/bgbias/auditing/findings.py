@@ -7,7 +7,7 @@ speaks of changed queries in the catalogue as it is, which is a shop's case; bot
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -52,9 +52,13 @@ class Findings:
 
 
 def of_labelled(
-    embeddings: Embeddings, names: Mapping[int, str], asked: Sequence[View], draws: int
+    embeddings: Embeddings,
+    names: Mapping[int, str],
+    asked: Sequence[View],
+    draws: int,
+    unsure: Collection[str] = (),
 ) -> Findings:
-    """The findings of photos with classes, whose names are ``names`` by number."""
+    """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     shown = list(dict.fromkeys(condition for condition, _ in asked))
     times = {name: sum(view == name for view, _ in asked) for name in shown}
@@ -63,7 +67,7 @@ def of_labelled(
         _levels(queries, times),
         _steps(queries, times),
         _drops(queries, times),
-        _classes(verdict, names),
+        _classes(verdict, names, unsure),
         _photos(verdict, names),
         conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else uncertainty.UNKNOWN,
     )
@@ -170,9 +174,9 @@ def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
     return made.assign(lost=made[CLEAN] - made[RANDOM_BACKGROUND])
 
 
-def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
-    """A row a class, the greatest loss first: queries, MAP@R clean and corrupted, what is lost, and the standard deviation of
-    that over its photos: these search for one another, so that it makes no interval.
+def _classes(verdict: Values, names: Mapping[int, str], unsure: Collection[str]) -> pd.DataFrame:
+    """A row a class, the greatest loss first: queries, of how many the mask is unsure, MAP@R clean and corrupted, what is lost,
+    and the standard deviation of that over its photos: these search for one another, so that it makes no interval.
     """
     photos = _photos(verdict, names)
     lines = []
@@ -182,6 +186,7 @@ def _classes(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
             {
                 "class_name": name,
                 "queries": len(own),
+                "unsure_masks": int(own["image_id"].isin(list(unsure)).sum()),
                 "clean": clean,
                 "corrupted": corrupted,
                 "lost": clean - corrupted,

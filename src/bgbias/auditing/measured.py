@@ -12,7 +12,7 @@ from bgbias.auditing.findings import Findings
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.shown import DoubtfulMask
-from bgbias.auditing.slices import SurelyMasked, Third
+from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
 from bgbias.report.queries import ShownQuery
@@ -40,6 +40,7 @@ class Measured:
     queries: dict[str, list[ShownQuery]]
     thirds: tuple[Third, ...]
     surely: SurelyMasked | None
+    better: tuple[BetterMasked, ...]
     leak: Leak | None
     portraits: dict[str, str]
     doubtful: tuple[DoubtfulMask, ...]

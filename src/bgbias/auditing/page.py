@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import advice, findings, slices, written
+from bgbias.auditing import advice, findings, saved, slices, written
 from bgbias.auditing.masked import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
@@ -33,6 +33,7 @@ def made(audit: Measured) -> str:
         "verdict": written.verdict(audit),
         "caveats": list(_caveats(audit)),
         "version": VERSION,
+        "files": ["audit.json", *(name for name in saved.files(audit) if name != "audit.html")],
         "draws": audit.asked.draws,
         "leak": audit.leak,
         "levels": [],
@@ -47,7 +48,6 @@ def made(audit: Measured) -> str:
             }
             for m in audit.looks.maps
         ],
-        "many_unsure": written.many_unsure(audit),
         "masks_told": list(_of_masks(audit)),
         "doubtful": [
             {
@@ -68,7 +68,6 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     found = audit.findings
     if found is None:
         return {}
-    lost = written.drop(audit)  # what the verdict says
     steps = [
         {"title": written.STEP_TITLES[str(step)]} | {s: _of(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
         for step, rows in found.steps.groupby("step", sort=False)
@@ -78,13 +77,13 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         steps.append({"title": "the drop"} | total)
     short = findings.without_common_folder(found.classes["class_name"])
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
-    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + lost.low + _of_sure(audit).low)
+    least = written.shown_by_all(audit)
+    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
-        "four": four_fields.of(
-            {(audit.leak.found, min(lost.low, _of_sure(audit).low) > 0): ()} if audit.leak and tested else {}
-        ),
+        "four": four_fields.of({(audit.leak.found, least > 0): ()} if audit.leak and tested else {}),
+        "better_masks": bool(written.of_better_masks(audit)),
         "levels": [
-            {"title": written.LEVEL_TITLES.get(condition, condition)}
+            {"title": written.LEVEL_TITLES.get(condition, condition), "condition": condition}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
             for condition in written.shown(rows["condition"])
             for of in [rows[rows["condition"] == condition]]
@@ -99,7 +98,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         ),
         "classes": [
             {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
-            | {key: row[key] for key in ("queries", "clean", "corrupted", "lost", "sd")}
+            | {key: row[key] for key in ("queries", "unsure_masks", "clean", "corrupted", "lost", "sd")}
             for row in found.classes.head(CLASSES).to_dict("records")
         ],
         "more_classes": (
@@ -112,11 +111,6 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         "digits": {prop: _digits(audit.thirds, prop) for prop in slices.PROPERTIES},
         "queries": asking.on_page(audit.queries),
     }
-
-
-def _of_sure(audit: Measured) -> Estimate:
-    """The drop that must be beyond chance, too: without unsure masks, where they are many."""
-    return audit.surely.drop if audit.surely and written.many_unsure(audit) else written.drop(audit)
 
 
 def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
@@ -254,16 +248,22 @@ def _trusted(audit: Measured) -> Iterator[str]:
     if audit.surely is None:
         drawn = "" if known.all() else "; drawn ones are taken as right"
         yield f"The masker was sure of all queries that it masked (a confidence of {slices.UNSURE} or more){drawn}."
-    else:
-        of_sure = audit.surely.drop
-        many = "In part" if written.many_unsure(audit) else "For the most part"
-        stands = "A loss is shown" if of_sure.low > 0 else "No loss beyond chance is shown"
-        by_these = "" if math.isnan(of_sure.low) else f" {stands} by these alone."
-        yield f"{many if audit.surely.queries else 'No'}. {written.of_sure_masks(audit)}{by_these}"
+    elif not written.many_unsure(audit):
+        yield f"For the most part. {written.of_sure_masks(audit)}{_by_these(audit.surely.drop)}"
+    told = [f"{sentence}{_by_these(drop)}" for sentence, drop in written.of_better_masks(audit)]
+    if audit.surely is not None and written.many_unsure(audit):
+        told.insert(0, "In part." if audit.surely.queries else "No.")
+    if told:
+        yield " ".join(told)
     yield (
         "Confidence says how clearly the masker saw something, not whether it is the object that you mean: look at the masks of"
         " the queries that lose most."
     )
+
+
+def _by_these(drop: Estimate) -> str:
+    stands = "A loss is shown" if drop.low > 0 else "No loss beyond chance is shown"
+    return "" if math.isnan(drop.low) else f" {stands} by these alone."
 
 
 def _methods(audit: Measured) -> Iterator[str]:

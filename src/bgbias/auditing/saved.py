@@ -67,6 +67,10 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "surely_masked": None
         if audit.surely is None
         else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
+        "better_masked": [
+            {"prop": some.prop, "least": some.least, "queries": some.queries, **_estimate(some.drop)}
+            for some in audit.better
+        ],
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
         "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
         "attribution": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from bgbias.auditing.prepared import Prepared
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.uncertainty import Estimate, Statistic
 
 LUMA = np.array([0.299, 0.587, 0.114])
 PROPERTIES = {
@@ -21,6 +21,7 @@ PROPERTIES = {
     "brightness": "brightness of the photo",
     "confidence": "how sure the mask is",
 }
+OF_MASKS = ("area", "confidence")
 THIRDS = ("lowest third", "middle third", "highest third")
 FEWEST = 30  # queries of which thirds say something
 
@@ -50,6 +51,18 @@ class SurelyMasked:
     others: int
     drop: Estimate
     drawn: int = 0
+
+
+@dataclass(frozen=True)
+class BetterMasked:
+    """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``) or least sure
+    (``confidence``): of ``queries``, where it is ``least`` or more.
+    """
+
+    prop: str
+    queries: int
+    least: float
+    drop: Estimate
 
 
 def measured(prepared: Prepared) -> pd.DataFrame:
@@ -87,11 +100,9 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
             continue
         for number, title in enumerate(THIRDS):
             part = own[third == number].sort_values(name)
-            classes = part["class_name"].astype("category").cat.codes.to_numpy()
-            ends = [part[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
-            lost = uncertainty.estimate(ends, classes, uncertainty.difference)
-            least, most = part[name].iloc[0], part[name].iloc[-1]
-            yield Third(name, title, float(least), float(most), len(part), float(ends[0].mean()), lost)
+            least, most, clean = part[name].iloc[0], part[name].iloc[-1], part[CLEAN].mean()
+            lost = _lost(part, uncertainty.difference)
+            yield Third(name, title, float(least), float(most), len(part), float(clean), lost)
 
 
 def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
@@ -103,9 +114,27 @@ def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMask
         return None
     if own.empty:
         return SurelyMasked(0, others, Estimate(float("nan")))
-    classes = own["class_name"].astype("category").cat.codes.to_numpy()
-    ends = [own[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
     drawn = int(own["confidence"].isna().sum())
-    return SurelyMasked(
-        len(own), others, uncertainty.estimate(ends, classes, uncertainty.relative_drop), drawn
-    )
+    return SurelyMasked(len(own), others, _lost(own, uncertainty.relative_drop), drawn)
+
+
+def better_masked(
+    queries: pd.DataFrame, properties: pd.DataFrame, found: Sequence[Third]
+) -> Iterator[BetterMasked]:
+    """What is lost without the third of the queries whose masks are smallest, and without that of the least sure, where these
+    thirds (``found``: ``thirds``) lose more than those at the other end beyond chance: such a mask may have taken a part of the
+    object for the whole, or something else.
+    """
+    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
+    for prop in OF_MASKS:
+        parts = [third for third in found if third.prop == prop]
+        if parts and parts[0].lost.low > parts[-1].lost.high:
+            own = known[known[prop] > parts[0].most]
+            yield BetterMasked(prop, len(own), float(own[prop].min()), _lost(own, uncertainty.relative_drop))
+
+
+def _lost(queries: pd.DataFrame, of: Statistic) -> Estimate:
+    """What ``queries`` lose in front of other backgrounds, with its interval over their classes."""
+    classes = queries["class_name"].astype("category").cat.codes.to_numpy()
+    ends = [queries[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
+    return uncertainty.estimate(ends, classes, of)

@@ -94,7 +94,7 @@ def verdict(audit: Measured) -> str:
     suffer = findings.suffering(found.classes)
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
     lose = "loses" if suffer == 1 else "lose"
-    sure = f" {of_sure_masks(audit)}" if many_unsure(audit) else ""
+    sure = "".join(f" {sentence}" for sentence, _ in of_better_masks(audit))
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
         f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
@@ -105,6 +105,29 @@ def many_unsure(audit: Measured) -> bool:
     """Whether the verdict hangs on masks that the masker was unsure of."""
     surely = audit.surely
     return surely is not None and surely.others >= MANY_UNSURE * (queries(audit) - surely.drawn)
+
+
+def of_better_masks(audit: Measured) -> list[tuple[str, Estimate]]:
+    """Where the verdict hangs on masks that give reason to doubt: sentences of the other queries, each with their drop."""
+    unsure = many_unsure(audit)
+    told = [(of_sure_masks(audit), audit.surely.drop)] if audit.surely is not None and unsure else []
+    for some in audit.better:
+        which = {
+            "area": ("Small", f"cover {html.percent(some.least, 0)} % of the photo or more"),
+            "confidence": ("Less sure", "are surer"),
+        }
+        if not (some.prop == "confidence" and unsure):  # left out above
+            kind, better = which[some.prop]
+            drop = f"of the {some.queries} queries whose masks {better} the drop is {_share(some.drop)}"
+            told.append((f"{kind} masks lose most: {drop}.", some.drop))
+    return told
+
+
+def shown_by_all(audit: Measured) -> float:
+    """The least lower end of the drop and of the drops of better masks: a loss is shown where it is above 0. NaN where one of
+    them has no interval.
+    """
+    return float(np.min([drop(audit).low, *(found.low for _, found in of_better_masks(audit))]))
 
 
 def of_sure_masks(audit: Measured) -> str:

@@ -91,6 +91,7 @@ def made(study: Study) -> str:
         "costs": _costs(study),
         "judged": "table8" in read,
         "version": VERSION,
+        "files": [f"{name}.csv" for name in read],
         "most": CLASSES,
     }
     return html.render("study.html", values)

@@ -33,6 +33,7 @@ def render(template: str, values: dict[str, object]) -> str:
         "percent": percent,
         "pieces": pieces,
         "together": together,
+        "with_contents": with_contents,
     }
     return environment.get_template(template).render(values)
 
@@ -46,6 +47,14 @@ def together(text: str) -> Markup:
     """A sentence, escaped, of which a line's end parts no number from its interval and unit, and no option."""
     kept = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
     return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(kept))))
+
+
+def with_contents(body: Markup) -> Markup:
+    """A page's body with links to its sections at the end of its header."""
+    sections = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body)
+    links = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in sections)
+    contents = f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n'
+    return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
 
 
 def number(value: float, digits: int = 1) -> str:
