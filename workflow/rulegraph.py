@@ -21,13 +21,18 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, segmentation, controls and attacks.
+    pools, pretraining, segmentation, controls and attacks.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
     study["datasets"]["indoors"] = study["datasets"]["cub200"] | {"backgrounds": "walls"}
     cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
-    cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18"]}
+    cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18", "learned"]}
+    study["pretrainings"]["here"] = {"kind": "moco_v2", "negatives": "surroundings"}
+    study["backbones"]["learned"] = study["backbones"]["resnet18"] | {
+        "kind": "resnet18",
+        "pretraining": "here",
+    }
     asked = {"segmentation": {"episodes": 1}, "crossing": {"objects": 2}, "sanity": {"images": 1}}
     asked |= {"cures": {"names": ["grey"]}, "attacked": {"attacks": ["stax"]}}
     study["grids"]["every_rule"] = {"cells": [cells], **asked}

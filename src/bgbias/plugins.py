@@ -45,6 +45,7 @@ FAMILIES = {
     "metrics": "bgbias.evaluation.metrics",
     "necks": "bgbias.models.necks",
     "nodes": "bgbias.nodes",
+    "pretraining": "bgbias.training.pretraining",
     "repulsions": "bgbias.training.repulsions",
     "tables": "bgbias.report.tables",
 }
@@ -75,6 +76,7 @@ REQUIRED = {
     "metrics": Required(("TITLE", "per_query")),
     "necks": Required(("Params", "build")),
     "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
+    "pretraining": Required(("Params", "Pretraining")),
     "repulsions": Required(("ALPHA", "loss")),
     "tables": Required(
         ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")

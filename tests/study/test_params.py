@@ -74,7 +74,7 @@ def test_unknown_key_is_refused_at_every_level(
     [
         ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
         ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
-        ("train.optimizer", "sgd", 'must be one of rmsprop, adam, adamw (found: "sgd")'),
+        ("train.optimizer", "lars", 'must be one of rmsprop, adam, adamw, sgd (found: "lars")'),
         ("train.crop_scale", [0.1], "must be a list of 2 values, each a number above 0 (found: [0.1])"),
         ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
         ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),

@@ -185,6 +185,7 @@ wildcard_constraints:
     loss="[^/]+",
     method="[^/]+",
     seed="[0-9]+(-fold[0-9])?",
+    run="[0-9]+(-fold[0-9])?",
     masker="[^/]+",
     owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",

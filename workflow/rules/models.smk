@@ -1,5 +1,5 @@
 # Table, photos (and, where the method needs them, masks and backgrounds) -> one trained model a cell; and the weights to start
-# from, where they are fetched.
+# from, where they are fetched or learned from photos without labels.
 
 
 rule weights:
@@ -19,6 +19,29 @@ rule weights:
         options=options("weights"),
     shell:
         "python -m bgbias weights {wildcards.owner:q} {params.options} > {log:q} 2>&1"
+
+
+rule pretrain:
+    input:
+        reads("pretrain"),
+    output:
+        weights=PATHS.pretrained,
+        history=PATHS.pretraining_history,
+        record=PATHS.pretrain_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/pretrain/{{backbone}}/{{dataset}}/seed{{run}}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(1440),
+    params:
+        options=options("pretrain"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias pretrain {wildcards.backbone:q} {wildcards.dataset:q} {wildcards.run:q}"
+        " {params.options} > {log:q} 2>&1"
 
 
 rule train:
@@ -47,4 +70,4 @@ rule train:
 
 rule models:
     input:
-        records_of("train"),
+        records_of("pretrain", "train"),

@@ -44,6 +44,7 @@ SUBJECTS: dict[str, Any] = {
     "backbone": _argument("Name under `backbones` in params.yaml."),
     "pool": _argument("Name under `backgrounds` in params.yaml."),
     "owner": _argument("A backbone of params.yaml, or maskers/<name>; its weights: published or a URL."),
+    "run": _argument("Seed of initialisation, batches and views; 0-fold2 is seed 0 in fold 2 of four."),
     "table": _argument("table1, table2, ...: what the grid has."),
     "figure": _argument("retrieval, attribution, drop, photos, masks, ...: what the grid has."),
 }

@@ -24,3 +24,4 @@ def _eager(kind: type[torch.optim.Optimizer]) -> Any:
 Adam = _eager(torch.optim.Adam)
 AdamW = _eager(torch.optim.AdamW)
 RMSprop = _eager(torch.optim.RMSprop)
+SGD = _eager(torch.optim.SGD)

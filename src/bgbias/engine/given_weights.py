@@ -66,6 +66,8 @@ def _network_of(study: Study, node: Node) -> str:
     if node.name == "propose":
         proposal = plan.pools(study, node.keywords["pool"]).propose
         return pretrained.owner("maskers", proposal.masker) if proposal else ""
+    if node.name == "pretrain":
+        return pretrained.owner("backbones", node.keywords["backbone"])
     untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
     if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
         return pretrained.owner("backbones", node.cell.backbone)

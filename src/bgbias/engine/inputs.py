@@ -48,7 +48,11 @@ def weights(study: Study, owner: str) -> dict[str, Made]:
 
 
 def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
-    """The fetched weights of a cell's backbone."""
+    """What a cell's backbone begins with: what its pretraining made, or weights that are fetched."""
+    if before := plan.pretraining(study, cell.backbone):
+        dataset = before.params().dataset or cell.dataset
+        run = cell.run if dataset == cell.dataset else cell.seed
+        return files_of(step("pretrain", backbone=cell.backbone, dataset=dataset, run=str(run)), "pretrained")
     return weights(study, pretrained.owner("backbones", cell.backbone))
 
 
@@ -66,6 +70,8 @@ def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     chosen, owner = study.backbones[cell.backbone], pretrained.owner("backbones", cell.backbone)
     if pretrained.fetched(study, owner):
         return {"backbone": {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}}
+    if plan.pretraining(study, cell.backbone):
+        return {"backbone": chosen}  # whose weights are the node's that pretrains it
     before = recorded(step(reader, cell=cell).record(study)).get("backbone", {}).get("weights_sha256", "")
     own = pretrained.own_weights(study, owner, before)
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}

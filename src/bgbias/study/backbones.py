@@ -2,7 +2,8 @@
 
 A name is an entry of params.yaml's section ``backbones``: a file in models/backbones/, with a variant behind a colon where it
 stands for a library (``timm:vit_tiny_patch16_224``), or any other name, whose ``kind`` is such a one
-(``other_weights: {kind: resnet50, weights: other.safetensors}``).
+(``other_weights: {kind: resnet50, weights: other.safetensors}``). It may name an entry of ``pretrainings`` beside its options, by
+which it learns from photos without their labels before any training (``tiny_moco: {kind: tiny, pretraining: moco}``).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from bgbias.settings import Strict, validated
 
 @dataclass(frozen=True)
 class NamedBackbone:
-    """A backbone as a cell names it. ``kind``: its file's name, with a variant if there is one."""
+    """A backbone as a cell names it. ``kind``: its file's name, with a variant if there is one; ``pretraining``: an entry of
+    ``pretrainings``, or nothing.
+    """
 
     name: str
     kind: str
     options: Mapping[str, Any]
+    pretraining: str = ""
 
     @property
     def module(self) -> ModuleType:
@@ -56,9 +60,9 @@ def find(entries: Mapping[str, Mapping[str, Any]], name: str) -> NamedBackbone:
     if name not in entries:
         raise UserError(f"params.yaml has no backbone '{name}'; there are: {', '.join(entries)}.")
     options = dict(entries[name])
-    kind = str(options.pop("kind", name))
+    kind, pretraining = str(options.pop("kind", name)), str(options.pop("pretraining", ""))
     if plugins.known("backbones", name) and kind != name:
         raise UserError(
             f"params.yaml: backbones.{name} is of kind '{kind}', but '{name}' is a backbone itself; give the entry another name."
         )
-    return NamedBackbone(name, kind, options)
+    return NamedBackbone(name, kind, options, pretraining)

@@ -17,7 +17,7 @@ from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
-from bgbias.study import backbones, names, variants
+from bgbias.study import backbones, names, pretrainings, variants
 from bgbias.study import methods as named_methods
 from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.paths import Paths
@@ -77,6 +77,11 @@ class Shared(Strict):
         description="files in src/bgbias/models/backbones/, or `timm:<model>`, each with its options; or names of one's own,"
         " whose `kind` is one of these"
     )
+    pretrainings: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="how a backbone that names one learns before it is trained: `kind` (a file in"
+        " src/bgbias/training/pretraining/) and its options",
+    )
     losses: dict[str, dict[str, dict[str, Any]]] = Field(
         description="files in src/bgbias/training/losses/, each with a column of settings for a dataset's name, its `losses`,"
         " its kind, or `default`"
@@ -128,7 +133,7 @@ SECTIONS = (
 
 
 # What names things by its keys.
-NAMED = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
+NAMED = ("grids", "datasets", "maskers", "backgrounds", "backbones", "pretrainings", "losses", "methods")
 
 
 def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
@@ -218,6 +223,9 @@ def _check_options(study: Study, path: Path) -> None:
     for name in study.backbones:
         if plugins.known("backbones", (backbone := backbones.find(study.backbones, name)).kind):
             backbone.params()
+    for name in study.pretrainings:
+        if plugins.known("pretraining", pretrainings.find(study.pretrainings, name).kind):
+            pretrainings.find(study.pretrainings, name).params()
     for name in study.methods:
         if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
             described.params()
@@ -255,6 +263,11 @@ def _check_names(study: Study, path: Path) -> None:
     for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
             check(field, variants.parsed(name)[0] if field == "losses" else name, getattr(study, field))
+    for name in dict.fromkeys(n for block in study.cells for n in block.backbones if n in study.backbones):
+        if pretraining := backbones.find(study.backbones, name).pretraining:
+            check(f"backbones.{name}.pretraining", pretraining, study.pretrainings)
+            if named := study.pretrainings.get(pretraining, {}).get("dataset"):
+                check(f"pretrainings.{pretraining}.dataset", named, study.datasets)
     known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
         alone, _ = variants.parsed(name)

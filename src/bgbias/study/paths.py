@@ -51,6 +51,8 @@ class Paths:
 UNFINISHED = {
     "partial": f"WORK/partial/{{grid}}/{CELL}/checkpoint.pt",
     "partial_history": f"WORK/partial/{{grid}}/{CELL}/history.csv",
+    "partial_pretraining": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/checkpoint.pt",
+    "partial_pretraining_history": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/history.csv",
     "prepared": "WORK/prepared/{owner}",
     "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
     "running": "WORK/running/{name}.json",

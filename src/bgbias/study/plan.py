@@ -16,28 +16,32 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.settings import validated
-from bgbias.study import backbones, methods, variants
+from bgbias.study import backbones, methods, pretrainings, variants
 from bgbias.study.backbones import NamedBackbone
 from bgbias.study.cell import PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study, loss_options, options
+from bgbias.study.pretrainings import NamedPretraining
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
 
 
 def cells(study: Study) -> tuple[Cell, ...]:
     """Every model of the study's grid, without repetition, in reading order of params.yaml."""
-    return _cells(study.cells, _side_by_side(study))
+    seeded = frozenset(name for name in study.backbones if backbone(study, name).pretraining)
+    return _cells(study.cells, _side_by_side(study), seeded)
 
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
-def _cells(blocks: tuple[Block, ...], side_by_side: str) -> tuple[Cell, ...]:
+def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str]) -> tuple[Cell, ...]:
+    """``seeded``: backbones that are pretrained here, by each seed anew."""
     made: dict[Cell, None] = {}
     for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
             if block.pretrained:
-                made[Cell(dataset, backbone, "none", PRETRAINED, 0)] = None
+                for seed in block.seeds if backbone in seeded else (0,):
+                    made[Cell(dataset, backbone, "none", PRETRAINED, seed)] = None
                 made |= {Cell(dataset, backbone, "none", UNTRAINED, seed): None for seed in block.seeds}
             for loss, method, seed in product(block.losses, block.methods, block.seeds):
                 made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
@@ -55,7 +59,8 @@ def blocks_of(study: Study, models: Iterable[tuple[str, str, str, str]]) -> tupl
         if dataset not in block.datasets or backbone not in block.backbones:
             continue
         if method in (PRETRAINED, UNTRAINED) and block.pretrained:
-            kept[Block(**of, pretrained=True, seeds=block.seeds if method == UNTRAINED else ())] = None
+            seeds = block.seeds if method == UNTRAINED or pretraining(study, backbone) else ()
+            kept[Block(**of, pretrained=True, seeds=seeds)] = None
         elif loss in block.losses and alone in block.methods:
             kept[Block(**of, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)] = None
     return tuple(kept)
@@ -164,6 +169,8 @@ def check_cell(study: Study, cell: Cell) -> None:
     for part in folds_of(study, cell):
         check_cell(study, part)
     backbone(study, cell.backbone).params()
+    if before := pretraining(study, cell.backbone):
+        before.params()
     if segments(study) and truth(study, cell.dataset) is None:
         raise UserError(
             f"{cell.dataset} does not say where its objects are, and segmentation cannot be judged without that. Give it"
@@ -193,6 +200,12 @@ def _check_batch_norm(study: Study, cell: Cell) -> None:
 def backbone(study: Study, name: str) -> NamedBackbone:
     """The backbone that the grid calls so; one that params.yaml lacks is an error."""
     return backbones.find(study.backbones, name)
+
+
+def pretraining(study: Study, name: str) -> NamedPretraining | None:
+    """How the backbone that the grid calls so learns before it is trained; None if it does not."""
+    named = backbone(study, name).pretraining
+    return pretrainings.find(study.pretrainings, named) if named else None
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:

@@ -91,9 +91,10 @@ def fit(
     """Train until nothing improves; the model is left with its best epoch's weights.
 
     ``epoch_batches(epoch)`` yields that epoch's batches, ``passes(epoch, name, batch_size)`` every training photo once, for
-    methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one
-    that must strictly improve. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment) hold the unfinished
-    state of the training that ``digest`` names; one of another digest is not continued. A loss that is not finite is an error.
+    methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one that must strictly improve; if
+    it is empty, the last epoch's weights are kept. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment)
+    hold the unfinished state of the training that ``digest`` names; one of another digest is not continued. A loss that is not
+    finite is an error.
     """
     model = method.model
     freeze(model.trunk, settings.frozen, model.backbone)
@@ -112,14 +113,14 @@ def fit(
         trained = time.perf_counter()
         model.eval()
         scores = validate(model)
-        if not math.isfinite(scores[monitor]):
+        if monitor and not math.isfinite(scores[monitor]):
             raise UserError(
                 f"{monitor} is {scores[monitor]} after epoch {epoch}."
                 f" Lower train.lr (now {settings.lr:g}) in params.yaml."
             )
         state.epoch = epoch
-        if scores[monitor] > state.best_score:
-            state.best_score, state.best_epoch = scores[monitor], epoch
+        if not monitor or scores[monitor] > state.best_score:
+            state.best_score, state.best_epoch = scores.get(monitor, state.best_score), epoch
             state.best_weights = deepcopy(model.state_dict())
         spent = (trained - begun, time.perf_counter() - trained)
         seconds = {name: round(s, 2) for name, s in zip(SECONDS, spent, strict=True)}
@@ -149,7 +150,7 @@ def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Tr
 
 
 def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
-    """RMSprop, Adam or AdamW over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
+    """The optimizer over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
     groups: list[dict[str, Any]] = [
         {"params": [p for p in method.model.trunk.parameters() if p.requires_grad], "lr": settings.lr},
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
@@ -159,9 +160,10 @@ def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -
         groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
     groups += method.own_parameters(settings.lr)
     shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.optimizer != "rmsprop":
-        return {"adam": optimizers.Adam, "adamw": optimizers.AdamW}[settings.optimizer](groups, **shared)
-    return optimizers.RMSprop(groups, momentum=settings.momentum, **shared)
+    if settings.optimizer in ("rmsprop", "sgd"):
+        kind = optimizers.RMSprop if settings.optimizer == "rmsprop" else optimizers.SGD
+        return kind(groups, momentum=settings.momentum, **shared)
+    return {"adam": optimizers.Adam, "adamw": optimizers.AdamW}[settings.optimizer](groups, **shared)
 
 
 def train_epoch(

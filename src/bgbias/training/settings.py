@@ -23,7 +23,9 @@ class Train(Strict):
     iterations_per_epoch: int = Field(100, ge=1, description="steps between two validations")
     max_epochs: int = Field(1000, ge=1, description="after which training ends at the latest")
     patience: int = Field(15, ge=1, description="epochs without a strictly better validation MAP@R")
-    optimizer: Literal["rmsprop", "adam", "adamw"] = Field("rmsprop", description="rmsprop as published")
+    optimizer: Literal["rmsprop", "adam", "adamw", "sgd"] = Field(
+        "rmsprop", description="rmsprop as published"
+    )
     lr: float = Field(1e-6, gt=0, description="learning rate of the network; a loss with weights has its own")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="of all learning rates over max_epochs; cosine ends near 0"
@@ -31,7 +33,7 @@ class Train(Strict):
     embedder_lr: float | None = Field(
         None, gt=0, description="of the linear embedding layer; `lr` if not given"
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop and sgd")
     weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
     frozen: tuple[str, ...] = Field(
         (), description="parts of the network that stay as they are, by name: `layer1`, `features.0`"

@@ -1,0 +1,122 @@
+"""Node: what a backbone has learned from photos without their labels, where models of it begin (docs/methods.md, section 6)."""
+
+from __future__ import annotations
+
+import shutil
+from types import ModuleType
+from typing import Any
+
+from bgbias import plugins
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
+from bgbias.files.fingerprint import recorded
+from bgbias.nodes._models import network
+from bgbias.photos.folds import seed_and_fold
+from bgbias.study import plan
+from bgbias.study import weights as own
+from bgbias.study.params import Study
+from bgbias.study.pretrainings import NamedPretraining
+
+SUBJECT = ("backbone", "dataset", "run")
+WHERE = "pretrained/{backbone}/{dataset}/seed{run}"
+OUTPUTS = {
+    "pretrained": f"RUNS/models/{WHERE}/pretrained.safetensors",
+    "pretraining_history": f"RUNS/models/{WHERE}/history.csv",
+    "pretrain_record": f"RUNS/models/{WHERE}/run.json",
+}
+CURVE = "pretraining_history"  # grows while the node works
+
+
+def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made]:
+    """Photos; masks where negatives are made of what they tell; weights to start from."""
+    needs = _named(study, backbone).params().needs
+    return (
+        inputs.photos(dataset)
+        | (inputs.masks(study, dataset) if "masks" in needs else {})
+        | inputs.weights(study, own.owner("backbones", backbone))
+    )
+
+
+def settings(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Any]:
+    """The pretraining, the backbone, and how masks are used where they are."""
+    named = _named(study, backbone)
+    node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
+    chosen, owner = study.backbones[backbone], own.owner("backbones", backbone)
+    left_out = {"pretraining"} | ({"weights", "sha256"} if own.fetched(study, owner) else set())
+    before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
+    file = own.own_weights(study, owner, before)
+    return {
+        "pretraining": {"kind": named.kind, **named.params().model_dump(exclude={"dataset"})},
+        "backbone": {k: v for k, v in chosen.items() if k not in left_out}
+        | ({"weights_sha256": file} if file else {}),
+        **(inputs.mask_policy(study) if "masks" in named.params().needs else {}),
+    }
+
+
+def uses(study: Study, backbone: str, dataset: str, run: str) -> list[ModuleType]:
+    """The backbone and the pretraining."""
+    return [plugins.load("backbones", plan.backbone(study, backbone).kind), _named(study, backbone).module]
+
+
+def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
+    """All its epochs."""
+    named = _named(study, backbone)
+    params, (images, unknown) = named.params(), photos_of(study, dataset, "train")
+    forward, backward = named.module.Pretraining.photos_a_step(params, params.batch_size)
+    steps = params.epochs * (images // params.batch_size)
+    there, back = ((steps * count, steps * count) for count in (forward, backward))
+    return Cost(images, there, back, MODEL_BYTES, unknown)
+
+
+def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = "auto") -> None:
+    """Let a backbone learn from a dataset's training photos without their labels; goes on where an interrupted run stopped."""
+    from bgbias.files import state_dicts
+    from bgbias.study.album import Album
+    from bgbias.training import loop
+    from bgbias.training.pretraining import epoch_views
+
+    named, (_, fold) = _named(study, backbone), seed_and_fold(run)
+    node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
+    with records.node(study, node) as made:
+        device = made.on(device)
+        params, key = named.params(), (dataset, run)
+        model = network(study, backbone, ("pretraining", *key), freeze_batch_norm=False)
+        album = Album(study, dataset, model.resize, model.input_size, fold)
+        photos = album.training(params.needs, device)
+        training = params.as_training(len(photos.labels))
+        steps = training.max_epochs * training.iterations_per_epoch
+        method = named.module.Pretraining(model, params, key, steps)
+        checkpoint, history = (
+            study.files.at(name, grid=study.grid, **node.wildcards)
+            for name in ("partial_pretraining", "partial_pretraining_history")
+        )
+        state = loop.fit(
+            method,
+            lambda epoch: epoch_views(photos, key, epoch, params),
+            lambda model: {},
+            "",
+            training,
+            checkpoint,
+            history,
+            made.digest,
+            device,
+        )
+        state_dicts.write_state_dict(model.trunk.state_dict(), made.outputs["pretrained"])
+        loop.write_history(made.outputs["pretraining_history"], state.curve)
+        made.epoch_seconds |= state.seconds
+        views = 2 * params.batch_size * training.iterations_per_epoch
+        made.metrics |= {"epochs": state.epoch, "images_per_second": state.rate(views)}
+        made.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
+        made.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
+    shutil.rmtree(checkpoint.parent, ignore_errors=True)
+
+
+def _named(study: Study, backbone: str) -> NamedPretraining:
+    named = plan.pretraining(study, backbone)
+    if named is None:
+        raise UserError(
+            f"{backbone} is not pretrained here: backbones.{backbone} in params.yaml names no `pretraining`."
+        )
+    return named

@@ -1,0 +1,123 @@
+"""How a network learns from photos without their labels, before it is trained for retrieval; one file a pretraining.
+
+A pretraining is one file: ``class Params(PretrainingParams)``, its settings, and ``class Pretraining(BasePretraining)``. A
+backbone of params.yaml names an entry of ``pretrainings``, whose ``kind`` is such a file; the node ``pretrain`` does the work,
+and every model of that backbone starts from what comes of it. Planning reads these files: torch is imported for type checking or
+inside functions.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bgbias import seeds
+from bgbias.settings import Strict
+from bgbias.training.methods import BaseMethod, Passes
+from bgbias.training.pretraining._settings import PretrainingParams
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch, TrainingPhotos
+
+
+class BasePretraining(BaseMethod):
+    """A network that learns, a head behind it, and a slower copy of both, the teacher, that it is compared with.
+
+    The training loop takes it for a method. A batch holds every photo twice, as two views; labels are not looked at.
+    """
+
+    params: PretrainingParams
+
+    def __init__(
+        self, model: EmbeddingModel, params: PretrainingParams, key: Sequence[object], steps: int
+    ) -> None:
+        """``key``: (dataset, seed), what all randomness is keyed by; ``steps``: of the whole pretraining."""
+        from torch import nn
+
+        super().__init__(model, nn.Identity(), params)
+        self.key, self.steps = tuple(key), steps
+        self._epoch = self._step = 0
+        self.heads = nn.ModuleDict({"projector": self.head(model.embedder.in_features, "projector")})
+        self.teacher = copy.deepcopy(nn.ModuleDict({"trunk": model.trunk, "head": self.heads["projector"]}))
+        self.teacher.requires_grad_(False)
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Views that go forward through network and teacher, and how many of the network's go backward."""
+        raise NotImplementedError(cls)
+
+    def head(self, channels: int, purpose: str) -> nn.Module:
+        """Two layers on features of so many channels, random by the pretraining's key and ``purpose``."""
+        raise NotImplementedError(type(self))
+
+    def modules(self) -> dict[str, nn.Module]:
+        """The network, its heads, and the teacher, which is kept with them."""
+        return {"model": self.model, "heads": self.heads, "teacher": self.teacher}
+
+    def own_parameters(self, lr: float) -> list[dict[str, Any]]:
+        """The heads learn as fast as the network."""
+        return [{"params": list(self.heads.parameters()), "lr": lr}]
+
+    def start_epoch(self, epoch: int, passes: Passes) -> None:
+        """What is drawn in an epoch depends on its number and the step's alone."""
+        self._epoch, self._step = epoch, 0
+
+    def views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Both views of every photo, normalised [2 B, 3, S, S], first all first ones; the negative of each and which of these
+        count, bool [2 B], if there are any.
+        """
+        from bgbias.training.pretraining import _colours, _negatives
+
+        drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+        self._step += 1
+        changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
+        seen = self.model.preprocess(_colours.changed(batch.images, changes))
+        if self.params.kept_away_from == "none":
+            return seen, None, None
+        if self.params.kept_away_from == "textures":
+            assert batch.textures is not None
+            # Seen as their photo is: what differs is what is shown.
+            textures = self.model.preprocess(_colours.changed(batch.textures, changes))
+            return seen, textures, batch.labels >= 0
+        return seen, *_negatives.of(self.params, seen, batch.masks, drawn)
+
+    def online(self, photos: Tensor) -> Tensor:
+        """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""
+        return self.heads["projector"](self.model.features(photos).mean((2, 3)))  # type: ignore[no-any-return]
+
+    def taught(self, photos: Tensor) -> Tensor:
+        """What the teacher makes of them, to unit length, float32 [N, dim], without gradients."""
+        import torch
+        import torch.nn.functional as F
+
+        with torch.no_grad():
+            made = self.teacher["head"](self.teacher["trunk"](photos).mean((2, 3)))
+            return F.normalize(made.float(), dim=1)
+
+    def follow(self, keep: float) -> None:
+        """The teacher keeps a share of its weights and takes the network's for the rest, as a moving mean."""
+        import torch
+
+        ahead = [*self.model.trunk.parameters(), *self.heads["projector"].parameters()]
+        with torch.no_grad():
+            for own, other in zip(self.teacher.parameters(), ahead, strict=True):
+                own.mul_(keep).add_(other, alpha=1 - keep)
+
+
+def epoch_views(
+    photos: TrainingPhotos, key: Sequence[object], epoch: int, params: PretrainingParams
+) -> Iterator[Batch]:
+    """The full batches of an epoch (from 1): every photo at most once, in random order, each batch with two views of its photos,
+    first all first ones. ``key``: (dataset, seed).
+    """
+    import numpy as np
+
+    order = seeds.generator("pretraining order", *key, epoch).permutation(len(photos.labels))
+    for step in range(params.steps(len(order))):
+        rows = order[step * params.batch_size : (step + 1) * params.batch_size]
+        crops = seeds.generator("pretraining crop", *key, epoch, step)
+        yield photos.batch(np.concatenate([rows, rows]), crops, crops, params.crop_scale, params.crop_ratio)

@@ -1,0 +1,112 @@
+"""What every pretraining is told: how long it takes, on which views, and which pictures of no class views are kept away from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from bgbias.errors import UserError
+from bgbias.settings import Strict
+from bgbias.training.settings import Positive, Train
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Negatives = Literal["none", "patches", "textures", "surroundings", "boxes"]
+# What batches carry beside photos, for negatives that are made of it.
+NEEDS: dict[str, frozenset[str]] = {
+    "textures": frozenset({"textures"}),
+    "surroundings": frozenset({"masks"}),
+    "boxes": frozenset({"masks"}),
+}
+
+
+class PretrainingParams(Strict):
+    """What every pretraining is told: how long, on which views, and which pictures of no class it is kept away from."""
+
+    dataset: str | None = Field(
+        None,
+        description="whose training photos; those of the dataset that its models are trained on, if none is named",
+    )
+    epochs: int = Field(
+        200, ge=1, description="passes over the training photos; the last one's weights are kept"
+    )
+    batch_size: int = Field(512, ge=2, description="photos per step, of each of which there are two views")
+    optimizer: Literal["sgd", "adamw"] = Field("sgd", description="sgd as published")
+    lr: float = Field(0.8, gt=0, description="learning rate at its peak; it falls to 0 as a cosine")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of sgd")
+    weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
+    crop_scale: tuple[Positive, Positive] = Field((0.2, 1.0), description="share of a photo that a view has")
+    crop_ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="width of a view by its height")
+    jitter: tuple[Share, Share, Share, Annotated[float, Field(ge=0, le=0.5)]] = Field(
+        (0.4, 0.4, 0.4, 0.1), description="strength of changes of brightness, contrast, saturation and hue"
+    )
+    jitter_share: Share = Field(0.8, description="of the views whose colours are changed")
+    grey_share: Share = Field(0.2, description="of the views that are grey")
+    blur: tuple[Positive, Positive] = Field(
+        (0.1, 2.0), description="standard deviation of a blur, in pixels of a photo of 224"
+    )
+    blur_share: Share = Field(0.5, description="of the views that are blurred")
+    dim: int = Field(128, ge=2, description="length of what views are compared by")
+    hidden: int | None = Field(
+        None, ge=1, description="width of the layer before that; the network's channels if not given"
+    )
+    negatives: Negatives = Field(
+        "none",
+        description="pictures of no class that views are kept away from: tiled patches or a texture of the photo, or the photo"
+        " with its surroundings over its object, or over the box around it",
+    )
+    alpha: float = Field(1.0, ge=0, description="how much these negatives count; 0: there are none")
+    smallest: int = Field(16, ge=1, le=224, description="least side of a patch, in a photo of 224 pixels")
+    largest: int = Field(72, ge=1, le=224, description="greatest side of a patch")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PretrainingParams:
+        for name, (low, high) in {
+            "crop_scale": self.crop_scale,
+            "crop_ratio": self.crop_ratio,
+            "blur": self.blur,
+            "smallest and largest": (self.smallest, self.largest),
+        }.items():
+            if low > high:
+                raise ValueError(f"{name}: {low:g} is above {high:g}: exchange them")
+        if self.crop_scale[1] > 1:
+            raise ValueError("crop_scale: a view is a share of the photo, 1 at most")
+        return self
+
+    @property
+    def kept_away_from(self) -> Negatives:
+        """The negatives that count."""
+        return self.negatives if self.alpha else "none"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What batches carry beside photos: masks, textures, or nothing."""
+        return NEEDS.get(self.kept_away_from, frozenset())
+
+    def steps(self, photos: int) -> int:
+        """How many full batches an epoch has; fewer photos than one has are an error."""
+        if photos < self.batch_size:
+            raise UserError(
+                f"A batch of {self.batch_size} photos is asked for, and there are {photos} to learn from. Set the pretraining's"
+                f" batch_size to at most {photos} in params.yaml."
+            )
+        return photos // self.batch_size
+
+    def as_training(self, photos: int) -> Train:
+        """The same for the training loop."""
+        return Train(
+            batch_size=self.batch_size,
+            iterations_per_epoch=self.steps(photos),
+            max_epochs=self.epochs,
+            patience=self.epochs,
+            optimizer=self.optimizer,
+            lr=self.lr,
+            schedule="cosine",
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            freeze_batch_norm=False,
+            precision=self.precision,
+            crop_scale=self.crop_scale,
+            crop_ratio=self.crop_ratio,
+        )

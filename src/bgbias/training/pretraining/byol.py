@@ -1,0 +1,97 @@
+"""BYOL: from one view the network foretells what its moving mean makes of the other (Grill et al., NeurIPS 2020), with or without
+non-semantic negatives ("Robust contrastive learning using negative samples with diminished semantics", Ge et al. 2021;
+docs/methods.md, section 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+from bgbias.training.pretraining import BasePretraining
+from bgbias.training.pretraining._settings import PretrainingParams
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+
+TITLE = "BYOL"
+
+
+class Params(PretrainingParams):
+    """Beside what every pretraining is told: the teacher."""
+
+    alpha: float = Field(0.05, ge=0, description="weight of the distance to the negatives; 0: there are none")
+    keep: float = Field(
+        0.996,
+        ge=0,
+        lt=1,
+        description="share of its weights that the teacher keeps in the first step; it rises to 1",
+    )
+
+
+class Pretraining(BasePretraining):
+    """Both views go through the network and a predictor, and both through the teacher."""
+
+    params: Params
+
+    def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
+        import torch
+
+        super().__init__(model, params, key, steps)
+        self.heads["predictor"] = self.head(params.dim, "predictor")
+        self.heads.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Both views twice, and the negatives of both, which the teacher sees."""
+        assert isinstance(params, Params)
+        return batch_size * (4 + 2 * (params.kept_away_from != "none")), 2 * batch_size
+
+    def head(self, channels: int, purpose: str) -> nn.Module:
+        """A hidden layer with a batch norm and a linear one."""
+        from bgbias.training.pretraining._heads import two_layers
+
+        hidden = self.params.hidden or self.model.embedder.in_features
+        return two_layers(channels, hidden, self.params.dim, True, (purpose, *self.key))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
+        import torch
+        import torch.nn.functional as F
+
+        seen, negatives, counts = self.views(batch)
+        step = self.heads.get_buffer("step")
+        self.follow(kept(self.params.keep, int(step), self.steps))
+        step += 1
+        foretold = self.heads["predictor"](self.online(seen))
+        first, second = self.taught(seen).chunk(2)
+        further = None if negatives is None else self.taught(negatives)
+        with torch.autocast(foretold.device.type, enabled=False):
+            foretold = F.normalize(foretold.float(), dim=1)
+            alike = (foretold * torch.cat([second, first])).sum(1)
+            if further is None or counts is None:
+                found = distance(alike)
+            else:
+                near, weight = (foretold * further).sum(1), self.params.alpha * counts
+                found = distance(alike, near, weight)
+        return {"loss": 2 * found.mean()}
+
+
+def kept(first: float, step: int, steps: int) -> float:
+    """The share of its weights that the teacher keeps in a step (from 0) of so many, as in BYOL's paper."""
+    return 1 - (1 - first) * (math.cos(math.pi * step / steps) + 1) / 2
+
+
+def distance(alike: Tensor, near: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
+    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``alike`` [N] of a view foretold and the other
+    one, ``near`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
+    """
+    from_other = 2 - 2 * alike
+    return from_other if near is None else from_other - alpha * (2 - 2 * near)

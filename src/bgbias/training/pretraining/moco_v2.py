@@ -1,0 +1,122 @@
+"""MoCo v2: a view finds the other view of its photo among many, as the network's moving mean sees them (Chen et al. 2020), with
+or without non-semantic negatives ("Robust contrastive learning using negative samples with diminished semantics", Ge et al. 2021;
+docs/methods.md, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+from bgbias.training.pretraining import BasePretraining
+from bgbias.training.pretraining._settings import PretrainingParams
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bgbias.models.model import EmbeddingModel
+    from bgbias.training.batches import Batch
+
+TITLE = "MoCo v2"
+
+
+class Params(PretrainingParams):
+    """Beside what every pretraining is told: the temperature, the teacher and the queue."""
+
+    alpha: float = Field(
+        2.0,
+        ge=0,
+        description="by which similarities to the negatives are multiplied in the exponent; 0: there are none",
+    )
+    temperature: float = Field(0.2, gt=0, description="by which similarities are divided")
+    queue: int = Field(16384, ge=1, description="views of earlier batches that a view is kept away from")
+    keep: float = Field(0.99, ge=0, lt=1, description="share of its weights that the teacher keeps in a step")
+
+
+class Pretraining(BasePretraining):
+    """One view of every photo goes through the network, the other through the teacher and then into the queue.
+
+    The queue begins empty. In the published code it begins with random vectors, from which a network without batch norm learns
+    to make the same of all photos, since that is far from them all, and never recovers.
+    """
+
+    params: Params
+
+    def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
+        import torch
+        from torch import nn
+
+        super().__init__(model, params, key, steps)
+        self.memory = nn.Module()
+        self.memory.register_buffer("queue", torch.zeros(params.queue, params.dim))
+        self.memory.register_buffer("entered", torch.zeros((), dtype=torch.int64))
+
+    @classmethod
+    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+        """Both views, and the negatives of the first ones, which the teacher sees."""
+        assert isinstance(params, Params)
+        return batch_size * (2 + (params.kept_away_from != "none")), batch_size
+
+    def head(self, channels: int, purpose: str) -> nn.Module:
+        """A hidden layer and a linear one."""
+        from bgbias.training.pretraining._heads import two_layers
+
+        hidden = self.params.hidden or channels
+        return two_layers(channels, hidden, self.params.dim, False, (purpose, *self.key))
+
+    def modules(self) -> dict[str, nn.Module]:
+        """The queue is kept, too."""
+        return {**super().modules(), "memory": self.memory}
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """``loss``, the mean of ``info_nce``."""
+        import torch
+        import torch.nn.functional as F
+
+        seen, negatives, counts = self.views(batch)
+        first, second = seen.chunk(2)
+        asked = self.online(first)
+        self.follow(self.params.keep)
+        others = self.taught(second)
+        further = None if negatives is None else self.taught(negatives.chunk(2)[0])
+        with torch.autocast(asked.device.type, enabled=False):
+            asked = F.normalize(asked.float(), dim=1)
+            queue = self._queued()
+            alike = (asked * others).sum(1)
+            if further is None or counts is None:
+                loss = info_nce(alike, asked @ queue.T, self.params.temperature)
+            else:
+                near = (asked * further).sum(1).where(counts.chunk(2)[0], asked.new_tensor(-torch.inf))
+                loss = info_nce(alike, asked @ queue.T, self.params.temperature, near, self.params.alpha)
+        self._enter(others)
+        return {"loss": loss.mean()}
+
+    def _queued(self) -> Tensor:
+        """What has entered the queue and not left it."""
+        queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
+        return queue[: int(entered)].clone()
+
+    def _enter(self, others: Tensor) -> None:
+        """The newest views take the place of the oldest."""
+        import torch
+
+        queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
+        rows = (entered + torch.arange(len(others), device=queue.device))[-len(queue) :] % len(queue)
+        queue[rows] = others[-len(queue) :].to(queue)
+        entered += len(others)
+
+
+def info_nce(
+    positive: Tensor, queued: Tensor, temperature: float, further: Tensor | None = None, alpha: float = 1.0
+) -> Tensor:
+    """``-log(e^(p/t) / (e^(p/t) + e^(alpha f/t) + sum e^(q/t)))``, [B]: of cosines ``positive`` [B] to the other view, ``queued``
+    [B, K] to earlier ones, and ``further`` [B] to a negative of one's own, -inf where there is none (Ge et al. 2021, equation 1;
+    without ``further`` Oord et al. 2018).
+    """
+    import torch
+
+    parts = [positive[:, None], queued] + ([] if further is None else [alpha * further[:, None]])
+    return (torch.cat(parts, 1) / temperature).logsumexp(1) - positive / temperature
