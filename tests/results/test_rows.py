@@ -92,6 +92,13 @@ def test_a_model_without_seeds_is_paired_with_every_one() -> None:
     assert pretrained.against(pretrained, ["clean"]).value == 0
 
 
+def test_a_backbone_that_every_seed_pretrained_anew_has_its_seeds() -> None:
+    of_seeds = {0: drawn(1), 1: drawn(2), 5: drawn(3)}
+    learned = values("pretrained", of_seeds)
+    assert learned.seeds == (0, 1, 5)
+    assert learned.estimate(["clean"]) == estimate([np.concatenate(list(of_seeds.values()))], CLASSES)
+
+
 def test_a_statistic_of_several_columns_takes_mine_and_then_theirs() -> None:
     _, queries = study({("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED})
     plain, cured = (

@@ -28,7 +28,7 @@ MODEL = ["dataset", "backbone", "loss", "method"]
 MAP_AT_R, PRECISION_AT_1 = "map_at_r", "precision_at_1"
 # What tables read of queries.parquet: of many models at SOP's size the rest is gigabytes.
 OF_QUERIES = [*MODEL, "seed", "setting", "condition", "draw", "image_id", "label", MAP_AT_R, OTHERS]
-SEEDLESS = (PRETRAINED, CENTRE)
+SEEDLESS = (PRETRAINED, CENTRE)  # with one seed, of which nothing was drawn
 NEXT = "Complete the grid: snakemake --cores all"
 
 
@@ -131,7 +131,8 @@ class Values:
             if not wide.index.equals(queries):
                 raise UserError(f"{'/'.join(model)}: {' and '.join(parts)} are of different queries. {NEXT}")
         classes = first.drop_duplicates("image_id").set_index("image_id")["label"].reindex(queries).to_numpy()
-        named = () if model[-1] in SEEDLESS else tuple(seeds)
+        # A backbone that was pretrained here differs from seed to seed, trained or not.
+        named = () if model[-1] in SEEDLESS and len(seeds) == 1 else tuple(seeds)
         return cls(model, named, queries, classes, found[value], found[of_others])
 
     def _of_seeds(
