@@ -21,7 +21,7 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, pretraining, segmentation, controls and attacks.
+    pools, pretraining, segmentation, controls, probes and attacks.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
@@ -34,7 +34,7 @@ def command(folder: Path) -> tuple[str, ...]:
         "pretraining": "here",
     }
     asked = {"segmentation": {"episodes": 1}, "crossing": {"objects": 2}, "sanity": {"images": 1}}
-    asked |= {"cures": {"names": ["grey"]}, "attacked": {"attacks": ["stax"]}}
+    asked |= {"cures": {"names": ["grey"]}, "attacked": {"attacks": ["stax"]}, "probes": {"folds": 2}}
     study["grids"]["every_rule"] = {"cells": [cells], **asked}
     path = folder / "params.yaml"
     path.write_text(yaml.safe_dump(study), encoding="utf-8")

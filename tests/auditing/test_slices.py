@@ -65,6 +65,15 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert larger.drop.value == pytest.approx(1 - rest.mean() / 0.8)
     assert list(slices.better_masked(queries, known, found[::-1])) == []  # large ones lose most
     assert list(slices.better_masked(queries, known, [])) == []
+    # Masks that somebody drew are the objects, however small.
+    mixed = known.assign(confidence=known["confidence"].where(known["area"] > 0.15))
+    (with_drawn,) = slices.better_masked(queries, mixed, found)
+    small = known["area"].le(0.15) & queries["lost"].notna()
+    assert with_drawn.drawn == small.sum() > 0
+    assert with_drawn.queries == larger.queries + with_drawn.drawn
+    assert with_drawn.least == larger.least
+    nobody_knows = known.assign(confidence=np.nan)  # a masker without doubt drew nothing by hand
+    assert list(slices.better_masked(queries, nobody_knows, found)) == [larger]
     sure = known.rename(columns={"area": "confidence", "confidence": "area"})
     (surer,) = slices.better_masked(queries, sure, list(slices.thirds(queries, sure)))
     assert surer == dataclasses.replace(larger, prop="confidence")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_study import described, load
 
 from bgbias.compute import processor
 from bgbias.engine import emulated, graph
@@ -27,6 +28,16 @@ def test_settings_that_would_be_emulated_are_named() -> None:
     assert said.startswith("train.precision and attribution.precision of grid cub50: bf16")
     trained = [node for node in graph.in_order(study) if node.name == "train"]
     assert emulated.told(study, frozenset(trained)).startswith("attribution.precision of grid cub50: bf16")
+
+
+@pytest.mark.usefixtures("without")
+def test_a_pretraining_says_itself_what_it_computes_in(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
+    raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
+    said = emulated.told(load(tmp_path, raw), frozenset())
+    assert said.startswith("pretrainings.own.precision of grid small: bf16")
 
 
 @pytest.mark.usefixtures("without")

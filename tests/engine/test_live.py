@@ -93,6 +93,20 @@ def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
     assert live.training(Work("embed", NAME, 0.0, work.log)) == ""
 
 
+def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
+    whose = "tiny_moco/toys/0"
+    work = Work("pretrain", whose, 0.0, f"{tmp_path}/logs/grid/pretrain/tiny_moco/toys/seed0.log")
+    history = tmp_path / "history.csv"
+    told = {"subject": whose, "history": str(history), "spec": {"pretraining": {"epochs": 60}}}
+    (tmp_path / "running").mkdir()
+    (tmp_path / "running" / "mine.json").write_text(json.dumps(told))
+    assert live.training(work) == ""
+    history.write_text("epoch,loss,train_seconds\n")
+    assert live.training(work) == ""
+    history.write_text("epoch,loss,train_seconds\n1,4.5,0.2\n2,4.25,0.2\n3,")
+    assert live.training(work) == "epoch 2 of 60, loss 4.250"
+
+
 @pytest.mark.workflow
 def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> None:
     project = fresh(tmp_path / "project")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from backbone_models import BACKBONES, make, params, photos, unsettle
+from backbone_models import BACKBONES, fold, make, params, photos, unsettle
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, load, save
-from bgbias.models.norms import AuxiliaryNorms, known_to_lack
+from bgbias.models.norms import AuxiliaryNorms, batch_norms, folded, known_to_lack, unfold
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -171,3 +171,29 @@ def test_what_a_network_lacks_is_known_without_its_weights(name: str) -> None:
 def test_a_network_without_batch_norm_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=rf"{name} has no batch norm"):
         AuxiliaryNorms(make(name), NAMES)
+
+
+def test_folded_norms_get_statistics_and_compute_what_they_did() -> None:
+    net = network("mobilenet_v2_tf").eval()
+    shown = photos("mobilenet_v2_tf").repeat(3, 1, 1, 1) * torch.linspace(0.5, 1.5, 3).repeat_interleave(
+        len(photos("mobilenet_v2_tf"))
+    ).view(-1, 1, 1, 1)
+    before = net.features(shown)
+    assert not folded(net)
+    fold(net)
+    torch.testing.assert_close(net.features(shown), before, atol=1e-4, rtol=1e-4)
+    assert folded(net)
+
+    unfold(net, shown.split(2))
+    assert not folded(net)
+    torch.testing.assert_close(net.features(shown), before, atol=1e-4, rtol=1e-4)
+    # By the statistics of the same photos as one batch it computes the same, which it did not before.
+    for norm in batch_norms(net):
+        norm.train()
+        norm.momentum = 0.0
+    torch.testing.assert_close(net.features(shown), before, atol=1e-3, rtol=1e-3)
+
+
+def test_networks_that_nobody_trained_are_not_folded_ones() -> None:
+    assert not folded(make("mobilenet_v2_tf"))
+    assert not folded(make("tiny"))  # without batch norm

@@ -7,9 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_study import data_nodes, described, load, run
 
+from bgbias.engine import digests
 from bgbias.nodes import collect
+from bgbias.report.tables import attribution
 from bgbias.results.rows import together
+from bgbias.study import plan
+from bgbias.study.cell import Cell
 
 
 @pytest.mark.parametrize("seeds", [(0, 1, 2), (0, "1.fold2", 2)])
@@ -30,3 +35,38 @@ def test_tables_are_brought_together_piece_by_piece_as_pandas_would_at_once(
     at_once = together([pd.read_parquet(file) for file in files])
     at_once.to_parquet(tmp_path / "once.parquet", index=False, row_group_size=1000)
     assert (tmp_path / "pieces.parquet").read_bytes() == (tmp_path / "once.parquet").read_bytes()
+
+
+def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    block = raw["grids"]["small"]["cells"][0]
+    raw["grids"]["small"]["cells"] = [
+        block | {"losses": ["contrastive"], "methods": ["plain"], "pretrained": True}
+    ]
+    before = load(tmp_path, raw)
+    raw["attribution"]["pretrained"] = True
+    study = load(tmp_path, raw)
+    trained = Cell("squares", "pixels", "contrastive", "plain", 0)
+    bare = Cell("squares", "pixels", "none", "pretrained", 0)
+    for one, models in ((before, {trained}), (study, {trained, bare})):
+        asked = [made.node.cell for made in collect.reads(one).values() if made.output == "attribution"]
+        assert set(asked) == models
+    # Scores of trained models are what they were.
+    assert digests.digest(before, "attribute", cell=trained) == digests.digest(
+        study, "attribute", cell=trained
+    )
+
+    data_nodes(study)
+    run(study, trained, "train")
+    for cell in plan.cells(study):
+        run(study, cell, "embed", "score")
+    for cell in (trained, bare):
+        run(study, cell, "attribute")
+    collect.collect(study)
+    scores = pd.read_parquet(study.files.at("all_attribution"))
+    found = attribution.table(scores, cells=plan.attributed(study)).set_index("method")
+    assert set(found.index) == {"plain", "pretrained"}
+    own = pd.read_csv(study.files.at("attribution", **bare.wildcards))
+    for variant in ("ref", "robust"):
+        mean = own.loc[own["variant"] == variant, "score"].mean()
+        assert found.at["pretrained", variant] == pytest.approx(mean)

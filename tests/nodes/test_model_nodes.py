@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from small_study import data_nodes, described, load, options, record, run
+from backbone_models import fold, make, unsettle
+from safetensors.torch import save_file
+from small_study import data_nodes, described, load, options, record, run, with_weights
+from torchvision.models import mobilenet_v2
 
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.files import sealed
 from bgbias.files.checksums import sha256
+from bgbias.models import model
+from bgbias.models.norms import batch_norms
 from bgbias.nodes import attribute, index, train
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -206,3 +211,23 @@ def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, An
     index.index(study, "squares")
     with pytest.raises(UserError, match="No validation photo has another one of its class"):
         train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_norms_that_were_folded_get_statistics_before_they_learn_any(tmp_path: Path, frozen: bool) -> None:
+    net = make("mobilenet_v2")
+    unsettle(net)
+    fold(net.eval())
+    whole = mobilenet_v2().state_dict() | {f"features.{k}": v for k, v in net.trunk.state_dict().items()}
+    save_file(whole, tmp_path / "folded.safetensors")
+    study = with_weights(tmp_path, weights=str(tmp_path / "folded.safetensors"))
+    quick = {"freeze_batch_norm": frozen, "max_epochs": 1, "iterations_per_epoch": 1}
+    study = study.model_copy(update={"train": study.train.model_copy(update=quick)})
+    cell = Cell("squares", "mobilenet_v2", "contrastive", "plain", 0)
+    data_nodes(study)
+    train.train(study, cell, "cpu")
+    said = record(study, "train_record", **cell.wildcards).get("notes", {})
+    assert ("batch_norms" in said) != frozen
+    made = model.load(study.files.at("model", **cell.wildcards))
+    means = [norm.running_mean.abs().max().item() for norm in batch_norms(made)]
+    assert (min(means) > 0) != frozen

@@ -54,7 +54,8 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     raw["cures"] = {"names": list(plugins.names("cures")), "objects": 3, "backgrounds": 2}
     raw["attacked"] = {"attacks": ["stax", "mtax:2"], "steps": 2}
     raw["sanity"] = {"images": 2}
-    raw["attribution"]["similarity"] = "magnitude"
+    raw["probes"] = {"folds": 2}
+    raw["attribution"] |= {"similarity": "magnitude", "pretrained": True}
     study = load(folder, raw)
     seen: dict[Node, set[str]] = {}
     real = records.node
@@ -110,6 +111,7 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
             "cure",
             "attack",
             "sanity",
+            "probe",
             "collect",
             "table",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,17 @@ def photos(name: str, count: int = 2) -> Tensor:
     """Normalised noise [count, 3, side, side]."""
     grey = 255 * torch.rand(count, 3, side(name), side(name), generator=seeds.torch_generator("photos"))
     return backbones.facts(name, params(name)).preprocess(grey)
+
+
+def fold(net: EmbeddingModel) -> None:
+    """Fold each batch norm into the convolution before it, as exported networks have it."""
+    for parent in net.modules():
+        children = list(parent.named_children())
+        for (_, conv), (_, norm) in pairwise(children):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, _BatchNorm):
+                gain = norm.weight.data / (norm.running_var + norm.eps).sqrt()
+                conv.weight.data *= gain[:, None, None, None] * (1 + norm.eps) ** 0.5
+                norm.bias.data -= norm.running_mean * gain
+                norm.weight.data.fill_(1)
+                norm.running_mean.fill_(0)
+                norm.running_var.fill_(1)

@@ -15,16 +15,18 @@ from torch import Tensor, nn
 from torchvision.transforms import functional as one_picture
 
 from bgbias import plugins, seeds
-from bgbias.engine import digests, graph
+from bgbias.engine import digests, given_weights, graph
+from bgbias.engine.forecast import forecast
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes import pretrain as node
 from bgbias.nodes._models import fresh_model
+from bgbias.results import publication
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.training import loop, tiles
+from bgbias.training import loop
 from bgbias.training.batches import Batch
 from bgbias.training.pretraining import _colours, byol, moco_v2
 from bgbias.training.pretraining.moco_v2 import info_nce
@@ -137,8 +139,10 @@ def test_the_same_is_drawn_in_the_same_step_and_another_in_the_next() -> None:
 def test_what_negatives_are_made_of(kind: str, negatives: str) -> None:
     made = pretraining(kind, negatives=negatives)
     seen, pictures, counts = made.views(batch())
-    assert seen.shape == pictures.shape == (2 * PHOTOS, 3, SIDE, SIDE)
-    whole = torch.arange(2 * PHOTOS) % PHOTOS == PHOTOS - 1
+    asked = {"moco_v2": PHOTOS, "byol": 2 * PHOTOS}[kind]  # views that the network sees
+    assert seen.shape == (2 * PHOTOS, 3, SIDE, SIDE)
+    assert pictures.shape == (asked, 3, SIDE, SIDE)
+    whole = torch.arange(asked) % PHOTOS == PHOTOS - 1
     assert torch.equal(~counts, whole if negatives in ("surroundings", "boxes") else torch.zeros_like(whole))
     if negatives == "patches":
         assert set(pictures[0].flatten().tolist()) <= set(seen[0].flatten().tolist())
@@ -147,10 +151,9 @@ def test_what_negatives_are_made_of(kind: str, negatives: str) -> None:
         twin = pretraining(kind, negatives=negatives)
         given = batch()
         shown, *_ = twin.views(Batch(given.textures, given.labels, given.index, None, None, given.textures))
-        assert torch.equal(pictures, shown)
+        assert torch.equal(pictures, shown[:asked])
     else:
-        far = tiles.grown(batch().masks[:1])[0, 0] == 0
-        far[:, :], outside = False, torch.ones(SIDE, SIDE, dtype=torch.bool)
+        outside = torch.ones(SIDE, SIDE, dtype=torch.bool)
         outside[2:26, 0:28] = False  # beyond the object, its rim and the blur around it
         torch.testing.assert_close(pictures[0][:, outside], seen[0][:, outside], atol=1e-5, rtol=0)
         assert not torch.allclose(pictures[0][:, 10:18, 10:18], seen[0][:, 10:18, 10:18])
@@ -184,6 +187,19 @@ class Twin:
         self.optimizer.step()
 
 
+def optimizer(made: Any) -> torch.optim.SGD:
+    return torch.optim.SGD([*made.model.trunk.parameters(), *made.heads.parameters()], lr=0.1)
+
+
+def stepped(made: Any, learned: torch.optim.SGD, given: Batch) -> Tensor:
+    """A step; its loss."""
+    found: Tensor = made.loss(given)["loss"]
+    learned.zero_grad()
+    found.backward()
+    learned.step()
+    return found
+
+
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum() / (a.norm() * b.norm())
 
@@ -194,18 +210,14 @@ def test_moco_is_what_plain_loops_make_it(negatives: str) -> None:
     options = {"queue": 10, "keep": 0.9, "negatives": negatives, "alpha": 2.0, "temperature": 0.3}
     made, views = pretraining("moco_v2", **options), pretraining("moco_v2", **options)
     twin, queue = Twin(made), list[Tensor]()
-    learned = torch.optim.SGD([*made.model.trunk.parameters(), *made.heads.parameters()], lr=0.1)
+    learned = optimizer(made)
     for number in range(3):
-        found = made.loss(batch(number))["loss"]
-        learned.zero_grad()
-        found.backward()
-        learned.step()
-
+        found = stepped(made, learned, batch(number))
         seen, pictures, counts = views.views(batch(number))
         asked = twin.online(seen[:PHOTOS])
         twin.follow(0.9)
         others = twin.taught(seen[PHOTOS:])
-        further = twin.taught(pictures[:PHOTOS]) if negatives != "none" else None
+        further = twin.taught(pictures) if negatives != "none" else None
         losses = []
         for n in range(PHOTOS):
             top = torch.exp(cosine(asked[n], others[n]) / 0.3)
@@ -234,13 +246,9 @@ def test_byol_is_what_plain_loops_make_it(negatives: str) -> None:
     options = {"keep": 0.8, "negatives": negatives, "alpha": 0.3}
     made, views = pretraining("byol", **options), pretraining("byol", **options)
     twin = Twin(made)
-    learned = torch.optim.SGD([*made.model.trunk.parameters(), *made.heads.parameters()], lr=0.1)
+    learned = optimizer(made)
     for number in range(3):
-        found = made.loss(batch(number))["loss"]
-        learned.zero_grad()
-        found.backward()
-        learned.step()
-
+        found = stepped(made, learned, batch(number))
         seen, pictures, counts = views.views(batch(number))
         twin.follow(1 - 0.2 * (math.cos(math.pi * number / STEPS) + 1) / 2)
         foretold = twin.heads["predictor"](twin.online(seen))
@@ -257,6 +265,14 @@ def test_byol_is_what_plain_loops_make_it(negatives: str) -> None:
     for a, b in zip(made.modules()["heads"].parameters(), twin.heads.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
     assert not any(p.requires_grad for p in made.teacher.parameters())
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+def test_what_is_seen_does_not_depend_on_what_the_network_computes_in(negatives: str) -> None:
+    plain, mixed = pretraining("moco_v2", negatives=negatives), pretraining("moco_v2", negatives=negatives)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = mixed.views(batch())
+    assert all(torch.equal(a, b) for a, b in zip(plain.views(batch()), found, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -277,7 +293,9 @@ def test_negatives_that_do_not_count_leave_no_trace(kind: str) -> None:
 def study(folder: Path, **options: Any) -> Study:
     """Squares, a backbone that is pretrained on them, and models of it, trained and not."""
     raw = described(folder)
-    raw["pretrainings"] = {"own": {"kind": "moco_v2", **QUICK, **options}}
+    own = {"kind": "moco_v2", **QUICK, **options}
+    queue = {"queue": 6} if own["kind"] == "moco_v2" else {}  # of fewer views than there are photos
+    raw["pretrainings"] = {"own": queue | own}
     raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
     block = raw["grids"]["small"]["cells"][0]
     block |= {"backbones": ["pixels", "learned"], "pretrained": True, "seeds": [0, 1], "methods": ["plain"]}
@@ -317,6 +335,55 @@ def test_a_pretraining_that_is_killed_ends_with_the_same_bits(
         assert record(small, "pretrain_record", **WHOSE)["metrics"]["epochs"] == 4
     assert made["whole"].keys() == made["killed"].keys()
     assert all(torch.equal(made["whole"][key], made["killed"][key]) for key in made["whole"])
+
+
+def test_an_embeddings_length_is_not_in_what_an_interrupted_pretraining_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = study(tmp_path)
+    data_nodes(small)
+    keep = loop._save
+
+    def save(*given: Any) -> None:
+        keep(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(loop, "_save", save)
+        with pytest.raises(KeyboardInterrupt):
+            node.pretrain(small, **WHOSE, device="cpu")
+    wider = small.model_copy(update={"train": small.train.model_copy(update={"embedding_dim": 11})})
+    assert digests.digest(wider, "pretrain", **WHOSE) == digests.digest(small, "pretrain", **WHOSE)
+    node.pretrain(wider, **WHOSE, device="cpu")
+    assert record(small, "pretrain_record", **WHOSE)["metrics"]["epochs"] == 4
+
+
+def test_a_rate_that_is_too_high_is_told_by_its_own_key(tmp_path: Path) -> None:
+    small = study(tmp_path, lr=1e30)
+    data_nodes(small)
+    with pytest.raises(UserError, match=r"Lower pretrainings\.own\.lr \(now 1e\+30\)"):
+        node.pretrain(small, **WHOSE, device="cpu")
+
+
+def test_weights_that_only_the_pretraining_reads_are_asked_of_it_alone(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {"own": {"kind": "byol", **QUICK}}
+    raw["backbones"]["learned"] = {
+        "kind": "mobilenet_v2",
+        "weights": f"{tmp_path}/absent.pth",
+        "pretraining": "own",
+    }
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
+    small = load(tmp_path, raw)
+    given_weights.check_node(small, step("train", cell=CELL))
+    with pytest.raises(UserError, match=r"absent\.pth of backbones/learned is missing"):
+        given_weights.check_node(small, step("pretrain", **WHOSE))
+
+
+def test_what_is_published_says_how_networks_learned(tmp_path: Path) -> None:
+    said = publication.settings_of(study(tmp_path, epochs=3))
+    assert said["pretrainings"] == {"own": {"queue": 6, "kind": "moco_v2", **QUICK, "epochs": 3}}
+    assert "pretrainings" not in publication.settings_of(load(tmp_path, described(tmp_path)))
 
 
 def test_models_of_a_backbone_begin_with_what_it_has_learned(tmp_path: Path) -> None:
@@ -370,6 +437,12 @@ def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -
     small = load(tmp_path, raw)
     (made,) = [n for n in graph.in_order(small) if n.name == "pretrain"]
     assert made.of == "learned/others/0"
+    assert {plan.photographed(small, cell) for cell in plan.cells(small)} == {("squares", "others")}
+    # What that dataset is masked by is looked at before anything runs, too.
+    raw["maskers"]["torn"] = {"kind": "u2net", "options": {"sharpness": 1}}
+    raw["datasets"]["others"]["masker"] = "torn"
+    with pytest.raises(UserError, match=r"maskers\.torn"):
+        plan.checked_cells(load(tmp_path, raw))
 
 
 @pytest.mark.parametrize(
@@ -380,7 +453,8 @@ def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -
             "There is no 'moco_v3' in pretraining; there are: byol, moco_v2. Did you mean 'moco_v2'?",
         ),
         ({"epochs": 3}, "pretrainings.own needs a `kind`; there are: byol, moco_v2."),
-        ({"kind": "byol", "tau": 0.9}, "pretrainings.own"),
+        ({"kind": "byol", "tau": 0.9}, "unknown key 'pretrainings.own.tau'"),
+        ({"kind": "byol", "blur": [0.1, 100]}, "pretrainings.own.blur"),
         ({"kind": "byol", "smallest": 80}, "80 is above 72: exchange them"),
         (
             {"kind": "byol", "dataset": "square"},
@@ -408,5 +482,12 @@ def test_a_pretraining_that_is_not_there_and_a_batch_without_photos_are_told(tmp
     data_nodes(small)
     with pytest.raises(UserError, match="A batch of 5000 photos is asked for, and there are"):
         node.pretrain(small, **WHOSE, device="cpu")
+    full = study(tmp_path, queue=5000)
+    with pytest.raises(UserError, match="A queue of 5000 views is asked for, and there are"):
+        node.pretrain(full, **WHOSE, device="cpu")
+    with pytest.raises(
+        UserError, match="A queue of 5000 views"
+    ):  # and before anything runs, once photos are counted
+        forecast(full)
     with pytest.raises(UserError, match="pixels is not pretrained here"):
         node.pretrain(small, "pixels", "squares", "0", device="cpu")

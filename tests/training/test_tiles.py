@@ -92,8 +92,11 @@ def test_what_covers_an_object_shows_its_surroundings(box: bool) -> None:
     level = torch.where(
         given > 0.5, 100.0, torch.rand(3, 1, side, side, generator=seeds.torch_generator("grass"))
     )
-    made, counts = tiles.without_objects(level, given, 16, 48, box, seeds.torch_generator("cover"))
-    assert counts.tolist() == [True, False, False]
+    shown = torch.cat([given, torch.zeros(1, 1, side, side)])  # the last crop shows no object
+    level = torch.cat([level, level[:1]])
+    made, counts = tiles.without_objects(level, shown, 16, 48, box, seeds.torch_generator("cover"))
+    assert counts.tolist() == [True, False, False, False]
+    assert torch.equal(made[3], level[3])
     inside = made[0, 0, 20:30, 24:40]
     # A window shows a twentieth of object at most; what is covered was 100 all over.
     assert (inside < 1.01).float().mean() > 0.9

@@ -136,6 +136,26 @@ rule sanity:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule probe:
+    input:
+        reads("probe"),
+    output:
+        probed=PATHS.probed,
+        record=PATHS.probe_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/probe/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
+    params:
+        options=options("probe"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias probe {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule remask:
     input:
         reads("remask"),
@@ -207,4 +227,4 @@ rule attack:
 
 rule scores:
     input:
-        records_of("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "collect"),
+        records_of("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "probe", "collect"),

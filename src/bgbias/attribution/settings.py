@@ -23,6 +23,9 @@ class Attribution(Strict):
     similarity: SimilarityScore | None = Field(
         None, description="also score similarity attention with a keyed photo of the class, asked in this way"
     )
+    pretrained: bool = Field(
+        False, description="also of backbones as they come, whose features are compared by their cosine"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
 
 

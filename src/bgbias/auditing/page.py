@@ -81,6 +81,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
         "four": four_fields.of({(audit.leak.found, least > 0): ()} if audit.leak and tested else {}),
+        "few_classes": math.isnan(written.drop(audit).low),
         "better_masks": bool(written.of_better_masks(audit)),
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition), "condition": condition}

@@ -56,13 +56,14 @@ class SurelyMasked:
 @dataclass(frozen=True)
 class BetterMasked:
     """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``) or least sure
-    (``confidence``): of ``queries``, where it is ``least`` or more.
+    (``confidence``): of ``queries``, where it is ``least`` or more, or whose mask is one of the ``drawn`` ones.
     """
 
     prop: str
     queries: int
     least: float
     drop: Estimate
+    drawn: int = 0
 
 
 def measured(prepared: Prepared) -> pd.DataFrame:
@@ -129,8 +130,12 @@ def better_masked(
     for prop in OF_MASKS:
         parts = [third for third in found if third.prop == prop]
         if parts and parts[0].lost.low > parts[-1].lost.high:
-            own = known[known[prop] > parts[0].most]
-            yield BetterMasked(prop, len(own), float(own[prop].min()), _lost(own, uncertainty.relative_drop))
+            larger = known[prop] > parts[0].most
+            # Of drawn masks nobody says how sure they are: they are the objects, however small.
+            drawn = known["confidence"].isna() & bool(known["confidence"].notna().any())
+            own, least = known[larger | drawn], float(known.loc[larger, prop].min())
+            lost = _lost(own, uncertainty.relative_drop)
+            yield BetterMasked(prop, len(own), least, lost, int(drawn.sum()))
 
 
 def _lost(queries: pd.DataFrame, of: Statistic) -> Estimate:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from bgbias.compute import processor
 from bgbias.engine import graph
 from bgbias.engine.node import Node
+from bgbias.study import plan
 from bgbias.study.params import Study
 
 # Whose settings say what a node computes in.
@@ -27,11 +28,11 @@ def told(study: Study, current: Collection[Node]) -> str:
     nothing.
     """
     asking = [
-        SECTIONS[node.name]
+        section
         for node in graph.in_order(study)
-        if node.name in SECTIONS
-        and node not in current
-        and getattr(node.study(study), SECTIONS[node.name]).precision == "bf16"
+        if node not in current
+        for section, precision in _asked(node.study(study), node)
+        if precision == "bf16"
     ]
     if not asking or processor.bf16() != () or shutil.which("nvidia-smi"):
         return ""
@@ -40,3 +41,11 @@ def told(study: Study, current: Collection[Node]) -> str:
         f"{settings} of grid {study.grid}: bf16, for which this processor has no instructions. A step takes ten times as long as"
         " in fp32, or more; use another machine, or write fp32 there."
     )
+
+
+def _asked(study: Study, node: Node) -> Iterator[tuple[str, str]]:
+    """The section of params.yaml that says what a node computes in, and what it says."""
+    if section := SECTIONS.get(node.name):
+        yield section, getattr(study, section).precision
+    elif node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
+        yield f"pretrainings.{named.name}", named.params().precision

@@ -185,8 +185,8 @@ def _seconds(cost: Cost, side: int) -> float:
 def _prepared(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
     sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
-    wanted = {(c.dataset, sides[c.backbone]) for c in plan.cells(study)}
-    behind = {(study.datasets[dataset].backgrounds, side) for dataset, side in wanted}
+    wanted = {(name, sides[c.backbone]) for c in plan.cells(study) for name in plan.photographed(study, c)}
+    behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
     total = NONE
     for dataset, side in wanted:
         number, unknown = photos_of(study, dataset)

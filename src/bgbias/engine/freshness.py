@@ -49,8 +49,10 @@ ARCHIVES = ("fetch", "weights")
 MAKES = {
     **dict.fromkeys(("index", "backgrounds"), "data"),
     "masks": "all_masks",
-    "train": "models",
-    **dict.fromkeys(("score", "attribute", "segment", "cross", "cure", "attack", "sanity"), "scores"),
+    **dict.fromkeys(("pretrain", "train"), "models"),
+    **dict.fromkeys(
+        ("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "probe"), "scores"
+    ),
 }
 
 

@@ -52,7 +52,7 @@ def check(study: Study) -> None:
 def check_node(study: Study, node: Node) -> None:
     """As ``check``, of one node that has to run."""
     if owner := _network_of(study, node):
-        _check(study, owner)
+        _check(study, owner, _frozen(study, node), starts=_starts_from_weights(study, node))
 
 
 def _network_of(study: Study, node: Node) -> str:
@@ -74,10 +74,20 @@ def _network_of(study: Study, node: Node) -> str:
     return ""
 
 
-def _check(study: Study, owner: str) -> None:
+def _starts_from_weights(study: Study, node: Node) -> bool:
+    """Whether the node reads the weights that params.yaml gives its network, and not what a pretraining made of them."""
+    return node.cell is None or plan.pretraining(study, node.cell.backbone) is None
+
+
+def _frozen(study: Study, node: Node) -> tuple[str, ...]:
+    """The parts of its network that the node leaves as they are; a pretraining leaves none."""
+    return study.train.frozen if node.name in ("train", *EMBEDS, "weights") else ()
+
+
+def _check(study: Study, owner: str, frozen: tuple[str, ...], starts: bool) -> None:
     module, params = pretrained.described(study, owner)
     family, _, name = owner.partition("/")
-    file = pretrained.file(study, owner)
+    file = pretrained.file(study, owner) if starts else None
     if file is not None and not file.exists():
         if not pretrained.fetched(study, owner):
             raise UserError(
@@ -86,7 +96,7 @@ def _check(study: Study, owner: str) -> None:
             )
         file = None  # the node `weights` brings it
     variant = pretrained.variant(study, owner)
-    frozen = study.train.frozen if family == "backbones" else ()
+    frozen = frozen if family == "backbones" else ()
     builds = hasattr(module, "network" if family == "maskers" else "build")
     if not variant and not (builds and (file is not None or frozen)):
         return

@@ -68,10 +68,9 @@ def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     the node that brings them, whatever mirror they are from.
     """
     chosen, owner = study.backbones[cell.backbone], pretrained.owner("backbones", cell.backbone)
-    if pretrained.fetched(study, owner):
-        return {"backbone": {k: v for k, v in chosen.items() if k not in ("weights", "sha256")}}
-    if plan.pretraining(study, cell.backbone):
-        return {"backbone": chosen}  # whose weights are the node's that pretrains it
+    of_nodes = ("weights", "sha256", "pretraining")  # whatever comes of these is a node's product
+    if pretrained.fetched(study, owner) or plan.pretraining(study, cell.backbone):
+        return {"backbone": {k: v for k, v in chosen.items() if k not in of_nodes}}
     before = recorded(step(reader, cell=cell).record(study)).get("backbone", {}).get("weights_sha256", "")
     own = pretrained.own_weights(study, owner, before)
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}

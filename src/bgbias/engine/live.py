@@ -1,4 +1,4 @@
-"""What a run is doing, on one screen: how far it is, which jobs are at work, of trainings epoch and score, and the time left.
+"""What a run is doing, on one screen: how far it is, which jobs are at work, how trainings fare, and the time left.
 
 Without a terminal it is a line for each job that has ended.
 """
@@ -191,9 +191,11 @@ class Screen:
 
 
 def training(work: Work) -> str:
-    """Of a training at work its epoch and the best score so far; nothing of other jobs, or before its first epoch."""
+    """Of a training at work its epoch and the best score so far, of a pretraining, which has no score, its loss; nothing of other
+    jobs, or before the first epoch.
+    """
     folder, found, _ = work.log.partition(LOGS)
-    if work.rule != "train" or not found:
+    if work.rule not in ("pretrain", "train") or not found:
         return ""
     for path in Path(folder).glob("running/*.json"):
         try:
@@ -205,6 +207,9 @@ def training(work: Work) -> str:
                 csv.DictReader(Path(record["history"]).read_text(encoding="utf-8").splitlines(keepends=True))
             )
             scores = [float(row["val_map_at_r"]) for row in rows if row.get("val_map_at_r")]
+            if work.rule == "pretrain" and (done := [row for row in rows if row.get("loss")]):
+                epochs = record["spec"]["pretraining"]["epochs"]
+                return f"epoch {len(done)} of {epochs}, loss {float(done[-1]['loss']):.3f}"
             most = record["spec"]["train"]["max_epochs"]
         except (OSError, ValueError, KeyError, TypeError):
             continue

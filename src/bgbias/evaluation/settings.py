@@ -47,6 +47,16 @@ class Crossing(Strict):
     )
 
 
+class Probes(Strict):
+    """Linear and nearest-neighbour evaluation of embeddings (docs/methods.md, section 6); only where it is asked for."""
+
+    folds: int | None = Field(
+        None,
+        ge=2,
+        description="parts of each class's test photos, each named by classifiers of the others; none if null",
+    )
+
+
 class Attacked(Strict):
     """Attacks on the test photos, of every model of the grid (docs/methods.md, section 8); only where they are asked for."""
 

@@ -7,7 +7,7 @@ what is saved, validated and shipped is a network like any other, which has seen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -105,6 +105,52 @@ def lacking(backbone: str) -> str:
 
 def _norms(network: nn.Module) -> list[nn.Module]:
     return [m for m in network.modules() if isinstance(m, _BatchNorm)]
+
+
+def folded(network: nn.Module) -> bool:
+    """Whether all batch norms were folded into convolutions: they add an offset, and count with means of 0 and variances of 1,
+    which are no photos' statistics. By a batch's own, such a network makes nothing of photos.
+    """
+    norms: list[Any] = [m for m in _norms(network) if m.track_running_stats and m.affine]
+    whole = all(not norm.running_mean.any() and bool((norm.running_var == 1).all()) for norm in norms)
+    return whole and any(bool(norm.bias.any()) for norm in norms)
+
+
+def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
+    """Give folded batch norms the statistics of these normalised photos [B, 3, H, W], and the gains and offsets with which they
+    compute what they did: the network's output in evaluation mode, in which it is left, is the same but for rounding.
+    """
+    norms: list[Any] = batch_norms(model)
+    sums = [torch.zeros(3, norm.num_features, dtype=torch.float64) for norm in norms]
+
+    def adding(total: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], None]:
+        def add(_: nn.Module, seen: tuple[torch.Tensor]) -> None:
+            values = seen[0].detach().double().transpose(0, 1).flatten(1).cpu()
+            counts = torch.full(values.shape[:1], values.shape[1])
+            total.add_(torch.stack([counts, values.sum(1), values.square().sum(1)]))
+
+        return add
+
+    watching = [
+        norm.register_forward_pre_hook(adding(total)) for norm, total in zip(norms, sums, strict=True)
+    ]
+    try:
+        model.eval()
+        with torch.no_grad():
+            for photos in batches:
+                model.features(photos)
+    finally:
+        for hook in watching:
+            hook.remove()
+    with torch.no_grad():
+        for norm, (count, total, squares) in zip(norms, sums, strict=True):
+            mean = total / count
+            variance = (squares / count - mean.square()).clamp(min=0)
+            gain = norm.weight.double().cpu() / (norm.running_var.double().cpu() + norm.eps).sqrt()
+            norm.bias.add_(((mean - norm.running_mean.double().cpu()) * gain).to(norm.bias))
+            norm.weight.copy_(gain * (variance + norm.eps).sqrt())
+            norm.running_mean.copy_(mean)
+            norm.running_var.copy_(variance)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bgbias import seeds
 from bgbias.engine import inputs
+from bgbias.evaluation.conditions import CLEAN
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -13,6 +14,12 @@ from bgbias.study.weights import file, owner
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
+    from bgbias.study.album import Album
+
+STATISTICS, TOGETHER = (
+    256,
+    32,
+)  # photos whose statistics folded batch norms get, and how many are seen at once
 
 
 def model_of(study: Study, cell: Cell) -> EmbeddingModel:
@@ -27,25 +34,50 @@ def model_of(study: Study, cell: Cell) -> EmbeddingModel:
 def fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
     """The cell's model before any training: the backbone's weights, if it has any, and a random embedding layer."""
     key = (cell.dataset, cell.backbone, cell.run)
+    frozen, dim = study.train.freeze_batch_norm, study.train.embedding_dim
     if not plan.pretraining(study, cell.backbone):
-        return network(study, cell.backbone, key, study.train.freeze_batch_norm)
+        return network(study, cell.backbone, key, frozen, dim)
     from safetensors.torch import load_file
 
     (made,) = inputs.backbone_weights(study, cell).values()
-    model = network(study, cell.backbone, key, study.train.freeze_batch_norm, starts=False)
+    model = network(study, cell.backbone, key, frozen, dim, starts=False)
     model.trunk.load_state_dict(load_file(made.path(study)), strict=True)
     return model
 
 
+def with_statistics(model: EmbeddingModel, album: Album) -> dict[str, str]:
+    """Make a model ready for training that normalises by a batch's photos: batch norms that were folded into convolutions get
+    statistics again, those of training photos. What a record says of it.
+    """
+    import numpy as np
+    import torch
+
+    from bgbias.models import norms
+    from bgbias.photos import subset
+
+    if not norms.folded(model):
+        return {}
+    table = subset.keyed(album.table("train"), "batch norms", STATISTICS)
+    views = album.evaluation(table, frozenset(), "train").views([(CLEAN, 0)])
+    photos = torch.from_numpy(np.stack(list(views))).permute(0, 3, 1, 2)
+    norms.unfold(model, (model.preprocess(part) for part in photos.split(TOGETHER)))
+    return {"batch_norms": f"were folded; their statistics are of {len(table.ids)} training photos"}
+
+
 def network(
-    study: Study, backbone: str, key: tuple[object, ...], freeze_batch_norm: bool, starts: bool = True
+    study: Study,
+    backbone: str,
+    key: tuple[object, ...],
+    freeze_batch_norm: bool,
+    dim: int,
+    starts: bool = True,
 ) -> EmbeddingModel:
-    """A backbone with a random embedding layer; random by ``key``. ``starts``: with the weights that params.yaml gives it."""
+    """A backbone with a random embedding layer, ``dim`` numbers long; random by ``key``. ``starts``: with the weights that
+    params.yaml gives it.
+    """
     from bgbias.models.model import build_model
 
     named = plan.backbone(study, backbone)
     weights = file(study, owner("backbones", backbone)) if starts else None
     drawn = seeds.torch_generator("model", *key)
-    return build_model(
-        named.kind, named.params(), study.train.embedding_dim, drawn, freeze_batch_norm, weights
-    )
+    return build_model(named.kind, named.params(), dim, drawn, freeze_batch_norm, weights)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
@@ -40,12 +39,10 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """How attribution is computed, and how the loss compares embeddings."""
     # Scores that were made before there was a choice stay what they are.
-    left_out = None if study.attribution.similarity else {"similarity"}
-    chosen = study.attribution.model_dump(exclude=left_out)
-    distance = {"distance": plugins.load("losses", cell.loss).DISTANCE}
+    left_out = {"pretrained"} | (set() if study.attribution.similarity else {"similarity"})
     return {
-        "attribution": chosen,
-        **distance,
+        "attribution": study.attribution.model_dump(exclude=left_out),
+        "distance": plan.distance(cell),
         **inputs.untrained(study, cell, "attribute"),
         **inputs.mask_policy(study),
     }
@@ -82,7 +79,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         album = Album(study, cell.dataset, model.resize, model.input_size)
         shown = subset.keyed(album.table("test"), "attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")
-        distance = plugins.load("losses", cell.loss).DISTANCE
+        distance = plan.distance(cell)
         truth = _true_objects(study, cell.dataset, album, photos.table.ids, model.input_size)
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:

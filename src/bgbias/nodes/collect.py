@@ -32,13 +32,15 @@ OUTPUTS = {
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """The scores of every cell, the attribution of every trained one, and what is known of each dataset's photos and masks."""
+    """The scores of every cell, the attribution of those that are asked where they look, and what is known of each dataset's
+    photos and masks.
+    """
     read: dict[str, Made] = {}
     for cell in plan.cells(study):
         for output in ("scores", "queries"):
             read[f"{output} {cell.name}"] = Made(step("score", cell=cell), output)
-        if plan.trains(study, cell):
-            read[f"attribution {cell.name}"] = Made(step("attribute", cell=cell), "attribution")
+    for cell in plan.attributed(study):
+        read[f"attribution {cell.name}"] = Made(step("attribute", cell=cell), "attribution")
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")
@@ -66,7 +68,7 @@ def collect(study: Study) -> None:
             pd.read_csv(
                 files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
             ).assign(**c.wildcards)
-            for c in plan.trained(study)
+            for c in plan.attributed(study)
         ]
         write_text(outputs["results"], together(scores).to_csv(index=False))
         with replacing(outputs["all_queries"]) as temporary:

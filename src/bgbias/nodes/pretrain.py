@@ -12,7 +12,7 @@ from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import recorded
-from bgbias.nodes._models import network
+from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import plan
 from bgbias.study import weights as own
@@ -64,6 +64,8 @@ def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
     """All its epochs."""
     named = _named(study, backbone)
     params, (images, unknown) = named.params(), photos_of(study, dataset, "train")
+    if not unknown:
+        params.check(images)
     forward, backward = named.module.Pretraining.photos_a_step(params, params.batch_size)
     steps = params.epochs * (images // params.batch_size)
     there, back = ((steps * count, steps * count) for count in (forward, backward))
@@ -82,8 +84,10 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     with records.node(study, node) as made:
         device = made.on(device)
         params, key = named.params(), (dataset, run)
-        model = network(study, backbone, ("pretraining", *key), freeze_batch_norm=False)
+        # Its embedding layer learns nothing; a grid's embedding_dim must not be in what an interrupted run keeps.
+        model = network(study, backbone, ("pretraining", *key), freeze_batch_norm=False, dim=1)
         album = Album(study, dataset, model.resize, model.input_size, fold)
+        made.notes |= with_statistics(model, album)
         photos = album.training(params.needs, device)
         training = params.as_training(len(photos.labels))
         steps = training.max_epochs * training.iterations_per_epoch
@@ -102,6 +106,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
             history,
             made.digest,
             device,
+            lr_key=f"pretrainings.{named.name}.lr",
         )
         state_dicts.write_state_dict(model.trunk.state_dict(), made.outputs["pretrained"])
         loop.write_history(made.outputs["pretraining_history"], state.curve)

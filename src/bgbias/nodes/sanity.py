@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress, seeds
+from bgbias import progress, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Made, step
@@ -38,8 +38,8 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
     """How attribution is computed, how the loss compares embeddings, and of how many photos."""
     return {
-        "attribution": study.attribution.model_dump(exclude={"images", "similarity"}),
-        "distance": plugins.load("losses", cell.loss).DISTANCE,
+        "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
+        "distance": plan.distance(cell),
         "sanity": study.sanity.model_dump(),
         **inputs.mask_policy(study),
     }
@@ -87,7 +87,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
         photos = album.evaluation(subset.keyed(table, "attribution", study.sanity.images), {"masks"}, "test")
-        distance, asked = plugins.load("losses", cell.loss).DISTANCE, study.attribution
+        distance, asked = plan.distance(cell), study.attribution
         networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
         frames, maps = [], {}
         for kind, network in networks.items():

@@ -11,7 +11,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Made, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.nodes._models import fresh_model
+from bgbias.nodes._models import fresh_model, with_statistics
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study, loss_options
@@ -103,6 +103,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         validate = Validation(
             shown, training.condition, device, settings.precision, study.evaluation.batch_size
         )
+        if training.learns_statistics:
+            made.notes |= with_statistics(model, album)
         method = training.build(model, photos.labels)
         per_class, batches_a_step = training.images_per_class(method), method.batches_a_step
         epochs = Epochs(photos, (cell.dataset, cell.run), settings, per_class, batches_a_step)

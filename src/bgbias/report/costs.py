@@ -38,8 +38,8 @@ def spent(study: Study) -> tuple[pd.DataFrame, str]:
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
     return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
-        " photos, what a method does between steps included (of the training in which it is least, as other work disturbed that"
-        " least). Training: all epochs without validation. Memory: the largest of the process."
+        " photos, what a method does between steps included; it is the fastest training's, which other work disturbed"
+        " least. Training: all epochs without validation. Memory: the largest of the process."
     )
 
 

@@ -39,6 +39,8 @@ SECTIONS = {
     "segments": ("What they take for the object", ("table4",), ("segmentation",)),
     "masks": ("Can the masks be trusted?", ("table10",), ("masks",)),
     "cures": ("Cures without training", ("table7",), ()),
+    "pretrained": ("What learning without labels changes", ("table13",), ()),
+    "probed": ("What classifiers make of the embeddings", ("table12",), ()),
     "attacked": ("Under attack", ("table9",), ()),
 }
 COMPARED = "compared"

@@ -18,7 +18,7 @@ from bgbias import plugins
 from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.episodes import CENTRE
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED, UNTRAINED, side_by_side
+from bgbias.study.cell import NO_LOSS, PLAIN, PRETRAINED, UNTRAINED, side_by_side
 from bgbias.study.params import Study
 from bgbias.study.variants import OF_TRAINING, Value, parsed
 
@@ -56,7 +56,7 @@ def dataset(name: str) -> str:
 
 def loss(name: str) -> str:
     """A loss in words, e.g. ``Multi Similarity``; with another setting ``Contrastive, neg margin 0.3``."""
-    titles = {"none": "No training"} | _titles("losses")
+    titles = {NO_LOSS: "No training"} | _titles("losses")
     alone, changed = parsed(name)
     return _with(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
 
@@ -166,7 +166,7 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     ranks = {
         "dataset": _ranks(rows["dataset"]),
         "backbone": _ranks(rows["backbone"]),
-        "loss": _ranks(["none", *losses]),
+        "loss": _ranks([NO_LOSS, *losses]),
         "method": _method_ranks(rows["method"]),
     }
     return rows.sort_values(

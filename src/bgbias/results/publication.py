@@ -31,6 +31,7 @@ from bgbias.study import plan
 from bgbias.study.params import SECTIONS, Study, loss_options
 
 MADE, SEEDS = "made.yaml", "seeds"
+TRAINED = ("pretrain", "train")  # whose minutes are those of training
 # Nodes that bring bytes which checksums verify, or draw what tables say.
 WITHOUT_NUMBERS = ("fetch", "weights", "figure")
 NOT_HERE = ("by hand", "missing file")  # states of a dataset's parts that no command can bring
@@ -147,7 +148,7 @@ def birth(study: Study) -> dict[str, Any]:
         "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in known), *devices])),
         "cores": os.cpu_count(),
         "minutes": round(float(minutes.sum()), 1),
-        "minutes_of_training": round(float(minutes[minutes.index == "train"].sum()), 1),
+        "minutes_of_training": round(float(minutes[minutes.index.isin(TRAINED)].sum()), 1),
     }
 
 
@@ -155,7 +156,12 @@ def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
     cells = plan.cells(study)
     said = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
-    datasets = {name: study.datasets[name] for name in plan.datasets(study)}
+    before = {
+        named.name: named for named in filter(None, (plan.pretraining(study, c.backbone) for c in cells))
+    }
+    learned_from = [named.params().dataset for named in before.values()]
+    names = dict.fromkeys([*plan.datasets(study), *filter(None, learned_from)])
+    datasets = {name: study.datasets[name] for name in names}
     entries = dict.fromkeys(plan.method(study, cell).entry for cell in plan.trained(study))
     used: dict[str, dict[str, Strict]] = {
         "datasets": dict(datasets),
@@ -167,6 +173,7 @@ def settings_of(study: Study) -> dict[str, Any]:
         for section, named in used.items()
     }
     losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
+    said |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
     return said | {
         "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
         "losses": {

@@ -11,6 +11,7 @@ from bgbias.photos import folds
 PLAIN = "plain"
 # Not trained: the backbone's pooled features, and the same under the random embedding layer that a seed's training starts from.
 PRETRAINED, UNTRAINED = "pretrained", "untrained"
+NO_LOSS = "none"  # what stands for the loss of models that nobody trained
 # A cell as a part of paths.
 CELL = "{dataset}/{backbone}/{loss}/{method}/seed{seed}"
 _SIDE_BY_SIDE = re.compile(r"\+(\d+)d$", re.ASCII)

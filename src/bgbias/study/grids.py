@@ -150,3 +150,4 @@ class Grid(Strict):
     cures: dict[str, Any] = _changed("cures")
     attacked: dict[str, Any] = _changed("attacked")
     sanity: dict[str, Any] = _changed("sanity")
+    probes: dict[str, Any] = _changed("probes")

@@ -13,7 +13,7 @@ from bgbias import attacks, plugins
 from bgbias.attribution.settings import Attribution, Sanity
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.errors import UserError, speak_of
-from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation
+from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation, Probes
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
@@ -99,6 +99,7 @@ class Shared(Strict):
     cures: Cures = Cures()
     attacked: Attacked = Attacked()
     sanity: Sanity = Sanity()
+    probes: Probes = Probes()
 
 
 class File(Shared):
@@ -129,6 +130,7 @@ SECTIONS = (
     "cures",
     "attacked",
     "sanity",
+    "probes",
 )
 
 

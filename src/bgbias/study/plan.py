@@ -18,7 +18,7 @@ from bgbias.photos import folds
 from bgbias.settings import validated
 from bgbias.study import backbones, methods, pretrainings, variants
 from bgbias.study.backbones import NamedBackbone
-from bgbias.study.cell import PRETRAINED, UNTRAINED, Cell
+from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study, loss_options, options
@@ -41,8 +41,8 @@ def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str])
         for dataset, backbone in product(block.datasets, block.backbones):
             if block.pretrained:
                 for seed in block.seeds if backbone in seeded else (0,):
-                    made[Cell(dataset, backbone, "none", PRETRAINED, seed)] = None
-                made |= {Cell(dataset, backbone, "none", UNTRAINED, seed): None for seed in block.seeds}
+                    made[Cell(dataset, backbone, NO_LOSS, PRETRAINED, seed)] = None
+                made |= {Cell(dataset, backbone, NO_LOSS, UNTRAINED, seed): None for seed in block.seeds}
             for loss, method, seed in product(block.losses, block.methods, block.seeds):
                 made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
                 if len(set(block.folds)) == folds.FOLDS:
@@ -94,10 +94,45 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
         )
     for cell in chosen:
         check_cell(study, cell)
-        parts_of(study, cell.dataset)
-        described = study.maskers[study.datasets[cell.dataset].masker]
-        options(study, "maskers", described.kind, described.options)
+        for dataset in photographed(study, cell):
+            parts_of(study, dataset)
+            described = study.maskers[study.datasets[dataset].masker]
+            options(study, "maskers", described.kind, described.options)
     return chosen
+
+
+def compared_backbones(study: Study) -> dict[str, str]:
+    """From each backbone of the grid that is pretrained here to the one that it is compared with: the same network after the
+    same pretraining without negatives, if it has some, else the one that was not pretrained; if the grid has such a one.
+    """
+    there = {name: backbone(study, name) for name in dict.fromkeys(c.backbone for c in cells(study))}
+    found: dict[str, str] = {}
+    for name, own in there.items():
+        before = pretraining(study, name)
+        if before is None:
+            continue
+        alike = [
+            other for other in there.values() if (other.kind, other.params()) == (own.kind, own.params())
+        ]
+        others = [(other.name, pretraining(study, other.name)) for other in alike if other.name != name]
+        without = [
+            other
+            for other, its in others
+            if its
+            and before.params().active_negatives != "none"
+            and its.params().active_negatives == "none"
+            and (its.kind, its.params().beside_negatives) == (before.kind, before.params().beside_negatives)
+        ]
+        bare = [other for other, its in others if its is None]
+        if others_like_it := without or bare:
+            found[name] = others_like_it[0]
+    return found
+
+
+def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
+    """The datasets whose photos a cell's model sees: its own, and that of its backbone's pretraining, where it names another."""
+    before = pretraining(study, cell.backbone)
+    return tuple(dict.fromkeys([cell.dataset, (before and before.params().dataset) or cell.dataset]))
 
 
 def segments(study: Study) -> bool:
@@ -123,6 +158,11 @@ def attacks(study: Study) -> bool:
 def doubts(study: Study) -> bool:
     """Whether the grid asks if its attribution scores are worth believing."""
     return study.sanity.images is not None
+
+
+def probes(study: Study) -> bool:
+    """Whether the grid asks what classifiers on embeddings make of photos."""
+    return study.probes.folds is not None
 
 
 def truth(study: Study, dataset: str) -> str | None:
@@ -236,6 +276,17 @@ def trains(study: Study, cell: Cell) -> bool:
 def trained(study: Study) -> tuple[Cell, ...]:
     """The grid's models that have a training of their own; none where it compares backbones as they come."""
     return tuple(cell for cell in cells(study) if trains(study, cell))
+
+
+def attributed(study: Study) -> tuple[Cell, ...]:
+    """The grid's models that are asked where they look: trained ones and, if the grid says so, backbones as they come."""
+    asked = study.attribution.pretrained
+    return tuple(c for c in cells(study) if trains(study, c) or (asked and c.method == PRETRAINED))
+
+
+def distance(cell: Cell) -> str:
+    """How a model's embeddings are compared for attribution: as its loss does, by their cosine where it has none."""
+    return "cosine" if cell.loss == NO_LOSS else str(plugins.load("losses", cell.loss).DISTANCE)
 
 
 def selection_condition(study: Study, cell: Cell) -> str:

@@ -35,7 +35,7 @@ NODE = "cell"
 # What the nodes of a model are made of, the first that is there.
 BEGINNINGS = ("train", "embed")
 # What stands there instead of a model for a backbone's own features, which nothing was trained for.
-UNTRAINED = frozenset({"backbone", "index", "weights"})
+UNTRAINED = frozenset({"backbone", "index", "pretrain", "weights"})
 # Told of each node; of the model: all of its seconds, the most of its memory.
 OF_NODES = frozenset({"seconds", "peak_memory_mb"})
 # How many photos were seen is said by the nodes that saw them.

@@ -34,6 +34,7 @@ from bgbias.training.settings import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
 LOOKS = {"cpu": 1, "cuda": 50}
+LR_KEY = "train.lr"  # where a learning rate that is too high stands in params.yaml
 # Columns of an epoch that no second run repeats.
 SECONDS = ("train_seconds", "validate_seconds")
 
@@ -87,6 +88,7 @@ def fit(
     device: str = "cpu",
     loss_lr: float | None = None,
     passes: EpochPasses = _no_passes,
+    lr_key: str = LR_KEY,
 ) -> State:
     """Train until nothing improves; the model is left with its best epoch's weights.
 
@@ -94,7 +96,7 @@ def fit(
     methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one that must strictly improve; if
     it is empty, the last epoch's weights are kept. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment)
     hold the unfinished state of the training that ``digest`` names; one of another digest is not continued. A loss that is not
-    finite is an error.
+    finite is an error, which names ``lr_key``.
     """
     model = method.model
     freeze(model.trunk, settings.frozen, model.backbone)
@@ -109,14 +111,14 @@ def fit(
         begun = time.perf_counter()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
-        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
+        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes, lr_key)
         trained = time.perf_counter()
         model.eval()
         scores = validate(model)
         if monitor and not math.isfinite(scores[monitor]):
             raise UserError(
                 f"{monitor} is {scores[monitor]} after epoch {epoch}."
-                f" Lower train.lr (now {settings.lr:g}) in params.yaml."
+                f" Lower {lr_key} (now {settings.lr:g}) in params.yaml."
             )
         state.epoch = epoch
         if not monitor or scores[monitor] > state.best_score:
@@ -174,6 +176,7 @@ def train_epoch(
     device: str,
     epoch: int,
     passes: EpochPasses = _no_passes,
+    lr_key: str = LR_KEY,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
     method.start_epoch(
@@ -181,7 +184,7 @@ def train_epoch(
     )
     for module in method.modules().values():
         module.train()
-    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"])
+    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], lr_key)
     with full_precision() if method.full_precision else nullcontext():
         sent = ahead(batches, device, Batch.to)
         for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
@@ -199,8 +202,8 @@ def train_epoch(
 class _Losses:
     """The losses of an epoch's steps, which stay on the device and are read now and then: reading makes a GPU wait."""
 
-    def __init__(self, settings: Train, epoch: int, steps_between_looks: int) -> None:
-        self._settings, self._epoch, self._every = settings, epoch, steps_between_looks
+    def __init__(self, settings: Train, epoch: int, steps_between_looks: int, lr_key: str) -> None:
+        self._settings, self._epoch, self._every, self._lr_key = settings, epoch, steps_between_looks, lr_key
         self._sums: dict[str, Tensor] = {}
         self._steps, self._unseen = 0, list[Tensor]()
 
@@ -228,7 +231,7 @@ class _Losses:
         self._unseen = []
         if not all(finite):
             raise UserError(
-                f"The loss is not finite in epoch {self._epoch}, step {first + finite.index(False)}. Lower train.lr (now"
+                f"The loss is not finite in epoch {self._epoch}, step {first + finite.index(False)}. Lower {self._lr_key} (now"
                 f" {self._settings.lr:g}), or the loss's own settings, in params.yaml."
             )
 

@@ -93,7 +93,8 @@ def blurred(masks: Tensor) -> Tensor:
 def without_objects(
     photos: Tensor, masks: Tensor, smallest: int, largest: int, box: bool, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Photos [B, C, S, S] whose objects are covered by windows of their surroundings, and whether there are any, bool [B].
+    """Photos [B, C, S, S] whose objects are covered by windows of their surroundings, and whether there are any, bool [B]: of a
+    photo that shows no object, what is made is the photo.
 
     ``masks``: float [B, 1, S, S] in 0..1; ``box``: cover the box around the object, which hides its outline too.
     ``generator``: of the processor.
@@ -111,7 +112,7 @@ def without_objects(
         while not len(places) and window > least:
             window = max(window // 2, least)
             places = _beside(sums, window)
-        found.append(len(places) > 0)
+        found.append(len(places) > 0 and bool(sums[-1, -1] > 0))
         if not len(places):
             places = places.new_zeros(1, 2)  # what is made of it counts for nothing
         drawn = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)

@@ -9,8 +9,8 @@ import pandas as pd
 
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
+from bgbias.study.cell import NO_LOSS
 
-NO_LOSS = "none"  # what stands for the loss of models that nobody trained
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
 BESIDE = 0.5  # room for a mark of the legend, and around it

@@ -60,7 +60,7 @@ settings = protocol
 
 def wanted(study: Study) -> bool:
     """Whether there are trained models, which alone have a score."""
-    return bool(plan.trained(study))
+    return bool(plan.attributed(study))
 
 
 def reads(study: Study) -> dict[str, Made]:
@@ -71,7 +71,7 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     attribution = pd.read_parquet(reads(study)["all_attribution"].path(study))
-    return table(attribution, published.read(), plan.trained(study))
+    return table(attribution, published.read(), plan.attributed(study))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:

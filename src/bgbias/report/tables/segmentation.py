@@ -18,7 +18,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN
+from bgbias.study.cell import NO_LOSS, PLAIN
 from bgbias.study.params import Study
 
 NUMBER = 4
@@ -83,7 +83,7 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     method ``centre``, first of each backbone. Raises UserError when models were asked different episodes, or one lacks a task.
     """
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
-    priors = priors.assign(loss="none", method=CENTRE, seed=0)
+    priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
     of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
     columns = ["image_id", "label", "seed", "iou"]
@@ -96,7 +96,7 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
         own, cured = of_model[model], model[-1] != PLAIN
         others = {
             "gain": scores.get((*model[:3], PLAIN)) if cured else None,
-            "over_centre": scores[(*model[:2], "none", CENTRE)] if model[-1] != CENTRE else None,
+            "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
         iou = scores[model]
         compared.append(iou)

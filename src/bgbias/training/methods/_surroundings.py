@@ -18,7 +18,7 @@ SMALLEST, LARGEST = 16, 48  # sides of the windows that cover an object, in a ph
 class Surroundings(WithNegatives):
     """The photo with windows of its surroundings over its object. A replaced background is the negative itself.
 
-    A photo of which all is object, or whose mask is not trusted, has no such negative.
+    A photo of which all is object or nothing is, or whose mask is not trusted, has no such negative.
     """
 
     params: NegativeParams
@@ -33,6 +33,6 @@ class Surroundings(WithNegatives):
             raise ValueError("negatives of background alone need batches with masks")
         if self.replaces_backgrounds:
             assert batch.backgrounds is not None
-            shows = (batch.masks < 0.5).flatten(1).any(1)
-            return self.model.preprocess(batch.backgrounds), shows
+            inside = (batch.masks > 0.5).flatten(1)
+            return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
         return tiles.without_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bgbias import seeds
 from bgbias.settings import Strict
@@ -31,6 +31,8 @@ class BasePretraining(BaseMethod):
     """
 
     params: PretrainingParams
+    ASKS: ClassVar[int] = 2
+    """How many of a photo's two views the network sees, and has negatives of."""
 
     def __init__(
         self, model: EmbeddingModel, params: PretrainingParams, key: Sequence[object], steps: int
@@ -54,6 +56,13 @@ class BasePretraining(BaseMethod):
         """Two layers on features of so many channels, random by the pretraining's key and ``purpose``."""
         raise NotImplementedError(type(self))
 
+    def two_layers(self, channels: int, purpose: str, norm: bool) -> nn.Module:
+        """Such a head: a hidden layer as wide as params say, with a batch norm or without one, and a linear layer."""
+        from bgbias.training.pretraining._heads import two_layers
+
+        hidden = self.params.hidden or self.model.embedder.in_features
+        return two_layers(channels, hidden, self.params.dim, norm, (purpose, *self.key))
+
     def modules(self) -> dict[str, nn.Module]:
         """The network, its heads, and the teacher, which is kept with them."""
         return {"model": self.model, "heads": self.heads, "teacher": self.teacher}
@@ -67,23 +76,32 @@ class BasePretraining(BaseMethod):
         self._epoch, self._step = epoch, 0
 
     def views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Both views of every photo, normalised [2 B, 3, S, S], first all first ones; the negative of each and which of these
-        count, bool [2 B], if there are any.
+        """Both views of every photo, normalised [2 B, 3, S, S], first all first ones; the negatives of those that the network
+        sees, the first ``ASKS`` B, and which of these count, bool, if there are any.
         """
+        import torch
+
+        # What is seen does not depend on what the network computes in.
+        with torch.autocast(batch.images.device.type, enabled=False):
+            return self._views(batch)
+
+    def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         from bgbias.training.pretraining import _colours, _negatives
 
         drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
         self._step += 1
         changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
         seen = self.model.preprocess(_colours.changed(batch.images, changes))
-        if self.params.kept_away_from == "none":
+        if self.params.active_negatives == "none":
             return seen, None, None
-        if self.params.kept_away_from == "textures":
+        asked = len(seen) // 2 * self.ASKS
+        if self.params.active_negatives == "textures":
             assert batch.textures is not None
             # Seen as their photo is: what differs is what is shown.
-            textures = self.model.preprocess(_colours.changed(batch.textures, changes))
-            return seen, textures, batch.labels >= 0
-        return seen, *_negatives.of(self.params, seen, batch.masks, drawn)
+            textures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
+            return seen, textures, batch.index[:asked] >= 0  # all
+        masks = None if batch.masks is None else batch.masks[:asked]
+        return seen, *_negatives.of(self.params, seen[:asked], masks, drawn)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""

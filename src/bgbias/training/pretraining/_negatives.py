@@ -21,10 +21,10 @@ def of(
 
     ``masks``: float [N, 1, S, S] in 0..1; ``generator``: of the processor.
     """
-    if params.kept_away_from == "patches":
+    if params.active_negatives == "patches":
         pictures = tiles.patches(views, params.smallest, params.largest, generator)
         return pictures, torch.ones(len(views), dtype=torch.bool, device=views.device)
     if masks is None:
         raise ValueError("negatives of background alone need batches with masks")
-    box = params.kept_away_from == "boxes"
+    box = params.active_negatives == "boxes"
     return tiles.without_objects(views, masks, SMALLEST, LARGEST, box, generator)

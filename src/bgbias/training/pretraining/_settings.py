@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from bgbias.settings import Strict
 from bgbias.training.settings import Positive, Train
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Sigma = Annotated[float, Field(gt=0, le=32)]  # a wider one would look beyond a photo's mirror image
 Negatives = Literal["none", "patches", "textures", "surroundings", "boxes"]
 # What batches carry beside photos, for negatives that are made of it.
 NEEDS: dict[str, frozenset[str]] = {
@@ -43,7 +44,7 @@ class PretrainingParams(Strict):
     )
     jitter_share: Share = Field(0.8, description="of the views whose colours are changed")
     grey_share: Share = Field(0.2, description="of the views that are grey")
-    blur: tuple[Positive, Positive] = Field(
+    blur: tuple[Sigma, Sigma] = Field(
         (0.1, 2.0), description="standard deviation of a blur, in pixels of a photo of 224"
     )
     blur_share: Share = Field(0.5, description="of the views that are blurred")
@@ -75,22 +76,31 @@ class PretrainingParams(Strict):
         return self
 
     @property
-    def kept_away_from(self) -> Negatives:
+    def active_negatives(self) -> Negatives:
         """The negatives that count."""
         return self.negatives if self.alpha else "none"
 
     @property
+    def beside_negatives(self) -> dict[str, Any]:
+        """All that does not speak of negatives."""
+        return self.model_dump(exclude={"negatives", "alpha", "smallest", "largest"})
+
+    @property
     def needs(self) -> frozenset[str]:
         """What batches carry beside photos: masks, textures, or nothing."""
-        return NEEDS.get(self.kept_away_from, frozenset())
+        return NEEDS.get(self.active_negatives, frozenset())
 
-    def steps(self, photos: int) -> int:
-        """How many full batches an epoch has; fewer photos than one has are an error."""
+    def check(self, photos: int) -> None:
+        """Refuse settings that ask for more photos than there are to learn from."""
         if photos < self.batch_size:
             raise UserError(
                 f"A batch of {self.batch_size} photos is asked for, and there are {photos} to learn from. Set the pretraining's"
                 f" batch_size to at most {photos} in params.yaml."
             )
+
+    def steps(self, photos: int) -> int:
+        """How many full batches an epoch has; fewer photos than one has are an error."""
+        self.check(photos)
         return photos // self.batch_size
 
     def as_training(self, photos: int) -> Train:

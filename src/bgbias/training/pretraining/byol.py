@@ -52,14 +52,11 @@ class Pretraining(BasePretraining):
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
         """Both views twice, and the negatives of both, which the teacher sees."""
         assert isinstance(params, Params)
-        return batch_size * (4 + 2 * (params.kept_away_from != "none")), 2 * batch_size
+        return batch_size * (4 + 2 * (params.active_negatives != "none")), 2 * batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
         """A hidden layer with a batch norm and a linear one."""
-        from bgbias.training.pretraining._heads import two_layers
-
-        hidden = self.params.hidden or self.model.embedder.in_features
-        return two_layers(channels, hidden, self.params.dim, True, (purpose, *self.key))
+        return self.two_layers(channels, purpose, norm=True)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""

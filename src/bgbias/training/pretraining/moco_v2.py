@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.errors import UserError
 from bgbias.settings import Strict
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
@@ -35,6 +36,15 @@ class Params(PretrainingParams):
     queue: int = Field(16384, ge=1, description="views of earlier batches that a view is kept away from")
     keep: float = Field(0.99, ge=0, lt=1, description="share of its weights that the teacher keeps in a step")
 
+    def check(self, photos: int) -> None:
+        """A queue that holds all photos holds the view's own, too, and keeps it away from what it should be near."""
+        super().check(photos)
+        if self.queue >= photos:
+            raise UserError(
+                f"A queue of {self.queue} views is asked for, and there are {photos} photos to learn from: a view would be kept"
+                f" away from others of its own photo. Set the pretraining's queue to less than {photos} in params.yaml."
+            )
+
 
 class Pretraining(BasePretraining):
     """One view of every photo goes through the network, the other through the teacher and then into the queue.
@@ -44,6 +54,7 @@ class Pretraining(BasePretraining):
     """
 
     params: Params
+    ASKS = 1
 
     def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
         import torch
@@ -58,14 +69,11 @@ class Pretraining(BasePretraining):
     def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
         """Both views, and the negatives of the first ones, which the teacher sees."""
         assert isinstance(params, Params)
-        return batch_size * (2 + (params.kept_away_from != "none")), batch_size
+        return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
         """A hidden layer and a linear one."""
-        from bgbias.training.pretraining._heads import two_layers
-
-        hidden = self.params.hidden or channels
-        return two_layers(channels, hidden, self.params.dim, False, (purpose, *self.key))
+        return self.two_layers(channels, purpose, norm=False)
 
     def modules(self) -> dict[str, nn.Module]:
         """The queue is kept, too."""
@@ -81,7 +89,7 @@ class Pretraining(BasePretraining):
         asked = self.online(first)
         self.follow(self.params.keep)
         others = self.taught(second)
-        further = None if negatives is None else self.taught(negatives.chunk(2)[0])
+        further = None if negatives is None else self.taught(negatives)
         with torch.autocast(asked.device.type, enabled=False):
             asked = F.normalize(asked.float(), dim=1)
             queue = self._queued()
@@ -89,7 +97,7 @@ class Pretraining(BasePretraining):
             if further is None or counts is None:
                 loss = info_nce(alike, asked @ queue.T, self.params.temperature)
             else:
-                near = (asked * further).sum(1).where(counts.chunk(2)[0], asked.new_tensor(-torch.inf))
+                near = (asked * further).sum(1).where(counts, asked.new_tensor(-torch.inf))
                 loss = info_nce(alike, asked @ queue.T, self.params.temperature, near, self.params.alpha)
         self._enter(others)
         return {"loss": loss.mean()}

@@ -1,0 +1,164 @@
+"""Table 13: what pretraining changes, before labels and after them: each backbone that learned without them against the same
+network that did not, and each pretraining with negatives of no class against the same one without them.
+
+Models are paired by query and seed, whatever their training; every p is corrected for the number of backbones that are compared,
+each difference on its own. docs/methods.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.report import columns as words
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
+from bgbias.report.tables import attribution, probes
+from bgbias.report.tables._rows import models
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import OF_QUERIES, Model, Values
+from bgbias.results.uncertainty import SIGNIFICANT, Statistic, difference
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 13
+TITLE = "What pretraining without labels changes"
+ABOUT = "What learning without labels changes, before training with labels and after it, and whether that is more than chance."
+# Names of differences: whose values, of which columns, what is made of them, and by how much they are multiplied.
+DIFFERENCES: dict[str, tuple[str, tuple[str, ...], Statistic, float]] = {
+    "corrupted_difference": ("retrieval", ("corrupted",), difference, 100),
+    "clean_difference": ("retrieval", ("clean",), difference, 100),
+    "relative_drop_change": ("retrieval", ("clean", "corrupted"), uncertainty.change_of_relative_drop, 100),
+    "ref_gain": ("attribution", ("ref",), difference, 1),
+    **{
+        f"{probe}_{view}_gain": (probe, (view,), difference, 100)
+        for probe in probes.PROBES
+        for view in probes.VIEWS
+    },
+}
+HEADS = {
+    "corrupted_difference": "Corrupted",
+    "clean_difference": "Clean",
+    "relative_drop_change": "Change of drop, points",
+    "ref_gain": "Attribution score",
+    **{
+        f"{probe}_{view}_gain": f"{head}, {view}"
+        for probe, head in probes.HEADS.items()
+        for view in probes.VIEWS
+    },
+}
+COLUMNS = (
+    Column("Against", lambda row: str(row["against"]), "Against"),
+    *(
+        Column(
+            head,
+            words.against_plain(name, 3 if name == "ref_gain" else 1),
+            head if name in ("corrupted_difference", "clean_difference") else "",
+            known=(name,),
+        )
+        for name, head in HEADS.items()
+    ),
+)
+LEGEND = (
+    "MAP@R in points over the same network that learned otherwise before it, or not at all. [95 %]: over classes",
+    f"and, from three on, training seeds. {words.MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
+)
+HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """The rule of selection, and who is compared with whom."""
+    return sentences.selection(study) | {"against": plan.compared_backbones(study)}
+
+
+def wanted(study: Study) -> bool:
+    """Whether a pretrained backbone has another one to be compared with."""
+    return bool(plan.compared_backbones(study))
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """Queries, attribution scores, and what probes found, where the grid asks for them."""
+    return files_of(step("collect"), "all_queries", "all_attribution") | (
+        {f"probed {c.name}": Made(step("probe", cell=c), "probed") for c in plan.cells(study)}
+        if plan.probes(study)
+        else {}
+    )
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=OF_QUERIES)
+    scores = pd.read_parquet(files["all_attribution"].path(study))
+    return table(queries, scores, outputs.of_cells(study, files, "probed"), plan.compared_backbones(study))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    return told(table, study.train.selection)
+
+
+def table(
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[str, str]
+) -> pd.DataFrame:
+    """Table 13, a row a model whose backbone ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
+    all cells' probed.parquet with the cells' names (without rows where nothing was probed).
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``classes``, ``against``, the backbone of
+    the other model, which is the same but for it; and for each of ``DIFFERENCES``, in points (``ref_gain``: in score), its
+    ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such value.
+    """
+    lines = list(_lines(queries, scores, probed, against))
+    made = pd.DataFrame(lines)
+    for beside in made.groupby(["dataset", "loss", "method"], sort=False).groups.values():
+        for name in DIFFERENCES:
+            p = made.loc[beside, f"{name}_p"].to_list()
+            made.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)
+    return rows.without_single_folds(made)
+
+
+def _lines(
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
+    values: dict[str, dict[Model, Values]] = {
+        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in models(queries)},
+        "attribution": {model: attribution.scored(own, model) for model, own in models(scores)},
+        **{
+            probe: {model: probes.named(own, model, probe) for model, own in models(probed)}
+            for probe in probes.PROBES
+        },
+    }
+    for model, own in models(queries):
+        other = (model[0], against.get(model[1], ""), *model[2:])
+        if other not in values["retrieval"]:
+            continue
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"classes": len(set(values["retrieval"][model].classes)), "against": other[1]}
+        for name, (whose, columns, of, scale) in DIFFERENCES.items():
+            mine, theirs = (values[whose].get(one) for one in (model, other))
+            found = mine.against(theirs, columns, of) if mine and theirs else uncertainty.UNKNOWN
+            row |= rows.tested(name, found, scale)
+        yield row
+
+
+def told(table: pd.DataFrame, selection: str) -> str:
+    """Two paragraphs."""
+    score = {"Attribution score": "Attribution score: as in Table 2."}
+    named = {
+        head: "Linear, neighbours: accuracy as in Table 12."
+        for head in HEADS.values()
+        if head == "Linear, clean"
+    }
+    return (
+        f"{sentences.title(TITLE, table)} The row's model minus the same one of the other backbone, paired by photo and seed:"
+        " MAP@R in points, in front of random backgrounds and clean; and its relative drop, below 0, less is lost."
+        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        "Against: the backbone after the same pretraining without negatives, where the row's has some, else without"
+        f" pretraining.{words.explained(table, COLUMNS, score | named)} {sentences.intervals(table)} {words.MARK}: p <"
+        f" {SIGNIFICANT:g} by the same, Holm-corrected for the backbones beside one another, each difference on its own."
+    )

@@ -1,0 +1,118 @@
+"""Table 12: what a linear layer and nearest neighbours on a model's embeddings make of photos, a row a model.
+
+docs/methods.md, section 6. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.evaluation.probes import NEIGHBOURS, PROBES, TEMPERATURE
+from bgbias.report import columns as words
+from bgbias.report import names
+from bgbias.report.columns import Column
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables import _outputs as outputs
+from bgbias.report.tables._rows import models
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import CLEAN, CORRUPTED, Values
+from bgbias.study import plan
+from bgbias.study.params import Study
+
+NUMBER = 12
+TITLE = "What classifiers on embeddings make of photos"
+ABOUT = (
+    "Linear and nearest-neighbour evaluation: how many photos a classifier on a model's embeddings names the right class of, as"
+    " they are and in front of other backgrounds."
+)
+HEADS = {"linear": "Linear", "nearest": "Neighbours"}
+VIEWS = {"clean": CLEAN, "corrupted": CORRUPTED}
+COLUMNS = tuple(
+    column
+    for name, head in HEADS.items()
+    for column in (
+        Column(head, words.interval(f"{name}_clean", 1), f"{head} [95 %]", best=f"{name}_clean"),
+        Column(f"{head}, corrupted", words.interval(f"{name}_corrupted", 1), best=f"{name}_corrupted"),
+        Column(f"{head}: drop, %", words.interval(f"{name}_drop", 1), "Drop, %"),
+    )
+)
+LEGEND = (
+    "In % of photos. Classifiers are fitted on clean photos of the test classes, others than those they name.",
+    "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
+)
+HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid asks for probes."""
+    return plan.probes(study)
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What was named rightly, of every model of the grid, and which photos were left out."""
+    read = files_of(step("collect"), "mask_report")
+    return read | {f"probed {c.name}": Made(step("probe", cell=c), "probed") for c in plan.cells(study)}
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    return table(outputs.of_cells(study, reads(study), "probed"))
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, study.probes.folds or 0, excluded)
+
+
+def table(probed: pd.DataFrame) -> pd.DataFrame:
+    """Table 12 from all cells' probed.parquet with the cells' names.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``photos`` that are named, of so many
+    ``classes``; for each probe, ``linear`` and ``nearest``, the share of them named rightly in percent, ``_clean`` and
+    ``_corrupted``, both with ``_leads``, and its relative ``_drop``, each with ``_low`` and ``_high``. All are means over draws.
+    Raises UserError where a model lacks photos.
+    """
+    lines: list[dict[str, Any]] = []
+    compared: dict[str, list[Values]] = {name: [] for name in PROBES}
+    for model, own in models(probed):
+        of_probes = {name: named(own, model, name) for name in PROBES}
+        first = of_probes["linear"]
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"photos": len(first.queries), "classes": len(set(first.classes))}
+        for name, values in of_probes.items():
+            compared[name].append(values)
+            for view in VIEWS:
+                row |= rows.share(f"{name}_{view}", values.estimate([view]))
+            row |= rows.interval(f"{name}_drop", values.estimate([*VIEWS], uncertainty.relative_drop), 100)
+        lines.append(row)
+    leads = {f"{name}_{view}_leads": rows.leading(compared[name], view) for name in PROBES for view in VIEWS}
+    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
+
+
+def named(own: pd.DataFrame, model: rows.Model, probe: str) -> Values:
+    """Whether a probe names each photo rightly: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
+    columns = ["image_id", "label", "seed", "draw", probe]
+    parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
+    return Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
+
+
+def told(table: pd.DataFrame, selection: str, folds: int, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    photos = names.how_many(table, "photos", "photo")
+    return (
+        f"{sentences.title(TITLE, table)} In percent of {photos} of the test classes, named by classifiers of clean photos of"
+        f" these classes: each of {folds} parts by what was fitted on the others.{sentences.selected(selection)}"
+        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
+        f"{sentences.exclusions(excluded, 'are not asked')}\n\n"
+        "Linear: multinomial logistic regression on embeddings of unit length. Neighbours: a vote of the"
+        f" {NEIGHBOURS} nearest, weighted by e^(cosine / {TEMPERATURE:g}). Corrupted: those that are named stand in front of"
+        f" random backgrounds. Drop: of accuracy from clean to corrupted, relative. {sentences.intervals(table)} They"
+        " take the classifiers as they are."
+        f" {sentences.BOLD}"
+    )

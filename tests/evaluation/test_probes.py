@@ -1,0 +1,126 @@
+"""Linear and nearest-neighbour evaluation: who is fitted on whom, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from sklearn.neighbors import KNeighborsClassifier
+
+from bgbias.errors import UserError
+from bgbias.evaluation import probes
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.embeddings import Embeddings
+
+CLASSES, EACH = 4, 15
+LABELS = np.repeat(np.arange(CLASSES), EACH) * 10
+NAMES = [f"{label}/{number}.jpg" for number, label in enumerate(LABELS)]
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    made: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return made
+
+
+def clouds(apart: float, dim: int = 6, seed: int = 0) -> np.ndarray:
+    """A cloud a class, whose middles lie so far apart."""
+    random = np.random.default_rng(seed)
+    return unit(apart * np.eye(dim)[LABELS // 10] + random.normal(size=(len(LABELS), dim)))
+
+
+def test_parts_hold_as_many_of_every_class_whatever_order_photos_are_in() -> None:
+    place = probes.parts(NAMES, LABELS, 4)
+    for label in set(LABELS):
+        counts = Counter(place[label == LABELS].tolist())
+        assert set(counts) == {0, 1, 2, 3}
+        assert max(counts.values()) - min(counts.values()) <= 1
+    turned = np.random.default_rng(1).permutation(len(NAMES))
+    again = probes.parts([NAMES[row] for row in turned], LABELS[turned], 4)
+    assert np.array_equal(again, place[turned])
+    few = np.concatenate([LABELS, [70, 70, 70]])
+    assert (probes.parts([*NAMES, "a", "b", "c"], few, 4) == -1).sum() == 3
+
+
+def test_neighbours_vote_as_an_independent_classifier_has_them_vote() -> None:
+    one, other = clouds(1.0), clouds(1.0, seed=1)
+    found = probes.nearest(one, LABELS)(other)
+    theirs = KNeighborsClassifier(
+        20, metric="cosine", algorithm="brute", weights=lambda distances: np.exp((1 - distances) / 0.07)
+    )
+    assert np.array_equal(found, theirs.fit(one, LABELS).predict(other))
+    votes = dict.fromkeys(LABELS.tolist(), 0.0)
+    cosines = [float(vector.astype(float) @ other[0].astype(float)) for vector in one]
+    for row in sorted(range(len(one)), key=lambda row: -cosines[row])[:20]:
+        votes[int(LABELS[row])] += math.exp(cosines[row] / 0.07)
+    assert found[0] == max(votes, key=lambda label: votes[label])
+    assert 0.3 < (found == LABELS).mean() < 1
+
+
+def test_few_photos_all_vote() -> None:
+    some = np.array([0, 1, 15, 16])
+    assert probes.nearest(clouds(3.0)[some], LABELS[some])(clouds(3.0, seed=1)[some]).tolist() == [
+        0,
+        0,
+        10,
+        10,
+    ]
+
+
+def test_the_linear_layer_is_where_its_penalised_loss_is_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "STRENGTHS", (1.0,))
+    one, other = clouds(1.0).astype(np.float64), clouds(1.0, seed=1)
+    hot = np.eye(CLASSES)[LABELS // 10]
+
+    def loss(flat: np.ndarray) -> float:
+        weights, bias = flat[:-CLASSES].reshape(CLASSES, -1), flat[-CLASSES:]
+        logits = one @ weights.T + bias
+        logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        return float(-(hot * logs).sum() + np.square(weights).sum() / 2)
+
+    best = minimize(loss, np.zeros(CLASSES * one.shape[1] + CLASSES)).x
+    expected = (other @ best[:-CLASSES].reshape(CLASSES, -1).T + best[-CLASSES:]).argmax(1) * 10
+    found = probes.linear(one.astype(np.float32), LABELS)(other)
+    assert (found == expected).mean() >= 0.98  # one may lie on the line between two
+
+
+def embedded(clean: np.ndarray, corrupted: np.ndarray, usable: np.ndarray | None = None) -> Embeddings:
+    known = np.ones(len(LABELS), dtype=bool) if usable is None else usable
+    views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): corrupted, (RANDOM_BACKGROUND, 1): clean}
+    return Embeddings(NAMES, LABELS, known, views)
+
+
+def means(queries: pd.DataFrame) -> pd.DataFrame:
+    return queries.groupby(["condition", "draw"])[["linear", "nearest"]].mean()
+
+
+def test_what_is_named_was_not_fitted_on() -> None:
+    """Of noise nothing is known but by those who saw the very photo."""
+    noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 200)))
+    found = means(probes.of_queries(embedded(noise, noise), 5))
+    assert (found < 0.5).all(axis=None)
+    known = means(probes.of_queries(embedded(clouds(8.0), clouds(8.0)), 5))
+    assert (known == 1).all(axis=None)
+
+
+def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
+    clean = clouds(8.0)
+    usable = np.arange(len(LABELS)) % 7 != 0
+    # Each photo looks like one of the next class.
+    found = probes.of_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 3)
+    asked = [name for name, known in zip(NAMES, usable, strict=True) if known]
+    for _, view in found.groupby(["condition", "draw"]):
+        assert view["image_id"].tolist() == asked
+        assert view["label"].tolist() == LABELS[usable].tolist()
+    told = means(found)
+    assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
+    assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
+    assert told.loc[(RANDOM_BACKGROUND, 1)].tolist() == [1, 1]
+
+
+def test_classes_with_too_few_photos_are_told() -> None:
+    with pytest.raises(UserError, match=r"fewer than two have 16 photos or more.*Lower probes\.folds"):
+        probes.of_queries(embedded(clouds(1.0), clouds(1.0)), 16)

@@ -1,0 +1,136 @@
+"""Table 13: who is compared with whom, and what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_study import described, load
+
+import bgbias
+from bgbias.evaluation.metrics import OTHERS
+from bgbias.report import formats
+from bgbias.report.tables import pretrainings
+from bgbias.results import rows, uncertainty
+from bgbias.study import plan
+
+SEEDS, IMAGES = (0, 1, 2, 3, 4), 48
+LABELS = np.arange(IMAGES) % 8
+LEVELS = {"bare": 0.5, "moco": 0.7, "moco_patches": 0.55}
+AGAINST = {"moco": "bare", "moco_patches": "moco"}
+
+
+def values(backbone: str, what: str, seed: int) -> np.ndarray:
+    random = np.random.default_rng([seed, list(LEVELS).index(backbone), len(what)])
+    share = LEVELS[backbone] * (0.5 if "corrupted" in what else 1)
+    made: np.ndarray = share + 0.02 * LABELS + random.normal(0, 0.05, IMAGES)
+    return made
+
+
+def cell(backbone: str, seed: int) -> dict[str, Any]:
+    return {"dataset": "toy", "backbone": backbone, "loss": "none", "method": "pretrained", "seed": seed}
+
+
+def of_photos(seeds: dict[str, tuple[int, ...]], *whats: str) -> list[tuple[str, pd.DataFrame]]:
+    named = {"image_id": [f"{n:02d}.jpg" for n in range(IMAGES)], "label": LABELS, "draw": 0}
+    return [
+        (what, pd.DataFrame({**cell(backbone, seed), **named, "value": values(backbone, what, seed)}))
+        for backbone in LEVELS
+        for seed in seeds[backbone]
+        for what in whats
+    ]
+
+
+def made(probe: bool = True, scored: bool = True) -> pd.DataFrame:
+    seeds = {backbone: SEEDS if backbone != "bare" else (0,) for backbone in LEVELS}
+    views = {"clean": (rows.SYMMETRIC, rows.CLEAN), "corrupted": (rows.SYMMETRIC, rows.CORRUPTED)}
+    views |= {"query corrupted": (rows.QUERY_ONLY, rows.CORRUPTED)}
+    queries = [
+        part.rename(columns={"value": rows.MAP_AT_R}).assign(
+            setting=views[what][0], condition=views[what][1], **{OTHERS: 0.0}
+        )
+        for what, part in of_photos(seeds, *views)
+    ]
+    scores = [
+        part.rename(columns={"value": "score"}).assign(variant=what)
+        for what, part in of_photos(seeds, "ref", "robust")
+    ]
+    probed = [
+        part.rename(columns={"value": "linear"}).assign(
+            nearest=part["value"] / 2, condition=views[what.removeprefix("probe ")][1]
+        )
+        for what, part in of_photos(seeds, "probe clean", "probe corrupted")
+    ]
+    return pretrainings.table(
+        pd.concat(queries),
+        pd.concat(scores) if scored else rows.together([]),
+        pd.concat(probed) if probe else rows.together([]),
+        AGAINST,
+    )
+
+
+def test_each_is_compared_with_the_network_that_lacks_what_it_has() -> None:
+    table = made().set_index("backbone")
+    assert table["against"].to_dict() == AGAINST
+
+    def of(backbone: str, what: str) -> np.ndarray:
+        return np.array([values(backbone, what, 0 if backbone == "bare" else seed) for seed in SEEDS])
+
+    p = []
+    for backbone, other in AGAINST.items():
+        row = table.loc[backbone]
+        for name, what, scale in (
+            ("corrupted_difference", "corrupted", 100),
+            ("clean_difference", "clean", 100),
+            ("ref_gain", "ref", 1),
+            ("linear_clean_gain", "probe clean", 100),
+            ("linear_corrupted_gain", "probe corrupted", 100),
+        ):
+            more = bgbias.estimate([of(backbone, what), of(other, what)], LABELS, lambda a, b: a - b)
+            assert [row[f"{name}{end}"] for end in ("", "_low", "_high", "_p")] == pytest.approx(
+                [scale * more.value, scale * more.low, scale * more.high, more.p]
+            )
+            if name == "corrupted_difference":
+                p.append(more.p)
+        levels = [of(one, what) for one in (backbone, other) for what in ("clean", "corrupted")]
+        change = bgbias.estimate(levels, LABELS, lambda a, b, c, d: (1 - b / a) - (1 - d / c))
+        assert row["relative_drop_change"] == pytest.approx(100 * change.value)
+        assert row["relative_drop_change_p"] == pytest.approx(change.p)
+    assert table["corrupted_difference_p_holm"].tolist() == pytest.approx(uncertainty.holm(p).tolist())
+
+
+def test_columns_without_values_are_left_out_and_not_explained() -> None:
+    whole, bare = made(), made(probe=False, scored=False)
+    said = pretrainings.told(whole, "clean")
+    assert "accuracy as in Table 12" in said
+    page = formats.markdown(whole, "table13", said)
+    assert "Linear, clean" in page
+    assert "| moco |" in page  # whom moco_patches is compared with
+    said = pretrainings.told(bare, "clean")
+    page = formats.markdown(bare, "table13", said)
+    assert "Linear" not in page
+    assert "Attribution" not in page
+
+
+def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {
+        "moco": {"kind": "moco_v2", "epochs": 3},
+        "patches": {"kind": "moco_v2", "epochs": 3, "negatives": "patches", "alpha": 3},
+        "longer": {"kind": "moco_v2", "epochs": 4, "negatives": "patches"},
+        "byol": {"kind": "byol", "epochs": 3},
+    }
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in raw["pretrainings"]}
+    block = raw["grids"]["small"]["cells"][0]
+    block["backbones"] = list(raw["backbones"])
+    study = load(tmp_path, raw)
+    expected = {"moco": "pixels", "patches": "moco", "longer": "pixels", "byol": "pixels"}
+    assert plan.compared_backbones(study) == expected
+    assert pretrainings.wanted(study)
+    block["backbones"] = ["moco", "byol"]
+    assert not pretrainings.wanted(load(tmp_path, raw))
+    block["backbones"] = ["pixels"]
+    assert not pretrainings.wanted(load(tmp_path, raw))
