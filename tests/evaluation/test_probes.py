@@ -124,3 +124,24 @@ def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
 def test_classes_with_too_few_photos_are_told() -> None:
     with pytest.raises(UserError, match=r"fewer than two have 16 photos or more.*Lower probes\.folds"):
         probes.of_queries(embedded(clouds(1.0), clouds(1.0)), 16)
+
+
+def test_masks_that_leave_one_class_are_told_as_such() -> None:
+    with pytest.raises(UserError, match=r"with a trusted mask.*docs/masks"):
+        probes.of_queries(embedded(clouds(1.0), clouds(1.0), LABELS == 0), 3)
+
+
+@pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3), (5, 2)])
+def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int, folds: int) -> None:
+    some = np.concatenate([np.flatnonzero(label == LABELS)[:each] for label in (0, 10, 20)])
+    clean = clouds(8.0)[some]
+    views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean}
+    few = Embeddings([NAMES[row] for row in some], LABELS[some], np.ones(len(some), dtype=bool), views)
+    assert (means(probes.of_queries(few, folds)) == 1).all(axis=None)
+
+
+def test_many_queries_are_classified_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    classify = probes.nearest(clouds(1.0), LABELS)
+    whole = classify(clouds(1.0, seed=1))
+    monkeypatch.setattr(probes, "AT_ONCE", 7)
+    assert np.array_equal(classify(clouds(1.0, seed=1)), whole)

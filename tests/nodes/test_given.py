@@ -126,3 +126,10 @@ def test_it_stands_in_no_grid_with_others(tmp_path: Path) -> None:
     raw["grids"]["small"]["cells"][0]["datasets"] = ["persons", "squares"]
     with pytest.raises(UserError, match="persons say who is asked among whom, and the others do not"):
         plan.checked_cells(load(tmp_path, raw))
+
+
+def test_probes_are_refused_as_they_know_no_cameras(tmp_path: Path) -> None:
+    raw = persons(tmp_path)
+    raw["probes"] = {"folds": 3}
+    with pytest.raises(UserError, match=r"by the same camera\. Set grids\.small\.probes\.folds to null"):
+        plan.checked_cells(load(tmp_path, raw))

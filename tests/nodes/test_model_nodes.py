@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from backbone_models import fold, make, unsettle
 from safetensors.torch import save_file
 from small_study import data_nodes, described, load, options, record, run, with_weights
+from torch import nn
 from torchvision.models import mobilenet_v2
 
+from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.files import sealed
@@ -21,9 +24,11 @@ from bgbias.files.checksums import sha256
 from bgbias.models import model
 from bgbias.models.norms import batch_norms
 from bgbias.nodes import attribute, index, train
+from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
+from bgbias.training import loop
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -213,15 +218,20 @@ def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, An
         train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_norms_that_were_folded_get_statistics_before_they_learn_any(tmp_path: Path, frozen: bool) -> None:
+def folded_file(folder: Path) -> str:
+    """Weights whose batch norms were folded into convolutions."""
     net = make("mobilenet_v2")
     unsettle(net)
     fold(net.eval())
     whole = mobilenet_v2().state_dict() | {f"features.{k}": v for k, v in net.trunk.state_dict().items()}
-    save_file(whole, tmp_path / "folded.safetensors")
-    study = with_weights(tmp_path, weights=str(tmp_path / "folded.safetensors"))
-    quick = {"freeze_batch_norm": frozen, "max_epochs": 1, "iterations_per_epoch": 1}
+    save_file(whole, folder / "folded.safetensors")
+    return str(folder / "folded.safetensors")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_norms_that_were_folded_get_statistics_before_they_learn_any(tmp_path: Path, frozen: bool) -> None:
+    study = with_weights(tmp_path, weights=folded_file(tmp_path))
+    quick = {"freeze_batch_norm": frozen, "max_epochs": 1, "iterations_per_epoch": 1, "lr": 1e-9}
     study = study.model_copy(update={"train": study.train.model_copy(update=quick)})
     cell = Cell("squares", "mobilenet_v2", "contrastive", "plain", 0)
     data_nodes(study)
@@ -229,5 +239,56 @@ def test_norms_that_were_folded_get_statistics_before_they_learn_any(tmp_path: P
     said = record(study, "train_record", **cell.wildcards).get("notes", {})
     assert ("batch_norms" in said) != frozen
     made = model.load(study.files.at("model", **cell.wildcards))
-    means = [norm.running_mean.abs().max().item() for norm in batch_norms(made)]
-    assert (min(means) > 0) != frozen
+    # After one step at next to no rate: the same network, whose variances are photos' own, a tenth of them the step's.
+    shown = torch.rand(4, 3, 64, 64, generator=seeds.torch_generator("shown"))
+    fresh = fresh_model(study, cell).eval()
+    gains = [norm.weight.std().item() for norm in batch_norms(made)]
+    assert (min(gains) > 0) != frozen
+    if frozen:
+        torch.testing.assert_close(made.eval().features(shown), fresh.features(shown), atol=1e-3, rtol=1e-3)
+    else:
+        first = next(iter(batch_norms(made)))
+        assert (first.running_var - 1).abs().min() > 1e-3
+
+
+class Stop(Exception):
+    """Nothing more is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("method", "learns"),
+    [
+        ({"kind": "plain"}, False),
+        ({"kind": "at"}, False),
+        ({"kind": "st_unfrozen"}, True),
+        ({"kind": "mdprop"}, True),
+        ({"kind": "mdprop", "batch_norm": "frozen"}, False),
+        ({"kind": "s2sd", "method": "mdprop"}, True),
+        ({"kind": "s2sd", "method": "plain", "options": {"batch_norm": "trained"}}, True),
+    ],
+)
+def test_norms_are_unfolded_for_whatever_lets_them_learn(
+    method: dict[str, Any], learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = described(tmp_path)
+    raw["train"]["freeze_batch_norm"] = True
+    raw["methods"] = {"own": method}
+    raw["backbones"]["mobilenet_v2"] = {"weights": folded_file(tmp_path)}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "methods": ["own"]}
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    began = []
+
+    def fit(method: Any, *_: Any) -> None:
+        began.append(method)
+        raise Stop
+
+    monkeypatch.setattr(loop, "fit", fit)
+    with pytest.raises(Stop):
+        train.train(study, Cell("squares", "mobilenet_v2", "contrastive", "own", 0), "cpu")
+    (built,) = began
+    norms = [
+        m for module in built.modules().values() for m in module.modules() if isinstance(m, nn.BatchNorm2d)
+    ]
+    assert len(norms) >= 52
+    assert all(bool((norm.running_var == 1).all()) != learns for norm in norms)

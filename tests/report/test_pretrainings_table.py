@@ -21,6 +21,7 @@ SEEDS, IMAGES = (0, 1, 2, 3, 4), 48
 LABELS = np.arange(IMAGES) % 8
 LEVELS = {"bare": 0.5, "moco": 0.7, "moco_patches": 0.55}
 AGAINST = {"moco": "bare", "moco_patches": "moco"}
+OF_MODELS = {("toy", backbone, "none", "pretrained"): other for backbone, other in AGAINST.items()}
 
 
 def values(backbone: str, what: str, seed: int) -> np.ndarray:
@@ -44,8 +45,10 @@ def of_photos(seeds: dict[str, tuple[int, ...]], *whats: str) -> list[tuple[str,
     ]
 
 
-def made(probe: bool = True, scored: bool = True) -> pd.DataFrame:
-    seeds = {backbone: SEEDS if backbone != "bare" else (0,) for backbone in LEVELS}
+def made(
+    probe: bool = True, scored: bool = True, shared: tuple[int, ...] = SEEDS, skipped: bool = False
+) -> pd.DataFrame:
+    seeds: dict[str, tuple[int, ...]] = {"bare": (0,), "moco": shared, "moco_patches": SEEDS}
     views = {"clean": (rows.SYMMETRIC, rows.CLEAN), "corrupted": (rows.SYMMETRIC, rows.CORRUPTED)}
     views |= {"query corrupted": (rows.QUERY_ONLY, rows.CORRUPTED)}
     queries = [
@@ -64,11 +67,13 @@ def made(probe: bool = True, scored: bool = True) -> pd.DataFrame:
         )
         for what, part in of_photos(seeds, "probe clean", "probe corrupted")
     ]
+    for part in scores if skipped else ():
+        part.loc[part["backbone"] == "moco_patches", "score"] = np.nan
     return pretrainings.table(
         pd.concat(queries),
         pd.concat(scores) if scored else rows.together([]),
         pd.concat(probed) if probe else rows.together([]),
-        AGAINST,
+        OF_MODELS,
     )
 
 
@@ -128,9 +133,62 @@ def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path:
     block["backbones"] = list(raw["backbones"])
     study = load(tmp_path, raw)
     expected = {"moco": "pixels", "patches": "moco", "longer": "pixels", "byol": "pixels"}
-    assert plan.compared_backbones(study) == expected
+    found = plan.compared_backbones(study)
+    assert {model[1]: other for model, other in found.items()} == expected
+    assert len(found) == 4 * 2 * 2  # with every loss and method
     assert pretrainings.wanted(study)
     block["backbones"] = ["moco", "byol"]
     assert not pretrainings.wanted(load(tmp_path, raw))
     block["backbones"] = ["pixels"]
     assert not pretrainings.wanted(load(tmp_path, raw))
+
+
+def test_only_models_that_are_there_are_compared(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["datasets"]["others"] = raw["datasets"]["squares"] | {"options": {}}
+    raw["pretrainings"] = {
+        "moco": {"kind": "moco_v2"},
+        "patches": {"kind": "moco_v2", "negatives": "patches"},
+    }
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in raw["pretrainings"]}
+    block = raw["grids"]["small"]["cells"][0] | {"losses": ["contrastive"], "methods": ["plain"]}
+    apart = [block | {"backbones": ["pixels"]}, block | {"backbones": ["moco"], "datasets": ["others"]}]
+    raw["grids"]["small"]["cells"] = apart
+    assert plan.compared_backbones(load(tmp_path, raw)) == {}
+    # Where the same pretraining without negatives is of another dataset, the bare network is the next best.
+    raw["grids"]["small"]["cells"] = [*apart, block | {"backbones": ["patches"]}]
+    assert plan.compared_backbones(load(tmp_path, raw)) == {
+        ("squares", "patches", "contrastive", "plain"): "pixels"
+    }
+
+
+def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_beside_them(
+    tmp_path: Path,
+) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {"moco": {"kind": "moco_v2"}}
+    raw["backbones"]["moco"] = {"kind": "pixels", "pretraining": "moco"}
+    raw["backbones"]["mobilenet_v2"] = {"weights": "published"}
+    block = raw["grids"]["small"]["cells"][0]
+    block |= {"backbones": ["pixels", "moco", "mobilenet_v2"], "pretrained": True, "seeds": [0, 1, 2]}
+
+    def seeds(backbone: str) -> list[int]:
+        cells = plan.cells(load(tmp_path, raw))
+        return [c.seed for c in cells if (c.backbone, c.method) == (backbone, "pretrained")]
+
+    assert seeds("pixels") == seeds("moco") == [0, 1, 2]
+    assert seeds("mobilenet_v2") == [0]
+    block["backbones"] = ["pixels"]
+    assert seeds("pixels") == [0]
+
+
+def test_seeds_that_are_not_shared_do_not_count() -> None:
+    table = made(shared=(0, 1)).set_index("backbone")
+    assert table.at["moco_patches", "seeds"] == 2
+    assert "over classes alone" in pretrainings.told(table.reset_index(), "clean")
+
+
+def test_scores_of_no_photo_are_no_difference() -> None:
+    table = made(skipped=True).set_index("backbone")
+    assert np.isnan(table.at["moco_patches", "ref_gain"])
+    assert np.isfinite(table.at["moco", "ref_gain"])

@@ -118,7 +118,7 @@ def of_better_masks(audit: Measured) -> list[tuple[str, Estimate]]:
         }
         if not (some.prop == "confidence" and unsure):  # left out above
             kind, better = which[some.prop]
-            by_hand = f", or drawn ({some.drawn})," if some.drawn else ""
+            by_hand = f" or are drawn ({some.drawn})," if some.drawn else ""
             drop = (
                 f"of the {some.queries} queries whose masks {better}{by_hand} the drop is {_share(some.drop)}"
             )

@@ -104,13 +104,14 @@ def _check(study: Study, owner: str, frozen: tuple[str, ...], starts: bool) -> N
     found = [kind, *_seen(file, module.__file__, params), *frozen]
     memory = study.files.at("weights_checked")
     remembered = _remembered(memory)
-    if remembered.get(owner) == found:
+    known = owner if starts else f"{owner} pretrained here"  # two questions, and two answers to remember
+    if remembered.get(known) == found:
         return
     if family == "maskers":
         _check_masker(name, module, params, file)
     else:
         _check_backbone(plan.backbone(study, name), file, frozen)
-    write_json(memory, remembered | {owner: found})
+    write_json(memory, remembered | {known: found})
 
 
 def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, ...]) -> None:

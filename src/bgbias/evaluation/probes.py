@@ -12,10 +12,9 @@ from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 
-NEIGHBOURS, TEMPERATURE = (
-    20,
-    0.07,
-)  # of the nearest ones, and of their votes (Wu et al. 2018; Caron et al. 2021)
+# How many of the nearest ones vote, and how their votes are weighted (Wu et al. 2018; Caron et al. 2021).
+NEIGHBOURS, TEMPERATURE = 20, 0.07
+AT_ONCE = 1024  # queries that are compared with all embeddings; bounds memory
 STRENGTHS = tuple(10.0**power for power in range(-1, 5))  # inverse ones of the linear layer's penalty
 WITHIN = 3  # parts of what a linear layer is fitted on, by which its penalty is chosen
 ITERATIONS = 5000
@@ -27,28 +26,35 @@ Classifier = Callable[[np.ndarray], np.ndarray]
 def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     """The class that the nearest embeddings vote for, each with ``exp(cosine / TEMPERATURE)``; of unit vectors [N, D]."""
     classes, place = np.unique(labels, return_inverse=True)
-    is_of = np.eye(len(classes))[place]
     count = min(NEIGHBOURS, len(labels))
 
-    def classify(queries: np.ndarray) -> np.ndarray:
+    def votes(queries: np.ndarray) -> np.ndarray:
         cosines = queries.astype(np.float64) @ embeddings.astype(np.float64).T
-        last = np.partition(cosines, -count, axis=1)[
-            :, -count, None
-        ]  # whoever is as near as that one votes, too
-        votes = np.where(cosines >= last, np.exp((cosines - 1) / TEMPERATURE), 0) @ is_of
-        return classes[votes.argmax(1)]  # type: ignore[no-any-return]
+        last = np.partition(cosines, -count, axis=1)[:, -count, None]
+        query, voter = np.nonzero(cosines >= last)  # whoever is as near as the last one votes, too
+        weights = np.exp((cosines[query, voter] - 1) / TEMPERATURE)
+        cells = query * len(classes) + place[voter]
+        return np.bincount(cells, weights, len(queries) * len(classes)).reshape(len(queries), -1)
+
+    def classify(queries: np.ndarray) -> np.ndarray:
+        parts = [queries[first : first + AT_ONCE] for first in range(0, len(queries), AT_ONCE)]
+        return np.concatenate([classes[votes(part).argmax(1)] for part in parts])
 
     return classify
 
 
 def linear(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     """Multinomial logistic regression on unit vectors [N, D], penalised by the squares of its weights; how much, is chosen by
-    cross-validation within them.
+    cross-validation within them. Where a class has one photo alone it is not, and the inverse strength is 1.
     """
-    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
-    place = parts([str(row) for row in range(len(labels))], labels, WITHIN)
-    within = [(np.flatnonzero(place != part), np.flatnonzero(place == part)) for part in range(WITHIN)]
+    number = min(WITHIN, int(np.unique(labels, return_counts=True)[1].min()))
+    if number < 2:
+        alone = LogisticRegression(max_iter=ITERATIONS).fit(embeddings.astype(np.float64), labels)
+        return lambda queries: alone.predict(queries.astype(np.float64))  # type: ignore[no-any-return]
+    place = parts([str(row) for row in range(len(labels))], labels, number)
+    within = [(np.flatnonzero(place != part), np.flatnonzero(place == part)) for part in range(number)]
     layer = LogisticRegressionCV(
         Cs=STRENGTHS,
         l1_ratios=(0.0,),
@@ -78,14 +84,19 @@ def parts(names: list[str], labels: np.ndarray, number: int) -> np.ndarray:
 
 
 def of_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
-    """Whether each probe names a query's class, 0 or 1, in every view: ``image_id``, ``label``, ``condition``, ``draw`` and a
-    column a probe.
+    """Whether each probe is right about a query's class, 0 or 1, in every view: ``image_id``, ``label``, ``condition``, ``draw``
+    and a column a probe.
 
-    Photos are divided into ``number`` ``parts``; what names those of one part was fitted on the clean photos of all others.
-    Raises UserError where fewer than two classes have so many photos.
+    Photos are divided into ``number`` ``parts``; those of one part are classified by what was fitted on the clean photos of all
+    others. Raises UserError where fewer than two classes have so many photos, or trusted masks.
     """
     place = parts(embedded.ids, embedded.labels, number)
     asked = embedded.asked & (place >= 0)
+    if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[asked].tolist())):
+        raise UserError(
+            "Fewer than two classes have photos with a trusted mask, and no others can be put in front of other backgrounds. Look"
+            " at the masks (docs/masks.md)."
+        )
     if len(set(embedded.labels[asked].tolist())) < 2:
         raise UserError(
             f"Of {len(set(embedded.labels.tolist()))} classes fewer than two have {number} photos or more, as many as parts that"

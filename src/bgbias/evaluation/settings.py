@@ -53,7 +53,7 @@ class Probes(Strict):
     folds: int | None = Field(
         None,
         ge=2,
-        description="parts of each class's test photos, each named by classifiers of the others; none if null",
+        description="parts of each class's test photos, each classified by what was fitted on the others; no probes if null",
     )
 
 

@@ -101,6 +101,14 @@ class EmbeddingModel(nn.Module):
         with torch.autocast(mean.device.type, enabled=False):
             return self.embedder(mean if self.head_norm is None else self.head_norm(mean))
 
+    def embed_by_features(self) -> EmbeddingModel:
+        """Take the embedding layer away: embeddings are ``pooled`` from now on."""
+        channels = self.embedder.in_features
+        like = self.embedder.weight
+        self.embedder = nn.Linear(channels, channels, bias=False, device=like.device, dtype=like.dtype)
+        nn.init.eye_(self.embedder.weight)
+        return self
+
     def train(self, mode: bool = True) -> EmbeddingModel:
         """Training or evaluation mode; a frozen batch norm stays in evaluation mode."""
         super().train(mode)

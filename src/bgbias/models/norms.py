@@ -109,7 +109,7 @@ def _norms(network: nn.Module) -> list[nn.Module]:
 
 def folded(network: nn.Module) -> bool:
     """Whether all batch norms were folded into convolutions: they add an offset, and count with means of 0 and variances of 1,
-    which are no photos' statistics. By a batch's own, such a network makes nothing of photos.
+    which are no photos' statistics. Normalised by a batch's own, such a network is of no use.
     """
     norms: list[Any] = [m for m in _norms(network) if m.track_running_stats and m.affine]
     whole = all(not norm.running_mean.any() and bool((norm.running_var == 1).all()) for norm in norms)
@@ -144,6 +144,8 @@ def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
             hook.remove()
     with torch.no_grad():
         for norm, (count, total, squares) in zip(norms, sums, strict=True):
+            if not count.any():  # no photo comes to it
+                continue
             mean = total / count
             variance = (squares / count - mean.square()).clamp(min=0)
             gain = norm.weight.double().cpu() / (norm.running_var.double().cpu() + norm.eps).sqrt()

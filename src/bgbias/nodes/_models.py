@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
     from bgbias.study.album import Album
 
-STATISTICS, TOGETHER = (
-    256,
-    32,
-)  # photos whose statistics folded batch norms get, and how many are seen at once
+# Photos whose statistics folded batch norms get, and how many of them are seen at once.
+STATISTICS, TOGETHER = 256, 32
 
 
 def model_of(study: Study, cell: Cell) -> EmbeddingModel:

@@ -12,7 +12,7 @@ from bgbias.engine.node import Made, step
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study.cell import CELL, PRETRAINED, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         outputs = made.outputs
         device = made.on(device)
         model = model_of(study, cell).to(device)
+        if cell.method == PRETRAINED:
+            model.embed_by_features()
         album = Album(study, cell.dataset, model.resize, model.input_size)
         shown = subset.keyed(album.table("test"), "attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")

@@ -30,7 +30,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def probe(study: Study, cell: Cell) -> None:
-    """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; name the classes of others."""
+    """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
     from bgbias.evaluation import embeddings, probes
 
     if study.probes.folds is None:

@@ -103,9 +103,12 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         validate = Validation(
             shown, training.condition, device, settings.precision, study.evaluation.batch_size
         )
-        if training.learns_statistics:
-            made.notes |= with_statistics(model, album)
         method = training.build(model, photos.labels)
+        if not model.freeze_batch_norm:
+            # What the method says is known when it is there; it is made anew around a model whose norms it may have copied.
+            model = fresh_model(study, cell)
+            made.notes |= with_statistics(model, album)
+            method = training.build(model, photos.labels)
         per_class, batches_a_step = training.images_per_class(method), method.batches_a_step
         epochs = Epochs(photos, (cell.dataset, cell.run), settings, per_class, batches_a_step)
         checkpoint = study.files.at("partial", grid=study.grid, **cell.wildcards)

@@ -12,7 +12,7 @@ import pandas as pd
 from bgbias.results.uncertainty import SIGNIFICANT
 
 NOTHING = "–"
-MARK = "*"  # a difference from plain that is more than chance
+MARK = "*"  # a difference that is more than chance
 Row = dict[str, Any]
 
 

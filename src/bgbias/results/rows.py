@@ -148,20 +148,28 @@ class Values:
         columns, of_others = self._of_seeds(names, self.seeds or (0,))
         return uncertainty.estimate(columns, self.classes, of, of_others)
 
+    def paired_seeds(self, other: Values) -> list[int]:
+        """The seeds that two models are compared by; none where nothing of either was drawn by one."""
+        if self.seeds and other.seeds:
+            return [seed for seed in self.seeds if seed in other.seeds]
+        return list(self.seeds or other.seeds)
+
+    def has_queries_with(self, other: Values, names: Sequence[str]) -> bool:
+        """Whether there is a query of which both models have all these values."""
+        values = [model.columns[name] for model in (self, other) for name in names]
+        return bool(np.isfinite(np.concatenate(values)).all(axis=0).any())
+
     def against(self, other: Values, names: Sequence[str], of: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
         have; a model without seeds is paired with every one.
 
-        Unknown if they share no seed. Raises UserError if their queries differ.
+        Unknown if they share no seed (``paired_seeds``). Raises UserError if their queries differ.
         """
         if not self.queries.equals(other.queries):
             raise UserError(
                 f"{'/'.join(self.model)} and {'/'.join(other.model)} were asked different queries. {NEXT}"
             )
-        if self.seeds and other.seeds:
-            seeds = [seed for seed in self.seeds if seed in other.seeds]
-        else:
-            seeds = list(self.seeds or other.seeds or (0,))
+        seeds = self.paired_seeds(other) or ([] if self.seeds and other.seeds else [0])
         if not seeds:
             return uncertainty.UNKNOWN
         (mine, mine_of_others), (theirs, theirs_of_others) = (

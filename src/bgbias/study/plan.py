@@ -29,13 +29,22 @@ from bgbias.training.settings import Train
 
 def cells(study: Study) -> tuple[Cell, ...]:
     """Every model of the study's grid, without repetition, in reading order of params.yaml."""
-    seeded = frozenset(name for name in study.backbones if backbone(study, name).pretraining)
-    return _cells(study.cells, _side_by_side(study), seeded)
+    return _cells(study.cells, _side_by_side(study), _seeded(study))
+
+
+def _seeded(study: Study) -> frozenset[str]:
+    """Backbones that are another network with each seed before any training: those that are pretrained here, and, where the grid
+    has some, those with random weights, which they are compared with.
+    """
+    there = {name: backbone(study, name) for block in study.cells for name in block.backbones}
+    learned = {name for name, named in there.items() if named.pretraining}
+    random = {n for n, named in there.items() if getattr(named.params(), "weights", None) is None}
+    return frozenset(learned | random if learned else learned)
 
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
 def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str]) -> tuple[Cell, ...]:
-    """``seeded``: backbones that are pretrained here, by each seed anew."""
+    """``seeded``: as ``_seeded`` gives them."""
     made: dict[Cell, None] = {}
     for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
@@ -92,6 +101,11 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
             f"Of the datasets of grid '{study.grid}', {', '.join(own)} say who is asked among whom, and the others do not: their"
             " results are no one table. Give each kind a grid of its own."
         )
+    if probes(study) and someone_given(study):
+        raise UserError(
+            f"Grid '{study.grid}' asks for probes of datasets that say who is asked among whom; classifiers would be fitted on"
+            f" photos by the same camera. Set grids.{study.grid}.probes.folds to null in params.yaml."
+        )
     for cell in chosen:
         check_cell(study, cell)
         for dataset in photographed(study, cell):
@@ -101,32 +115,38 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
     return chosen
 
 
-def compared_backbones(study: Study) -> dict[str, str]:
-    """From each backbone of the grid that is pretrained here to the one that it is compared with: the same network after the
-    same pretraining without negatives, if it has some, else the one that was not pretrained; if the grid has such a one.
+def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
+    """From each model of a backbone that is pretrained here, by dataset, backbone, loss and method, to the backbone of the one
+    that it is compared with: the same network after the same pretraining without negatives, if it has some, else the one that
+    was not pretrained; if the grid has such a model.
     """
-    there = {name: backbone(study, name) for name in dict.fromkeys(c.backbone for c in cells(study))}
-    found: dict[str, str] = {}
-    for name, own in there.items():
-        before = pretraining(study, name)
-        if before is None:
-            continue
-        alike = [
-            other for other in there.values() if (other.kind, other.params()) == (own.kind, own.params())
-        ]
-        others = [(other.name, pretraining(study, other.name)) for other in alike if other.name != name]
-        without = [
-            other
-            for other, its in others
-            if its
-            and before.params().active_negatives != "none"
-            and its.params().active_negatives == "none"
-            and (its.kind, its.params().beside_negatives) == (before.kind, before.params().beside_negatives)
-        ]
-        bare = [other for other, its in others if its is None]
-        if others_like_it := without or bare:
-            found[name] = others_like_it[0]
+    models = dict.fromkeys((c.dataset, c.backbone, c.loss, c.method) for c in cells(study))
+    there = dict.fromkeys(name for _, name, *_ in models)
+    found: dict[tuple[str, str, str, str], str] = {}
+    for model in models:
+        others = [name for name in there if (model[0], name, *model[2:]) in models]
+        if lacking := _without(study, model[1], others):
+            found[model] = lacking[0]
     return found
+
+
+def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
+    """Of other backbones those that lack what a pretrained one has, the nearest first."""
+    own, before = backbone(study, name), pretraining(study, name)
+    if before is None:
+        return []
+    learned, bare = [], []
+    for other in others:
+        its, like = pretraining(study, other), backbone(study, other)
+        if (like.kind, like.params()) != (own.kind, own.params()):
+            continue
+        if its is None:
+            bare.append(other)
+        elif before.params().active_negatives != "none" == its.params().active_negatives and (
+            (its.kind, its.params().beside_negatives) == (before.kind, before.params().beside_negatives)
+        ):
+            learned.append(other)
+    return learned + bare
 
 
 def photographed(study: Study, cell: Cell) -> tuple[str, ...]:

@@ -41,12 +41,6 @@ class Training:
         """The learning rate of the loss's own class weights, where it sets one."""
         return getattr(self.loss_params, "lr", None)
 
-    @property
-    def learns_statistics(self) -> bool:
-        """Whether batch norms normalise by the photos of a batch in training, and keep their statistics."""
-        said = getattr(self.method.params(), "batch_norm", "as_train")
-        return said == "trained" if said != "as_train" else not self.settings.freeze_batch_norm
-
     def build(self, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
         """The method around a model, with its loss for the classes of these labels, int [N] from 0."""
         import torch

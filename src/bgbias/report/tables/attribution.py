@@ -16,7 +16,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.cell import PLAIN, PRETRAINED, Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
@@ -59,7 +59,7 @@ settings = protocol
 
 
 def wanted(study: Study) -> bool:
-    """Whether there are trained models, which alone have a score."""
+    """Whether some models are asked where they look."""
     return bool(plan.attributed(study))
 
 
@@ -134,6 +134,11 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
     gain = {"Gain": "Gain: over plain on the same photos."}
+    bare = (
+        " Backbone alone: of its pooled features, compared by their cosine."
+        if (table["method"] == PRETRAINED).any()
+        else ""
+    )
     return (
         f"{sentences.title(TITLE, table)} 1: all of it,"
         f" 0: no more than chance; on {chosen}.{sentences.selected(selection)}"
@@ -141,7 +146,7 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
         f"{sentences.exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background."
-        f"{words.explained(table, COLUMNS, gain)} {sentences.intervals(table)} {sentences.BOLD}"
+        f"{words.explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
         f"{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 

@@ -92,7 +92,7 @@ def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd
     rows = retrieval[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
         attribution_scores[[*MODEL, *FROM_TABLE_2]], on=MODEL, how="left"
     )
-    rows["ref_leads"] = rows["ref_leads"].eq(True)  # untrained models have no attribution
+    rows["ref_leads"] = rows["ref_leads"].eq(True)  # models that are not asked where they look
     rows = rows.merge(pd.DataFrame(_differences(rows, queries)), on=MODEL, how="left")
     for compared in rows.groupby(MODEL[:-1], sort=False).groups.values():
         for name in DIFFERENCES:

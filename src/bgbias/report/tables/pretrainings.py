@@ -64,7 +64,7 @@ COLUMNS = (
     ),
 )
 LEGEND = (
-    "MAP@R in points over the same network that learned otherwise before it, or not at all. [95 %]: over classes",
+    "MAP@R in points over the same network with another pretraining, or with none. [95 %]: over classes",
     f"and, from three on, training seeds. {words.MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
 )
 HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
@@ -72,7 +72,9 @@ HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
 
 def settings(study: Study) -> dict[str, Any]:
     """The rule of selection, and who is compared with whom."""
-    return sentences.selection(study) | {"against": plan.compared_backbones(study)}
+    return sentences.selection(study) | {
+        "against": {"/".join(model): other for model, other in plan.compared_backbones(study).items()}
+    }
 
 
 def wanted(study: Study) -> bool:
@@ -103,14 +105,15 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 
 
 def table(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[str, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
 ) -> pd.DataFrame:
-    """Table 13, a row a model whose backbone ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
+    """Table 13, a row a model that ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
     all cells' probed.parquet with the cells' names (without rows where nothing was probed).
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``classes``, ``against``, the backbone of
-    the other model, which is the same but for it; and for each of ``DIFFERENCES``, in points (``ref_gain``: in score), its
-    ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such value.
+    Columns after the model's four names: ``seeds`` that both have, ``folds`` (if the grid has some), ``classes``, ``against``,
+    the backbone of the other model, which is the same but for it; and for each of ``DIFFERENCES``, in points (``ref_gain``: in
+    score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
+    value.
     """
     lines = list(_lines(queries, scores, probed, against))
     made = pd.DataFrame(lines)
@@ -122,7 +125,7 @@ def table(
 
 
 def _lines(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[str, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
 ) -> Iterator[dict[str, Any]]:
     draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
     values: dict[str, dict[Model, Values]] = {
@@ -134,14 +137,17 @@ def _lines(
         },
     }
     for model, own in models(queries):
-        other = (model[0], against.get(model[1], ""), *model[2:])
-        if other not in values["retrieval"]:
+        if model not in against:
             continue
+        other = (model[0], against[model], *model[2:])
         row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"classes": len(set(values["retrieval"][model].classes)), "against": other[1]}
+        mine, theirs = (values["retrieval"][one] for one in (model, other))
+        row |= {"seeds": len(mine.paired_seeds(theirs)) or 1, "classes": len(set(mine.classes))}
+        row["against"] = other[1]
         for name, (whose, columns, of, scale) in DIFFERENCES.items():
-            mine, theirs = (values[whose].get(one) for one in (model, other))
-            found = mine.against(theirs, columns, of) if mine and theirs else uncertainty.UNKNOWN
+            pair = [values[whose][one] for one in (model, other) if one in values[whose]]
+            both = len(pair) == 2 and pair[0].has_queries_with(pair[1], columns)
+            found = pair[0].against(pair[1], columns, of) if both else uncertainty.UNKNOWN
             row |= rows.tested(name, found, scale)
         yield row
 
@@ -149,11 +155,7 @@ def _lines(
 def told(table: pd.DataFrame, selection: str) -> str:
     """Two paragraphs."""
     score = {"Attribution score": "Attribution score: as in Table 2."}
-    named = {
-        head: "Linear, neighbours: accuracy as in Table 12."
-        for head in HEADS.values()
-        if head == "Linear, clean"
-    }
+    named = {"Linear, clean": "Linear, neighbours: accuracy as in Table 12."}
     return (
         f"{sentences.title(TITLE, table)} The row's model minus the same one of the other backbone, paired by photo and seed:"
         " MAP@R in points, in front of random backgrounds and clean; and its relative drop, below 0, less is lost."

@@ -26,8 +26,8 @@ from bgbias.study.params import Study
 NUMBER = 12
 TITLE = "What classifiers on embeddings make of photos"
 ABOUT = (
-    "Linear and nearest-neighbour evaluation: how many photos a classifier on a model's embeddings names the right class of, as"
-    " they are and in front of other backgrounds."
+    "Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right, of photos as they are and"
+    " in front of other backgrounds."
 )
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
 VIEWS = {"clean": CLEAN, "corrupted": CORRUPTED}
@@ -41,7 +41,7 @@ COLUMNS = tuple(
     )
 )
 LEGEND = (
-    "In % of photos. Classifiers are fitted on clean photos of the test classes, others than those they name.",
+    "In % of photos. Classifiers are fitted on clean photos of the test classes, others than those that are asked.",
     "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
@@ -54,7 +54,7 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """What was named rightly, of every model of the grid, and which photos were left out."""
+    """What probes were right about, of every model of the grid, and which photos were left out."""
     read = files_of(step("collect"), "mask_report")
     return read | {f"probed {c.name}": Made(step("probe", cell=c), "probed") for c in plan.cells(study)}
 
@@ -73,8 +73,8 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 def table(probed: pd.DataFrame) -> pd.DataFrame:
     """Table 12 from all cells' probed.parquet with the cells' names.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``photos`` that are named, of so many
-    ``classes``; for each probe, ``linear`` and ``nearest``, the share of them named rightly in percent, ``_clean`` and
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``photos`` that are asked, of so many
+    ``classes``; for each probe, ``linear`` and ``nearest``, the share of them that it is right about in percent, ``_clean`` and
     ``_corrupted``, both with ``_leads``, and its relative ``_drop``, each with ``_low`` and ``_high``. All are means over draws.
     Raises UserError where a model lacks photos.
     """
@@ -96,7 +96,7 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
 
 
 def named(own: pd.DataFrame, model: rows.Model, probe: str) -> Values:
-    """Whether a probe names each photo rightly: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
+    """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
     parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
     return Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
@@ -106,12 +106,13 @@ def told(table: pd.DataFrame, selection: str, folds: int, excluded: Mapping[str,
     """Two paragraphs: what was measured, on whom, and how to read each column."""
     photos = names.how_many(table, "photos", "photo")
     return (
-        f"{sentences.title(TITLE, table)} In percent of {photos} of the test classes, named by classifiers of clean photos of"
-        f" these classes: each of {folds} parts by what was fitted on the others.{sentences.selected(selection)}"
+        f"{sentences.title(TITLE, table)} In percent of {photos} of the test classes that have {folds} or more, classified by"
+        f" classifiers that were fitted on clean photos of these classes: each of {folds} parts by those of the other"
+        f" {folds - 1}.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are not asked')}\n\n"
         "Linear: multinomial logistic regression on embeddings of unit length. Neighbours: a vote of the"
-        f" {NEIGHBOURS} nearest, weighted by e^(cosine / {TEMPERATURE:g}). Corrupted: those that are named stand in front of"
+        f" {NEIGHBOURS} nearest, weighted by e^(cosine / {TEMPERATURE:g}). Corrupted: those that are asked stand in front of"
         f" random backgrounds. Drop: of accuracy from clean to corrupted, relative. {sentences.intervals(table)} They"
         " take the classifiers as they are."
         f" {sentences.BOLD}"

@@ -86,6 +86,8 @@ class BasePretraining(BaseMethod):
             return self._views(batch)
 
     def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        import torch
+
         from bgbias.training.pretraining import _colours, _negatives
 
         drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
@@ -99,7 +101,7 @@ class BasePretraining(BaseMethod):
             assert batch.textures is not None
             # Seen as their photo is: what differs is what is shown.
             textures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
-            return seen, textures, batch.index[:asked] >= 0  # all
+            return seen, textures, torch.ones(asked, dtype=torch.bool, device=seen.device)
         masks = None if batch.masks is None else batch.masks[:asked]
         return seen, *_negatives.of(self.params, seen[:asked], masks, drawn)
 

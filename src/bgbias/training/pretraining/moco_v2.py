@@ -37,12 +37,12 @@ class Params(PretrainingParams):
     keep: float = Field(0.99, ge=0, lt=1, description="share of its weights that the teacher keeps in a step")
 
     def check(self, photos: int) -> None:
-        """A queue that holds all photos holds the view's own, too, and keeps it away from what it should be near."""
+        """A queue as long as the photos are many holds most views' own photo, from which they are then kept away."""
         super().check(photos)
         if self.queue >= photos:
             raise UserError(
-                f"A queue of {self.queue} views is asked for, and there are {photos} photos to learn from: a view would be kept"
-                f" away from others of its own photo. Set the pretraining's queue to less than {photos} in params.yaml."
+                f"A queue of {self.queue} views is asked for, and there are {photos} photos to learn from: most views would be"
+                f" kept away from others of their own photo. Set the pretraining's queue to a part of {photos} in params.yaml."
             )
 
 
