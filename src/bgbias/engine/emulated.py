@@ -31,7 +31,7 @@ def told(study: Study, current: Collection[Node]) -> str:
         section
         for node in graph.in_order(study)
         if node not in current
-        for section, precision in _asked(node.study(study), node)
+        for section, precision in _asked(study, node)
         if precision == "bf16"
     ]
     if not asking or processor.bf16() != () or shutil.which("nvidia-smi"):
@@ -46,6 +46,6 @@ def told(study: Study, current: Collection[Node]) -> str:
 def _asked(study: Study, node: Node) -> Iterator[tuple[str, str]]:
     """The section of params.yaml that says what a node computes in, and what it says."""
     if section := SECTIONS.get(node.name):
-        yield section, getattr(study, section).precision
+        yield section, getattr(node.study(study), section).precision
     elif node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
         yield f"pretrainings.{named.name}", named.params().precision

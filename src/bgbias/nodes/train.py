@@ -86,6 +86,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 def train(study: Study, cell: Cell, device: str = "auto") -> None:
     """Train one model; goes on where an interrupted run stopped."""
     from bgbias.models.model import save
+    from bgbias.models.norms import folded
     from bgbias.study.album import Album
     from bgbias.study.training import resolve
     from bgbias.training import loop
@@ -104,8 +105,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             shown, training.condition, device, settings.precision, study.evaluation.batch_size
         )
         method = training.build(model, photos.labels)
-        if not model.freeze_batch_norm:
-            # What the method says is known when it is there; it is made anew around a model whose norms it may have copied.
+        if not model.freeze_batch_norm and folded(model):
+            # Whether norms learn is known when the method is there; it may have copied folded ones, and is made anew.
             model = fresh_model(study, cell)
             made.notes |= with_statistics(model, album)
             method = training.build(model, photos.labels)

@@ -79,6 +79,17 @@ def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
 
 
+def corrected(table: pd.DataFrame, names: Sequence[str], within: Sequence[str]) -> pd.DataFrame:
+    """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``,
+    each of the ``names`` on its own.
+    """
+    for beside in table.groupby(list(within), sort=False).groups.values():
+        for name in names:
+            p = table.loc[beside, f"{name}_p"].to_list()
+            table.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)
+    return table
+
+
 @dataclass(frozen=True)
 class Values:
     """Values of one model in named columns [S, N]: a row a training seed, its folds and draws averaged; a column a query.

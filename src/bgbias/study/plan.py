@@ -37,9 +37,13 @@ def _seeded(study: Study) -> frozenset[str]:
     has some, those with random weights, which they are compared with.
     """
     there = {name: backbone(study, name) for block in study.cells for name in block.backbones}
-    learned = {name for name, named in there.items() if named.pretraining}
-    random = {n for n, named in there.items() if getattr(named.params(), "weights", None) is None}
-    return frozenset(learned | random if learned else learned)
+    if not any(named.pretraining for named in there.values()):
+        return frozenset()
+    return frozenset(
+        name
+        for name, named in there.items()
+        if named.pretraining or getattr(named.params(), "weights", None) is None
+    )
 
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
@@ -121,20 +125,20 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
     was not pretrained; if the grid has such a model.
     """
     models = dict.fromkeys((c.dataset, c.backbone, c.loss, c.method) for c in cells(study))
-    there = dict.fromkeys(name for _, name, *_ in models)
+    there = list(dict.fromkeys(name for _, name, *_ in models))
+    without = {name: _without(study, name, there) for name in there if pretraining(study, name)}
     found: dict[tuple[str, str, str, str], str] = {}
-    for model in models:
-        others = [name for name in there if (model[0], name, *model[2:]) in models]
-        if lacking := _without(study, model[1], others):
-            found[model] = lacking[0]
+    for dataset, name, *rest in models:
+        others = [other for other in without.get(name, ()) if (dataset, other, *rest) in models]
+        if others:
+            found[dataset, name, rest[0], rest[1]] = others[0]
     return found
 
 
 def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
     """Of other backbones those that lack what a pretrained one has, the nearest first."""
     own, before = backbone(study, name), pretraining(study, name)
-    if before is None:
-        return []
+    assert before is not None
     learned, bare = [], []
     for other in others:
         its, like = pretraining(study, other), backbone(study, other)

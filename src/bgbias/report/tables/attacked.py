@@ -174,9 +174,7 @@ def table(
             leads = rows.leading([values[number] for values in of_models], "both")
             made.loc[made["view"] == view, f"{name}_leads"] = leads
         made[f"{name}_leads"] = made[f"{name}_leads"].astype(bool)
-    for beside in made.groupby([*MODEL[:-1], "view"], sort=False).groups.values():
-        for name in DIFFERENCES:
-            made.loc[beside, f"{name}_p_holm"] = uncertainty.holm(made.loc[beside, f"{name}_p"].to_list())
+    made = rows.corrected(made, DIFFERENCES, [*MODEL[:-1], "view"])
     return rows.without_single_folds(made.drop(columns="view"))
 
 

@@ -20,7 +20,7 @@ from bgbias.report import formats
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import uncertainty
-from bgbias.results.rows import CORRUPTED, MODEL, OF_QUERIES, Values, named, retrieved, tested
+from bgbias.results.rows import CORRUPTED, MODEL, OF_QUERIES, Values, corrected, named, retrieved, tested
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
@@ -94,10 +94,7 @@ def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd
     )
     rows["ref_leads"] = rows["ref_leads"].eq(True)  # models that are not asked where they look
     rows = rows.merge(pd.DataFrame(_differences(rows, queries)), on=MODEL, how="left")
-    for compared in rows.groupby(MODEL[:-1], sort=False).groups.values():
-        for name in DIFFERENCES:
-            rows.loc[compared, f"{name}_p_holm"] = uncertainty.holm(rows.loc[compared, f"{name}_p"].to_list())
-    return rows
+    return corrected(rows, DIFFERENCES, MODEL[:-1])
 
 
 def told(table: pd.DataFrame, selection: str) -> str:

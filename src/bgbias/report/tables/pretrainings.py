@@ -115,12 +115,8 @@ def table(
     score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
     value.
     """
-    lines = list(_lines(queries, scores, probed, against))
-    made = pd.DataFrame(lines)
-    for beside in made.groupby(["dataset", "loss", "method"], sort=False).groups.values():
-        for name in DIFFERENCES:
-            p = made.loc[beside, f"{name}_p"].to_list()
-            made.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)
+    made = pd.DataFrame(list(_lines(queries, scores, probed, against)))
+    made = rows.corrected(made, list(DIFFERENCES), ["dataset", "loss", "method"])
     return rows.without_single_folds(made)
 
 
