@@ -187,6 +187,29 @@ def test_plain_is_compared_with_nothing(table: pd.DataFrame) -> None:
     assert plain.filter(regex=r"_p$|_p_holm$|_difference|_change").isna().all()
 
 
+def test_methods_on_replaced_backgrounds_are_compared_with_bgaugment_alone(
+    values: Values, table: pd.DataFrame
+) -> None:
+    both = table.set_index("method").loc["idle+bgaugment"]
+    for name, own in (
+        ("clean", values.clean),
+        ("corrupted", {m: v.mean(axis=1) for m, v in values.corrupted.items()}),
+    ):
+        found = estimate([own["idle+bgaugment"], own["bgaugment"]], CLASSES, difference)
+        column = f"{name}_over_bgaugment"
+        ends = both[[column, f"{column}_low", f"{column}_high"]].to_numpy(float)
+        assert ends == pytest.approx([100 * found.value, 100 * found.low, 100 * found.high])
+        # The only row that has it: nothing to correct for.
+        assert both[f"{column}_p_holm"] == both[f"{column}_p"] == pytest.approx(found.p)
+        assert table[column].notna().sum() == 1
+    told = formats.markdown(table, "table3", methods.told(table, "clean"))
+    assert "| vs BGAugment, corrupted | vs BGAugment, clean |" in told
+    assert "vs BGAugment: the row minus BGAugment alone" in told
+    without = values.table(("plain", "bgaugment", "idle"))
+    assert not without.filter(like="over_bgaugment").size
+    assert "vs BGAugment" not in formats.markdown(without, "table3", methods.told(without, "clean"))
+
+
 def test_folds_are_no_further_seeds() -> None:
     values, alone = Values(seeds=3, of_folds=4), Values(seeds=1, of_folds=4)
     for own, seeds, of in ((values, "3 seeds", "and training seeds"), (alone, "1 seed", "alone")):

@@ -4,7 +4,7 @@ Levels, drops and their changes are those of Table 1, attribution scores and gai
 differences on corrupted and on clean photos, and corrects every p for the number of methods compared with one plain model, each
 difference on its own. Methods are paired with plain by query and by seed: seeds mean the same start and, where both take as many
 photos of a class, the same batches for both. What training took stands in ``report/costs.py``: this table is the same whenever it
-is made.
+is made. What a method does on replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
 """
 
 from __future__ import annotations
@@ -17,16 +17,30 @@ import pandas as pd
 from bgbias.engine.node import Made, files_of, step
 from bgbias.report import columns as words
 from bgbias.report import formats
-from bgbias.report.columns import Column
+from bgbias.report.columns import Column, explained
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import uncertainty
-from bgbias.results.rows import CORRUPTED, MODEL, OF_QUERIES, Values, corrected, named, retrieved, tested
+from bgbias.results.rows import (
+    CORRUPTED,
+    MODEL,
+    OF_QUERIES,
+    Model,
+    Values,
+    corrected,
+    named,
+    retrieved,
+    tested,
+)
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
+from bgbias.study.methods import ON_REPLACED
 from bgbias.study.params import Study
 
 NUMBER = 3
+LEVELS = ("corrupted", "clean")
+OVER = "_over_bgaugment"
+BGAUGMENT = ON_REPLACED.removeprefix("+")
 ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
     Column("Corrupted", words.number("corrupted", 2), "Corr.", best="corrupted"),
@@ -37,6 +51,10 @@ COLUMNS = (
     Column("Change of drop, points", words.against_plain("relative_drop_change", 1)),
     Column("Score", words.number("ref", 3), "Score", best="ref"),
     Column("Gain", words.against_plain("ref_gain", 3)),
+    *(
+        Column(f"vs BGAugment, {name}", words.against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
+        for name in LEVELS
+    ),
 )
 LEGEND = (
     "Each method against plain. Drop: relative. Score: of attribution. [95 %]: over classes and, from three",
@@ -86,7 +104,8 @@ def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd
     """Table 3, a row a model in Table 1's order, from Tables 1 and 2 and the queries that the first was made of.
 
     For each of ``DIFFERENCES`` from plain, MAP@R and relative drops in points: its interval ``_low`` and ``_high``, ``_p``
-    (``uncertainty.estimate``) and ``_p_holm``. NaN in rows of plain and untrained models. ``folds`` is there if Table 1 has it.
+    (``uncertainty.estimate``) and ``_p_holm``. NaN in rows of plain and untrained models. ``folds`` is there if Table 1 has it,
+    ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``, alike, if methods work on replaced backgrounds beside BGAugment.
     """
     of_folds = [c for c in retrieval if c == "folds"]
     rows = retrieval[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
@@ -94,12 +113,15 @@ def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd
     )
     rows["ref_leads"] = rows["ref_leads"].eq(True)  # models that are not asked where they look
     rows = rows.merge(pd.DataFrame(_differences(rows, queries)), on=MODEL, how="left")
-    return corrected(rows, DIFFERENCES, MODEL[:-1])
+    over = [f"{name}{OVER}" for name in LEVELS if f"{name}{OVER}" in rows]
+    return corrected(rows, [*DIFFERENCES, *over], MODEL[:-1])
 
 
 def told(table: pd.DataFrame, selection: str) -> str:
     """Two paragraphs."""
     averaged = "Rows are means over them, and one seed's folds count once."
+    over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
+    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over})
     return (
         f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"
         f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.selected(selection)}"
@@ -107,7 +129,7 @@ def told(table: pd.DataFrame, selection: str) -> str:
         "vs plain, change of drop, gain: the row minus plain, paired by photo and seed, in points of MAP@R, in points of the"
         f" relative drop (below 0, less is lost), and in score. {sentences.intervals(table)} {words.MARK}: p <"
         f" {SIGNIFICANT:g} by the same, Holm-corrected for the methods beside one plain model, each difference on its own."
-        f" {sentences.BOLD} A method with batches of its own (DCML: four photos a"
+        f"{beside} {sentences.BOLD} A method with batches of its own (DCML: four photos a"
         " class, whatever the loss) differs from plain by these too. All"
         f" p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
     )
@@ -117,14 +139,18 @@ def _differences(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str
     """A row a model: by how much its MAP@R is above that of plain."""
     draws = queries.loc[queries["condition"] == CORRUPTED, "draw"].nunique()
     of_models = queries.groupby(MODEL, sort=False, observed=True)
-    plain: dict[tuple[str, ...], Values] = {}
+    alone: dict[Model, Values] = {}
     for model in rows[MODEL].itertuples(index=False, name=None):
         own = retrieved(of_models.get_group(model), model, draws)
-        if model[-1] == PLAIN:
-            plain[model[:-1]] = own
-        other = plain.get(model[:-1]) if model[-1] != PLAIN else None
+        if model[-1] in (PLAIN, BGAUGMENT):
+            alone[model] = own
         row = named(model)
-        for name in ("corrupted", "clean"):
-            found = own.against(other, [name]) if other else uncertainty.UNKNOWN
+        plain = alone.get((*model[:3], PLAIN)) if model[-1] != PLAIN else None
+        for name in LEVELS:
+            found = own.against(plain, [name]) if plain else uncertainty.UNKNOWN
             row |= tested(f"{name}_difference", found, 100)
+        replaced = alone.get((*model[:3], BGAUGMENT)) if model[-1].endswith(ON_REPLACED) else None
+        if replaced:
+            for name in LEVELS:
+                row |= tested(f"{name}{OVER}", own.against(replaced, [name]), 100)
         yield row
