@@ -24,6 +24,9 @@ CELL = {"dataset": "toy", "backbone": "tiny", "loss": "contrastive"}
 METHODS = {"plain": (0.5, 0.0), "bgaugment": (0.1, 0.2), "idle": (0.5, 0.0), "idle+bgaugment": (0.12, 0.1)}
 
 
+COSTS = {f"toy/tiny/contrastive/{method}": cost for method, cost in (("plain", 1.0), ("idle", 3.1))}
+
+
 class Values:
     """MAP@R [S, N] clean, [S, D, N] corrupted, and attribution scores [S, I] of each method; S: seeds and folds."""
 
@@ -93,7 +96,7 @@ class Values:
             tidy.groupby([*keys, "metric"], sort=False)["value"].agg(value="mean", n="count").reset_index()
         )
         first, second = retrieval.table(results, queries), attribution.table(scores)
-        return methods.table(first, second, queries)
+        return methods.table(first, second, queries, COSTS)
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +211,12 @@ def test_methods_on_replaced_backgrounds_are_compared_with_bgaugment_alone(
     without = values.table(("plain", "bgaugment", "idle"))
     assert not without.filter(like="over_bgaugment").size
     assert "vs BGAugment" not in formats.markdown(without, "table3", methods.told(without, "clean"))
+
+
+def test_costs_stand_in_the_rows_of_models_that_have_some(table: pd.DataFrame) -> None:
+    assert table.set_index("method")["cost"].dropna().to_dict() == {"plain": 1.0, "idle": 3.1}
+    assert "Cost: passes of a training step" in methods.told(table, "clean")
+    assert "Cost:" not in methods.told(table.drop(columns="cost"), "clean")
 
 
 def test_folds_are_no_further_seeds() -> None:

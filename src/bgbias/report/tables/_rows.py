@@ -13,6 +13,7 @@ from bgbias.report import names
 from bgbias.report.tables._captions import selection
 from bgbias.results import published
 from bgbias.results.rows import MODEL, NEXT, Model
+from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
@@ -20,6 +21,20 @@ from bgbias.study.params import Study
 def protocol(study: Study) -> dict[str, Any]:
     """Settings: the papers' numbers beside ours, and the rule of selection."""
     return {"published": published.checksums()} | selection(study)
+
+
+def costs(study: Study) -> dict[str, float]:
+    """Of each trained model (``dataset/backbone/loss/method``) a step's passes through the network, a way back counted as two, by
+    those of plain training.
+    """
+    found, size = {}, study.train.batch_size
+    for cell in plan.trained(study):
+        chosen = plan.method(study, cell)
+        there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
+        found["/".join((cell.dataset, cell.backbone, cell.loss, cell.method))] = (there + 2 * back) / (
+            3 * size
+        )
+    return found
 
 
 def refuse_missing(rows: pd.DataFrame, cells: Sequence[Cell]) -> None:

@@ -21,7 +21,7 @@ from bgbias.report import names
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import comparison, models, protocol
+from bgbias.report.tables._rows import comparison, costs, models, protocol
 from bgbias.results import published, rows, uncertainty
 from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1, Model, Values
 from bgbias.study import plan
@@ -71,8 +71,7 @@ HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 def settings(study: Study) -> dict[str, Any]:
     """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
     told = {name: names.attack(name) for name in study.attacked.attacks}
-    taken = {"/".join(model): cost for model, cost in costs(study).items()}
-    return protocol(study) | {"attacks": told, "costs": taken}
+    return protocol(study) | {"attacks": told, "costs": costs(study)}
 
 
 def wanted(study: Study) -> bool:
@@ -104,21 +103,11 @@ def caption(study: Study, table: pd.DataFrame) -> str:
     return told(table, study.train.selection, excluded, study.attacked)
 
 
-def costs(study: Study) -> dict[Model, float]:
-    """Of each trained model a step's passes through the network, a way back counted as two, by those of plain training."""
-    found, size = {}, study.train.batch_size
-    for cell in plan.trained(study):
-        chosen = plan.method(study, cell)
-        there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
-        found[cell.dataset, cell.backbone, cell.loss, cell.method] = (there + 2 * back) / (3 * size)
-    return found
-
-
 def table(
     before: pd.DataFrame,
     queries: pd.DataFrame,
     metrics: pd.DataFrame,
-    costs: Mapping[Model, float],
+    costs: Mapping[str, float],
     known: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Table 9 from queries.parquet and from all cells' attacked.parquet and attacked.csv with the cells' names.
@@ -164,7 +153,7 @@ def table(
                     row |= rows.share(prefix + name, found)
             row[RECALL_AT_4] = 100 * recall.estimate(["both"]).value
             row |= _of_all(of_metrics[model], view)
-            row["cost"] = costs.get(model, math.nan) if view == CLEAN else math.nan
+            row["cost"] = costs.get("/".join(model), math.nan) if view == CLEAN else math.nan
             for name, metric in PUBLISHED.items():
                 row |= comparison(name, row, known, model, metric, view)
             lines.append(row | {"view": view})

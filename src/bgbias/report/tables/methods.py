@@ -9,7 +9,7 @@ is made. What a method does on replaced backgrounds (``x+bgaugment``) is compare
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -19,6 +19,7 @@ from bgbias.report import columns as words
 from bgbias.report import formats
 from bgbias.report.columns import Column, explained
 from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import costs
 from bgbias.results import uncertainty
 from bgbias.results.rows import (
     CORRUPTED,
@@ -51,6 +52,7 @@ COLUMNS = (
     Column("Change of drop, points", words.against_plain("relative_drop_change", 1)),
     Column("Score", words.number("ref", 3), "Score", best="ref"),
     Column("Gain", words.against_plain("ref_gain", 3)),
+    Column("Cost, by plain's", words.number("cost", 1), known=("cost",)),
     *(
         Column(f"vs BGAugment, {name}", words.against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
         for name in LEVELS
@@ -62,7 +64,6 @@ LEGEND = (
 )
 # What it adds to the other tables.
 HEADLINE = {"corrupted_difference": "corrupted, minus plain", "clean_difference": "clean, minus plain"}
-settings = sentences.selection
 DIFFERENCES = ("corrupted_difference", "clean_difference", "relative_drop_change", "ref_gain")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "classes"),
@@ -73,6 +74,11 @@ FROM_TABLE_1 = [
 ]
 FROM_TABLE_2 = [f"ref{end}" for end in ("", "_low", "_high", "_leads")]
 FROM_TABLE_2 += [f"ref_gain{end}" for end in ("", "_low", "_high", "_p")]
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """The rule of selection, and what training by each method takes."""
+    return sentences.selection(study) | {"costs": costs(study)}
 
 
 def wanted(study: Study) -> bool:
@@ -92,7 +98,7 @@ def make(study: Study) -> pd.DataFrame:
     retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
     # Folds' models side by side have no training of their own to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    return table(retrieval, scores, pd.read_parquet(read["all_queries"], columns=OF_QUERIES))
+    return table(retrieval, scores, pd.read_parquet(read["all_queries"], columns=OF_QUERIES), costs(study))
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
@@ -100,12 +106,18 @@ def caption(study: Study, table: pd.DataFrame) -> str:
     return told(table, study.train.selection)
 
 
-def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
+def table(
+    retrieval: pd.DataFrame,
+    attribution_scores: pd.DataFrame,
+    queries: pd.DataFrame,
+    costs: Mapping[str, float] | None = None,
+) -> pd.DataFrame:
     """Table 3, a row a model in Table 1's order, from Tables 1 and 2 and the queries that the first was made of.
 
     For each of ``DIFFERENCES`` from plain, MAP@R and relative drops in points: its interval ``_low`` and ``_high``, ``_p``
     (``uncertainty.estimate``) and ``_p_holm``. NaN in rows of plain and untrained models. ``folds`` is there if Table 1 has it,
-    ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``, alike, if methods work on replaced backgrounds beside BGAugment.
+    ``cost`` (``_rows.costs``) if it is told, and if methods work on replaced backgrounds beside BGAugment alone, differences
+    from that, too: ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``.
     """
     of_folds = [c for c in retrieval if c == "folds"]
     rows = retrieval[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(
@@ -113,6 +125,8 @@ def table(retrieval: pd.DataFrame, attribution_scores: pd.DataFrame, queries: pd
     )
     rows["ref_leads"] = rows["ref_leads"].eq(True)  # models that are not asked where they look
     rows = rows.merge(pd.DataFrame(_differences(rows, queries)), on=MODEL, how="left")
+    if costs:
+        rows["cost"] = rows[MODEL].agg("/".join, axis=1).map(costs)
     over = [f"{name}{OVER}" for name in LEVELS if f"{name}{OVER}" in rows]
     return corrected(rows, [*DIFFERENCES, *over], MODEL[:-1])
 
@@ -121,7 +135,8 @@ def told(table: pd.DataFrame, selection: str) -> str:
     """Two paragraphs."""
     averaged = "Rows are means over them, and one seed's folds count once."
     over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
-    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over})
+    cost = "Cost: passes of a training step through the network by plain's, a way back counted as two."
+    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, by plain's": cost})
     return (
         f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"
         f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.selected(selection)}"
