@@ -329,12 +329,14 @@ def test_methods_colours_stay_apart_for_every_eye(eyes: str) -> None:
 
 @pytest.mark.parametrize("grid", yaml.safe_load(OWN.read_text("utf-8"))["grids"])
 def test_methods_of_a_grid_have_colours_that_every_eye_keeps_apart(grid: str) -> None:
-    """Entries of a file are shades of its colour."""
-    colours = {c.method: figures.colour(c.method) for c in plan.cells(params.load(OWN, grid))}
+    """Entries of a file are shades of its colour; losses have marks of their own, or panels."""
+    cells = plan.cells(params.load(OWN, grid))
+    colours = {c.method: figures.colour(c.method) for c in cells}
     assert len(set(colours.values())) == len(colours)
-    of_one_fold = [colour for name, colour in colours.items() if not side_by_side(name)[1]]
-    for eyes in EYES:
-        assert least_distance(of_one_fold, eyes) > 5, eyes
+    for loss in {c.loss for c in cells}:
+        beside = {c.method for c in cells if c.loss == loss and not side_by_side(c.method)[1]}
+        for eyes in EYES if len(beside) > 1 else ():
+            assert least_distance([colours[name] for name in beside], eyes) > 5, (loss, eyes)
 
 
 def test_letters_in_a_methods_colour_can_be_read() -> None:

@@ -19,11 +19,16 @@ from bgbias.study.params import Study
 
 BLOCK = MODEL[:3]  # models that are compared with one another
 MOST_LISTED = 4  # numbers in a sentence
+Effects = tuple[tuple[str, int, int], ...]
 DIFFERENCES = {
     "corrupted": "corrupted_difference",
     "clean": "clean_difference",
     "drop": "relative_drop_change",
+    "score": "ref_gain",
+    "over": "corrupted_over_bgaugment",
 }
+# What a method does, by the verb: one does it, several do it.
+EFFECTS = {"lessen": "the drop", "raise": "MAP@R there", "lower": "it on photos as they are"}
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,20 @@ class Shift:
         return self.sure and self.found.value < 0
 
 
+NO_SHIFT = Shift(UNKNOWN)
+
+
 @dataclass(frozen=True)
 class Change:
-    """Against plain training of the same loss: MAP@R in front of other backgrounds and on clean photos, and the relative drop."""
+    """Against plain training of the same loss: MAP@R in front of other backgrounds and on clean photos, the relative drop, and
+    the attribution score; of a method on top of BGAugment also MAP@R in front of other backgrounds against that alone.
+    """
 
     corrupted: Shift
     clean: Shift
     drop: Shift
+    score: Shift = NO_SHIFT
+    over: Shift = NO_SHIFT
 
 
 @dataclass(frozen=True)
@@ -102,18 +114,24 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         for model in block.models:
             if model.change:
                 changes.setdefault(model.title, []).append(model.change)
-    told = {title: said for title, of in changes.items() if (said := _helps(title, of, len(losing) > 1))}
+    helping: dict[Effects, list[str]] = {}
+    for title, of in changes.items():
+        if effects := _effects(of, len(losing) > 1):
+            helping.setdefault(effects, []).append(title)
+    told = [_helps(titles, effects, len(losing) > 1) for effects, titles in helping.items()]
+    titles = [title for title in changes if any(title in some for some in helping.values())]
     of_methods = rest if few else first
-    if len(told) > 1:
-        which = f": {_listed(list(told))}" * (len(told) <= MOST_LISTED)
+    if len(titles) > 1:
+        which = f": {_listed(titles)}" * (len(titles) <= MOST_LISTED)
         of_methods.append(
-            f"Of {len(changes)} methods {len(told)} lessen the drop or raise MAP@R there, by more than chance{which}."
+            f"Of {len(changes)} methods {len(titles)} lessen the drop or raise MAP@R there, by more than chance{which}."
         )
-        rest += told.values()
+        rest += told
     elif changes:
         none = "lessens the drop or raises MAP@R there by more than chance."
-        of_methods += list(told.values()) or [f"No method {none}"]
-        rest += [f"Of the other methods none {none}"] * (0 < len(told) < len(changes))
+        of_methods += told or [f"No method {none}"]
+        rest += [f"Of the other methods none {none}"] * (0 < len(titles) < len(changes))
+    rest += _beside([change for of in changes.values() for change in of])
     if losing:
         rest += _of_each(losing, others)
     return " ".join(first) or "Nothing was trained: these are networks as they came.", " ".join(rest)
@@ -141,26 +159,48 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]],
     return losing, [block for block, model in plain if not model.drop.low > 0]
 
 
-def _helps(title: str, changes: list[Change], several: bool) -> str:
-    """What a method does beyond chance where plain training loses, in how many of its comparisons if plain training loses in
-    several; nothing if it does nothing.
+def _effects(changes: list[Change], several: bool) -> Effects:
+    """What a method does beyond chance where plain training loses: each of ``EFFECTS``, in how many of its comparisons, and of
+    how many, if plain training loses in ``several``; nothing if it does not help.
     """
-    parts = {
-        "lessens the drop": sum(change.drop.less for change in changes),
-        "raises MAP@R there": sum(change.corrupted.more for change in changes),
-    }
-    if not any(parts.values()):
-        return ""
-    parts["lowers it on photos as they are"] = sum(change.clean.less for change in changes)
-    counted = several and len(changes) > 1
-    said = _listed([what + f" in {count}" * counted for what, count in parts.items() if count])
-    if several:
-        said += (
-            f" of {len(changes)} comparisons with a loss"
-            if counted
-            else " in its only comparison with a loss"
+    counts = (
+        sum(change.drop.less for change in changes),
+        sum(change.corrupted.more for change in changes),
+        sum(change.clean.less for change in changes),
+    )
+    of = len(changes) if several else 1
+    return tuple((verb, count, of) for verb, count in zip(EFFECTS, counts, strict=True) if count) * any(
+        counts[:2]
+    )
+
+
+def _helps(titles: list[str], effects: Effects, several: bool) -> str:
+    """What these methods do."""
+    alone, of = len(titles) == 1, effects[0][2]
+    said = _listed(
+        [f"{verb}{'s' * alone} {EFFECTS[verb]}" + f" in {count}" * (of > 1) for verb, count, _ in effects]
+    )
+    if of > 1:
+        said += f" of {of} comparisons with a loss" + " each" * (not alone)
+    elif several:
+        said += f" in {'its' if alone else 'their'} only comparison with a loss"
+    return f"{_listed(titles)} {said}, by more than chance."
+
+
+def _beside(changes: list[Change]) -> Iterator[str]:
+    """What comes on top of BGAugment against that alone, and whether methods move the look, in all comparisons with a loss."""
+    if mixed := [change.over for change in changes if not math.isnan(change.over.found.value)]:
+        better, worse = sum(shift.more for shift in mixed), sum(shift.less for shift in mixed)
+        yield (
+            f"Of {names.count(len(mixed), 'mixture')} with BGAugment {better or 'none'} {'is' if better < 2 else 'are'} better"
+            f" there than BGAugment alone, and {worse or 'none'} {'is' if worse < 2 else 'are'} worse, by more than chance."
         )
-    return f"{title} {said}, by more than chance."
+    if scored := [change.score for change in changes if not math.isnan(change.score.found.value)]:
+        more, less = sum(shift.more for shift in scored), sum(shift.less for shift in scored)
+        yield (
+            f"Of {names.count(len(scored), 'comparison')} with plain training attribution lies more on the object in"
+            f" {more or 'none'}" + f" and less in {less}" * bool(less) + ", by more than chance."
+        )
 
 
 def _listed(words: list[str]) -> str:
@@ -209,6 +249,7 @@ def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
     tested = {
         name: Shift(_of(change, column), change[f"{column}_p_holm"] < SIGNIFICANT)
         for name, column in DIFFERENCES.items()
+        if column in change
     }
     return dataclasses.replace(model, change=Change(**tested))
 
@@ -281,6 +322,22 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
             yield from _without_training(block, read["table7"])
     if others:
         yield f"{_listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
+
+
+def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
+    """Whether plain models lose more where masks are worst."""
+    if "table10" not in read:
+        return
+    quality = read["table10"]
+    for block in blocks:
+        own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
+        if own and not math.isnan(own[0]["drop_more"]):
+            found = Shift(_of(own[0], "drop_more"), own[0]["drop_more_p_holm"] < SIGNIFICANT)
+            said = "beyond chance: part of the drop is the masks'" if found.more else "which may be chance"
+            yield (
+                f"{block.title}: where masks are worst plain training loses {_points(found.found)} points more than where they"
+                f" are best, {said if not found.less else 'beyond chance'}."
+            )
 
 
 def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:

@@ -21,7 +21,9 @@ from bgbias.study.params import Study
 WIDTH = 64  # of the text
 COLUMNS = (
     Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
-    Column("by plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
+    Column(
+        "Step, times plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)
+    ),
     Column("Training, min", words.number("cost_training_minutes", 1), "Training, min"),
     Column("Memory, GB", words.number("cost_memory_gb", 1), "Memory, GB"),
     Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
@@ -38,8 +40,8 @@ def spent(study: Study) -> tuple[pd.DataFrame, str]:
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
     return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
-        " photos, what a method does between steps included; it is the fastest training's, which other work disturbed"
-        " least. Training: all epochs without validation. Memory: the largest of the process."
+        " photos, what a method does between steps included. Training: all epochs without validation. Both are the fastest"
+        " training's, which other work disturbed least. Memory: the largest of the process."
     )
 
 

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bgbias.engine.node import files_of, step
 from bgbias.report import look, names
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 ACROSS, WIDE, HIGH = 3, 1.9, 1.35  # panels in a row, inches of each
 LEFT, GAP, TOP, FOOT, RIGHT = 0.5, 0.3, 0.34, 0.5, 1.9
+
+
+def _histories(study: Study) -> dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]]:
+    """What is here of each dataset, backbone and loss: a method and its history for each training."""
+    import pandas as pd
+
+    panels: dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]] = {}
+    for cell in plan.trained(study):
+        path = files_of(step("train", cell=cell), "history")["history"].path(study)
+        if path.exists():
+            of_cell = panels.setdefault((cell.dataset, cell.backbone, cell.loss), [])
+            of_cell.append((cell.method, pd.read_csv(path)))
+    return panels
+
+
+def rising(study: Study) -> str:
+    """How many trainings were best at their very end; nothing where no history is here."""
+    found: dict[str, list[bool]] = {}
+    for method, history in (training for some in _histories(study).values() for training in some):
+        last = history["val_map_at_r"].idxmax() == history.index[-1]
+        found.setdefault(names.method(method), []).append(last)
+    every = [last for some in found.values() for last in some]
+    if not every:
+        return ""
+    most = max(found, key=lambda title: sum(found[title]) / len(found[title]))
+    of_most = f", most of {most}: {sum(found[most])} of {len(found[most])}" * (len(found) > 1 and any(every))
+    return f"Best at its last epoch: {sum(every)} of {names.count(len(every), 'training')}{of_most}."
 
 
 def drawn(study: Study) -> look.Figure | None:
@@ -18,12 +50,7 @@ def drawn(study: Study) -> look.Figure | None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    panels: dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]] = {}
-    for cell in plan.trained(study):
-        path = files_of(step("train", cell=cell), "history")["history"].path(study)
-        if path.exists():
-            of_cell = panels.setdefault((cell.dataset, cell.backbone, cell.loss), [])
-            of_cell.append((cell.method, pd.read_csv(path)))
+    panels = _histories(study)
     if not panels:
         return None
     every = pd.concat([history["val_map_at_r"] for some in panels.values() for _, history in some])

@@ -25,6 +25,7 @@ from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
 from bgbias.study.params import Study
+from bgbias.training.methods import REPLACING
 from bgbias.version import VERSION
 
 JPEG_QUALITY = 88
@@ -76,6 +77,7 @@ def made(study: Study) -> str:
         "verdict": headline,
         "more": more,
         "caveats": list(_caveats(read["table1"])),
+        "same_backgrounds": _same_backgrounds(study),
         "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
         "blocks": blocks,
         "photos": photos,
@@ -85,7 +87,8 @@ def made(study: Study) -> str:
         "opened": grid_photos.losing_most(blocks),
         "sections": list(_sections(study, read)),
         "curves": _drawn(curves.drawn(study)),
-        "masks_told": list(_of_masks(study)),
+        "rising": curves.rising(study),
+        "masks_told": [*_of_masks(study), *comparisons.by_masks(blocks, read)],
         "advice": list(comparisons.advice(blocks, read)),
         "methods": " ".join(_methods(study, read["table1"])),
         "facts": list(_facts(study)),
@@ -172,6 +175,8 @@ def _caveats(table: pd.DataFrame) -> Iterator[str]:
         names.how_many(counted, column, noun)
         for column, noun in (("queries", "test photo"), ("draws", "random background"))
     )
+    where = ", ".join([*map(names.dataset, table["dataset"].unique()), *table["backbone"].unique()])
+    yield f"Found on these photos and with these networks, and not tested on others: {where}."
     seeds = f"Each method was trained with {names.how_many(counted, 'seeds', 'seed')}. " * bool(len(trained))
     each = " of each dataset" * (table["dataset"].nunique() > 1)
     yield f"{seeds}{queries}{each} are queries, in front of {draws} each."
@@ -234,6 +239,21 @@ def _of_masks(study: Study) -> Iterator[str]:
             f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth};"
             f" {lost if without else 'no test photo is left out'} because of the mask {bounds}."
         )
+
+
+def _same_backgrounds(study: Study) -> str:
+    """Whose gain in front of quite other backgrounds was not measured; nothing where no training replaced backgrounds."""
+    pools = {
+        str(study.datasets[cell.dataset].backgrounds)
+        for cell in plan.trained(study)
+        if plan.method(study, cell).needs >= REPLACING
+    }
+    if not pools:
+        return ""
+    return (
+        f"Backgrounds of training and of the test are different pictures of one collection ({', '.join(sorted(pools))}): what is"
+        " gained in front of quite other ones was not measured."
+    )
 
 
 def _methods(study: Study, table: pd.DataFrame) -> Iterator[str]:

@@ -170,7 +170,8 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
         drops: dict[str, list[Estimate]] = {}
         for model in (model for block in own for model in _trained(block)):
             if not math.isnan(model.drop.low):
-                drops.setdefault(model.title, []).append(model.drop)
+                title = f"left after {model.title}" if model.change else model.title
+                drops.setdefault(title, []).append(model.drop)
         for leans in (True, False):
             there = {title: [d for d in some if (d.low > 0) == leans] for title, some in drops.items()}
             said = [f"{title} {_drops(some, len(drops[title]))}" for title, some in there.items() if some]

@@ -18,15 +18,15 @@ def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
     """One row a model, over its seeds and folds: the columns of ``of_training``, on which device, and steps by those of the
     same loss's plain training.
 
-    ``trainings``: the record of each. Of seconds a step the least of the trainings is taken, which other work on the machine
-    disturbed least, of memory the largest, of minutes the mean.
+    ``trainings``: the record of each. Of seconds a step and of minutes the least of the trainings is taken, which other work on
+    the machine disturbed least, of memory the largest.
     """
     rows = [
         cell.wildcards | of_training(records.read(record), iterations) for cell, record in trainings.items()
     ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "min",
-        "cost_training_minutes": "mean",
+        "cost_training_minutes": "min",
         "cost_memory_gb": "max",
         "cost_gpu_memory_gb": "max",
         "cost_device": lambda names: "; ".join(dict.fromkeys(names)),

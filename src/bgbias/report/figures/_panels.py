@@ -10,6 +10,7 @@ import pandas as pd
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.study.cell import NO_LOSS
+from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
@@ -50,13 +51,16 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
 
 def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[str, Any]:
     """How the point of a model is drawn."""
-    return {
-        "marker": losses[row["loss"]],
-        "color": look.colour(row["method"]),
-        "markersize": size,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
-    }
+    return {"marker": losses[row["loss"]], "markersize": size} | _face(row["method"])
+
+
+def _face(method: str) -> dict[str, Any]:
+    """A method's colour; on replaced backgrounds it has a rim of BGAugment's, since a darker shade alone is hard to tell."""
+    alone = method.removesuffix(ON_REPLACED)
+    if alone != method:
+        rim = look.colour(ON_REPLACED.removeprefix("+"))
+        return {"color": look.colour(alone), "markeredgecolor": rim, "markeredgewidth": 1.3}
+    return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 
 def _told(losses: dict[str, str]) -> dict[str, str]:
@@ -69,9 +73,7 @@ def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> N
     from matplotlib.lines import Line2D
 
     alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
-    handles = [
-        Line2D([], [], marker="o", color=look.colour(m), label=names.method(m), **alone) for m in methods
-    ]
+    handles = [Line2D([], [], marker="o", label=names.method(m), **alone, **_face(m)) for m in methods]
     grey = {"color": contact_sheet.MUTED} | alone
     handles += [Line2D([], [], marker=m, label=names.loss(loss), **grey) for loss, m in losses.items()]
     drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))

@@ -19,7 +19,8 @@ from bgbias.study.params import Study
 PLACE = 6
 ABOUT = (
     "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, large ones"
-    " their means with the intervals of Table 1. Further up and to the right is better; on the dashed line nothing is lost."
+    " their means with the intervals of Table 1. Higher is better, and nearer to the dashed line less is lost; further right is"
+    " better only if it is not by backgrounds that photos are found there."
 )
 reads = each.reads
 

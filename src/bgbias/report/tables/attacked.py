@@ -51,7 +51,7 @@ COLUMNS = (
     Column("± seeds", words.number("nmi_sd_seeds", 1)),
     Column("Density", words.number("pi_ratio", 3), "Density"),
     Column("± seeds", words.number("pi_ratio_sd_seeds", 3)),
-    Column("Cost, by plain's", words.number("cost", 1), "Cost"),
+    Column("Cost, times plain's", words.number("cost", 1), "Cost"),
     *(
         Column(f"Paper, {head}", words.published(name, digits), known=(f"published_{name}",))
         for name, head, digits in (
@@ -63,7 +63,7 @@ COLUMNS = (
 LEGEND = (
     "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
     "gallery. vs plain: MAP@R minus that of plain training under the same kind of change; *: beyond chance, corrected for",
-    "the number of methods. Cost: passes of a training step, by plain's. [95 %]: over classes and, from three on, seeds.",
+    "the number of methods. Cost: passes of a training step, times plain's. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 

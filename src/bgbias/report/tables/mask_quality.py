@@ -48,7 +48,8 @@ def _range(row: dict[str, Any]) -> str:
         return words.NOTHING
     ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
     # Most masks are very sure: with three digits all thirds would end at 1.
-    least, below, above, most = (f"{end:.5g}" for end in ends)
+    digits = ".5g" if row["measure"] == "confidence" else ".2f"
+    least, below, above, most = (f"{end:{digits}}" for end in ends)
     return f"{MEASURES[row['measure']]} {least} to {below}, {above} to {most}"
 
 

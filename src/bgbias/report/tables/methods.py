@@ -52,7 +52,7 @@ COLUMNS = (
     Column("Change of drop, points", words.against_plain("relative_drop_change", 1)),
     Column("Score", words.number("ref", 3), "Score", best="ref"),
     Column("Gain", words.against_plain("ref_gain", 3)),
-    Column("Cost, by plain's", words.number("cost", 1), known=("cost",)),
+    Column("Cost, times plain's", words.number("cost", 1), known=("cost",)),
     *(
         Column(f"vs BGAugment, {name}", words.against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
         for name in LEVELS
@@ -135,8 +135,8 @@ def told(table: pd.DataFrame, selection: str) -> str:
     """Two paragraphs."""
     averaged = "Rows are means over them, and one seed's folds count once."
     over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
-    cost = "Cost: passes of a training step through the network by plain's, a way back counted as two."
-    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, by plain's": cost})
+    cost = "Cost: passes of a training step through the network, times plain's, a way back counted as two."
+    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, times plain's": cost})
     return (
         f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"
         f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.selected(selection)}"
