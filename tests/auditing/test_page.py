@@ -196,8 +196,8 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
-            "For the most part. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]. A loss is shown by"
-            " these alone.",
+            "Numbers alone cannot tell. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]."
+            " A loss is shown by these alone.",
             0.1,
             False,
         ),
@@ -268,12 +268,10 @@ def test_a_loss_of_small_masks_alone_is_said_beside_the_drop_and_does_not_count(
     )
     ends = f"{100 * low:.0f}, 10"
     small = (
-        "Small masks lose most: of the 67 queries whose masks cover 21 % of the photo or more the drop is"
-        f" 4 % [{ends}]."
+        "Without the third whose masks are smallest (below 21 % of what the model sees) the drop is"
+        f" 4 % [{ends}] (67 queries)."
     )
-    less_sure = (
-        "Less sure masks lose most: of the 66 queries whose masks are surer the drop is 20 % [10, 30]."
-    )
+    less_sure = "Without the third whose masks are least sure the drop is 20 % [10, 30] (66 queries)."
     assert written.of_better_masks(audit) == [(small, better[0].drop), (less_sure, better[1].drop)]
     told = f"{small} {answer} by these alone. {less_sure} A loss is shown by these alone."
     assert told in list(audit_page._trusted(audit))
@@ -337,7 +335,7 @@ def test_what_cannot_be_tested_is_not_said_to_be_nothing(place: Path, tmp_path: 
     assert 'class="here"' not in text
     assert "neither can be tested" in text
     assert "nobody can tell the drop from chance" in text
-    assert "Beyond chance:" not in text
+    assert "beyond chance:" not in text
     assert "jackknife" not in text
 
 

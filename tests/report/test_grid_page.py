@@ -231,9 +231,9 @@ def test_the_verdict_claims_what_was_tested() -> None:
     assert mixed.change
     mixed = dataclasses.replace(mixed, change=dataclasses.replace(mixed.change, over=down, score=up))
     assert said((PLAIN, changed(up, down), mixed))[1] == (
-        "BGAugment and BGAugment and other lessen the drop and raise MAP@R there, by more than chance. Of 1 mixture with BGAugment"
-        " none is better there than BGAugment alone, and 1 is worse, by more than chance. Of 1 comparison with plain training"
-        " attribution lies more on the object in 1, by more than chance."
+        "BGAugment and BGAugment and other lessen the drop and raise MAP@R there, by more than chance."
+        " Of 1 mixture with BGAugment none is better there than BGAugment alone, and 1 is worse, by more than chance."
+        " Of 1 comparison with plain training attribution lies more on the object in 1, by more than chance."
     )
     larger = dataclasses.replace(
         PLAIN, drop=Estimate(40.0, 35.0, 45.0), query_drop=Estimate(30.0, 25.0, 35.0)

@@ -33,11 +33,17 @@ def of(audit: Measured) -> Iterator[str]:
         why = "many are unsure" if written.many_unsure(audit) else "those that may be wrong lose most"
         better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
         yield f"Better masks first, since {why}:{better} draw masks (--masks), and see whether the drop stays."
+    if not audit.backgrounds.photographed:
+        yield (
+            "Backgrounds were drawn patterns: before money is spent, ask again with photos of places where objects will be seen"
+            " (--backgrounds FOLDER)."
+        )
     grey, clean, then = (written.level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
     if grey.value > then.value:
         yield (
-            f"Grey backgrounds, in queries and catalogue, may help: MAP@R {written.said(grey, 1)}, against"
-            f" {written.said(then, 1)} when all backgrounds differ and {written.said(clean, 1)} on photos as they are. Masks were"
+            f"Grey backgrounds, in queries and catalogue, may help where backgrounds really differ: MAP@R"
+            f" {written.said(grey, 1)}, against {written.said(then, 1)} when all of them differ; on photos as they are it is"
+            f" {written.said(clean, 1)}. Masks were"
             " those of the photos as they are; in use every query needs one, found in front of whatever background comes. Whether"
             " the gain is more than chance was not tested."
         )

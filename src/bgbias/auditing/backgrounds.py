@@ -25,11 +25,14 @@ FOLDER = "backgrounds"  # of the person's cache
 
 @dataclass(frozen=True)
 class BackgroundPhotos:
-    """Photos of walls, streets, tables, encoded, in pool order; ``told`` says what they are."""
+    """Photos of walls, streets, tables, encoded, in pool order; ``told`` says what they are, ``photographed`` that they are no
+    patterns of ours.
+    """
 
     names: list[str]
     data: list[bytes]
     told: str
+    photographed: bool = True
 
     @property
     def digest(self) -> str:
@@ -57,7 +60,9 @@ def find(place: str | None) -> BackgroundPhotos:
     if place is None:
         pairs = _drawn()
         told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
-        return BackgroundPhotos([name for name, _ in pairs], [data for _, data in pairs], told)
+        return BackgroundPhotos(
+            [name for name, _ in pairs], [data for _, data in pairs], told, photographed=False
+        )
     if not places.source(place).exists():
         raise UserError(
             f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"

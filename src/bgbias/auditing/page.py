@@ -54,6 +54,7 @@ def made(audit: Measured) -> str:
                 "picture": inside(outlined(m.photo, m.mask), SMALL),
                 "confidence": m.confidence,
                 "image_id": m.image_id,
+                "asked": m.image_id in audit.usable,
             }
             for m in audit.doubtful
         ],
@@ -147,7 +148,7 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
     if not math.isnan(written.drop(audit).low):
-        yield "[low, high]: 95 % confidence interval of the mean over classes of this kind."
+        yield "[low, high]: 95 % confidence interval, for other classes of this kind."
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:
@@ -180,7 +181,7 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
     }
     if len(rows) and rows["low"].notna().all():
         sure = "; ".join(meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0)
-        yield f"Beyond chance: {sure or 'none of the three, each by itself'}."
+        yield f"Where only queries change, beyond chance: {sure or 'none of the three, each by itself'}."
     alone = written.level(audit, "only_fg")
     yield (
         "What a mask misses of the object stays in the picture where the background is its own, and counts as background."
@@ -227,7 +228,10 @@ def _of_masks(audit: Measured) -> Iterator[str]:
     area, sure = (float(masks[name].mean()) for name in ("area", "confidence"))
     empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
     confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
-    empties = f"{empty} {'is' if empty == 1 else 'are'} empty, {full} {'covers' if full == 1 else 'cover'} the whole photo"
+    empties = (
+        f"{empty} {'is' if empty == 1 else 'are'} empty or next to it,"
+        f" {full} {'covers' if full == 1 else 'cover'} the whole photo"
+    )
     yield from _trusted(audit)
     yield (
         f"Masks: {audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empties}. Mean"
@@ -250,7 +254,7 @@ def _trusted(audit: Measured) -> Iterator[str]:
         drawn = "" if known.all() else "; drawn ones are taken as right"
         yield f"The masker was sure of all queries that it masked (a confidence of {slices.UNSURE} or more){drawn}."
     elif not written.many_unsure(audit):
-        yield f"For the most part. {written.of_sure_masks(audit)}{_by_these(audit.surely.drop)}"
+        yield f"Numbers alone cannot tell. {written.of_sure_masks(audit)}{_by_these(audit.surely.drop)}"
     told = [f"{sentence}{_by_these(drop)}" for sentence, drop in written.of_better_masks(audit)]
     if audit.surely is not None and written.many_unsure(audit):
         told.insert(0, "In part." if audit.surely.queries else "No.")

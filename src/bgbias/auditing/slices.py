@@ -16,7 +16,7 @@ from bgbias.results.uncertainty import Estimate, Statistic
 
 LUMA = np.array([0.299, 0.587, 0.114])
 PROPERTIES = {
-    "area": "share of the photo that the object covers",
+    "area": "share of what the model sees that the object covers",
     "off_centre": "how far the object's middle is from the photo's (1: a corner)",
     "brightness": "brightness of the photo",
     "confidence": "how sure the mask is",

@@ -77,7 +77,7 @@ def verdict(audit: Measured) -> str:
     if math.isnan(lost.value):
         return "The model finds nothing on photos as they are, so that nothing can be lost."
     before, after = (100 * level(audit, c, QUERY_ONLY).value for c in (CLEAN, RANDOM_BACKGROUND))
-    levels = f"(MAP@R from {before:.1f} to {after:.1f}; only queries changed)"
+    levels = f"(MAP@R from {before:.1f} to {after:.1f}{_first_hits(found)}; only queries changed)"
     if math.isnan(lost.low):
         few = len(found.classes) < FEWEST_CLASSES
         chance = (
@@ -101,6 +101,16 @@ def verdict(audit: Measured) -> str:
     )
 
 
+def _first_hits(found: Findings) -> str:
+    """How often what is found first is right, before and after."""
+    rows = found.levels[(found.levels["setting"] == QUERY_ONLY) & (found.levels["metric"] == PRECISION_AT_1)]
+    before, after = (
+        100 * rows.loc[rows["condition"] == c, "value"].sum(min_count=1) for c in (CLEAN, RANDOM_BACKGROUND)
+    )
+    known = math.isfinite(before + after)
+    return f", the first hit right for {before:.0f} and then {after:.0f} of 100 queries" if known else ""
+
+
 def many_unsure(audit: Measured) -> bool:
     """Whether the verdict hangs on masks that the masker was unsure of."""
     surely = audit.surely
@@ -113,16 +123,13 @@ def of_better_masks(audit: Measured) -> list[tuple[str, Estimate]]:
     told = [(of_sure_masks(audit), audit.surely.drop)] if audit.surely is not None and unsure else []
     for some in audit.better:
         which = {
-            "area": ("Small", f"cover {html.percent(some.least, 0)} % of the photo or more"),
-            "confidence": ("Less sure", "are surer"),
+            "area": f"smallest (below {html.percent(some.least, 0)} % of what the model sees)",
+            "confidence": "least sure",
         }
         if not (some.prop == "confidence" and unsure):  # left out above
-            kind, better = which[some.prop]
-            by_hand = f" or are drawn ({some.drawn})," if some.drawn else ""
-            drop = (
-                f"of the {some.queries} queries whose masks {better}{by_hand} the drop is {_share(some.drop)}"
-            )
-            told.append((f"{kind} masks lose most: {drop}.", some.drop))
+            kept = f"; those drawn by hand ({some.drawn}) are kept" if some.drawn else ""
+            drop = f"Without the third whose masks are {which[some.prop]} the drop is {_share(some.drop)}"
+            told.append((f"{drop} ({some.queries} queries{kept}).", some.drop))
     return told
 
 
@@ -239,13 +246,12 @@ def told(audit: Measured) -> Iterator[str]:
 
 
 def shares_in_words(shares: Shares) -> str:
-    """Shares of variance in words, in whole per cent that add up: those that lost most by rounding down get what is left."""
-    exact = 100 * np.array([shares.object, shares.background, shares.interaction])
-    if not np.isfinite(exact).all():
+    """Shares of variance in words."""
+    every = np.array([shares.object, shares.background, shares.interaction])
+    if not np.isfinite(every).all():
         return "nothing: they are all alike"
-    whole = np.floor(exact).astype(int)
-    whole[np.argsort(whole - exact)[: round(exact.sum()) - whole.sum()]] += 1
-    return f"the object {whole[0]} %, the background {whole[1]} %, what only both together make {whole[2]} %"
+    of = [html.percent(share, 1) for share in every]
+    return f"the object {of[0]} %, the background {of[1]} %, what only both together make {of[2]} %"
 
 
 def caveats(audit: Measured) -> Iterator[str]:

@@ -14,10 +14,10 @@ COLUMNS = {True: "it loses when they change", False: "no loss shown beyond chanc
 ROWS = {True: "backgrounds tell the class", False: "not shown to, beyond chance"}
 MEANINGS: dict[Field, str] = {
     (True, True): (
-        "Photos of a class share their backgrounds, and the model loses without them. Where objects will be seen elsewhere, it"
-        " needs a cure."
+        "What lies outside of the masks tells the class, and the model loses when backgrounds change. Where objects will be seen"
+        " elsewhere it needs a cure, once the masks are seen to be right."
     ),
-    (True, False): "Photos of a class share their backgrounds. That the model needs them is not shown.",
+    (True, False): "What lies outside of the masks tells the class. That the model needs it is not shown.",
     (False, True): (
         "The model loses when backgrounds change, though their colours and edges were not shown to tell the class."
     ),
