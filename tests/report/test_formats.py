@@ -166,3 +166,12 @@ def test_the_attribution_score_is_told_as_the_paper_defines_it() -> None:
     assert formats.headline(table, "table2")["cub50"]["timm:vit"]["arcface"]["plain"] == {
         "attribution score": 0.25
     }
+
+
+def test_names_of_files_in_a_caption_are_not_in_bold() -> None:
+    made = retrieval.table(*study())
+    told = "Made in part by earlier code (train: photos/__init__.py changed)."
+    once = formats.markdown(made, "table1", told).partition("\n\n")[0]
+    assert once == r"Made in part by earlier code (train: photos/\_\_init\_\_.py changed)."
+    # What is published was printed once, and is printed again.
+    assert formats.markdown(made, "table1", once).partition("\n\n")[0] == once

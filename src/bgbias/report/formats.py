@@ -76,7 +76,7 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, the leaders of a loss in bold."""
     columns = _columns(table, name)
-    parts = [caption]
+    parts = [caption.replace("__", r"\_\_")]  # file names such as __init__.py are not in bold
     for heading, rows in _sections(table, columns):
         lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
         for label, entries in rows:
