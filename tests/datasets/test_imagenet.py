@@ -27,7 +27,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plugins.load("datasets", kind), "VALIDATION", 2)
 
 
-def folders(prefix: str, each: int, classes: tuple[str, ...] = (*CLASSES, OTHER), ending: str = "JPEG") -> Files:
+def folders(
+    prefix: str, each: int, classes: tuple[str, ...] = (*CLASSES, OTHER), ending: str = "JPEG"
+) -> Files:
     return {
         f"{prefix}{wnid}/{wnid}_{n}.{ending}": jpeg(100 * c + n)
         for c, wnid in enumerate(classes)
@@ -78,8 +80,10 @@ def test_official_validation_photos_are_the_test(
     name = f"train/{CLASSES[4]}/{CLASSES[4]}_1.JPEG"
     assert found[name].data == ilsvrc()[f"imagenet/{name}"]
     validating = items("imagenet100", archive, val_per_class=1)
-    assert {n for n, i in validating.items() if i.split == "val"} == {f"train/{c}/{c}_2.JPEG" for c in CLASSES}
-    with pytest.raises(UserError, match="lower datasets.dataset.options.val_per_class"):
+    assert {n for n, i in validating.items() if i.split == "val"} == {
+        f"train/{c}/{c}_2.JPEG" for c in CLASSES
+    }
+    with pytest.raises(UserError, match=r"lower datasets\.dataset\.options.val_per_class"):
         items("imagenet100", archive, val_per_class=3)
 
 
@@ -107,12 +111,15 @@ def test_of_a_whole_folder_only_its_own_photos_are_copied(kind: str, tmp_path: P
     with pytest.raises(UserError, match="has no photos in folders like"):
         module.parts(module.Params(source=str(tmp_path), **options(kind)))
     (nowhere,) = module.parts(module.Params(**options(kind)))["photos"]
-    assert nowhere.place is None and "option source" in nowhere.hint
+    assert nowhere.place is None
+    assert "option source" in nowhere.hint
 
 
 @pytest.mark.parametrize("kind", ["imagenet100", *LAYOUTS])
 def test_another_layout_and_classes_without_photos_are_refused(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"other\.zip has no photos of ImageNet-100's classes like .*n01558993"):
+    with pytest.raises(
+        UserError, match=r"other\.zip has no photos of ImageNet-100's classes like .*n01558993"
+    ):
         items(kind, as_zip(tmp_path / "other.zip", folders("x/", 1, (OTHER,))))
     if kind == "imagenet_r":
         return

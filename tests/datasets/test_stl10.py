@@ -42,8 +42,10 @@ def test_photos_are_the_right_way_up(tmp_path: Path) -> None:
 def test_labelled_photos_train_and_test_on_the_same_classes(tmp_path: Path) -> None:
     archive = as_tar(tmp_path / "stl.tar.gz", stl10_files())
     found = items(archive)
-    assert Counter(i.split for i in found.values()) == {"train": 30, "test": 20} == Counter(
-        {s: n for s, n in stl10.expected(stl10.Params()).items() if n}
+    assert (
+        Counter(i.split for i in found.values())
+        == {"train": 30, "test": 20}
+        == Counter({s: n for s, n in stl10.expected(stl10.Params()).items() if n})
     )
     labels = [found[f"train/{n:05d}.png"].label for n in range(30)]
     assert labels == [n % 10 for n in range(30)]  # as the replica has them, counted from 1
@@ -53,7 +55,7 @@ def test_labelled_photos_train_and_test_on_the_same_classes(tmp_path: Path) -> N
     assert {n for n, i in validating.items() if i.split == "val"} == {
         f"train/{n:05d}.png" for n in range(20, 30)
     }
-    with pytest.raises(UserError, match="lower datasets.stl.options.val_per_class"):
+    with pytest.raises(UserError, match=r"lower datasets\.stl\.options.val_per_class"):
         items(archive, val_per_class=3)
 
 
@@ -80,9 +82,7 @@ def test_photos_without_labels_only_train_and_are_of_one_class(tmp_path: Path) -
         ("class_names.txt", lambda data: b"cat\ndog\n", "class_names.txt names 2 classes, not 10"),
     ],
 )
-def test_another_layout_is_refused_with_the_file(
-    file: str, change: Any, told: str, tmp_path: Path
-) -> None:
+def test_another_layout_is_refused_with_the_file(file: str, change: Any, told: str, tmp_path: Path) -> None:
     files: Files = stl10_files()
     data = files.pop(f"stl10_binary/{file}")
     if change:

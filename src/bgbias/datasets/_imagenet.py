@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -19,9 +18,7 @@ from bgbias.photos.table import Item
 from bgbias.settings import Strict
 
 # Those of imagenet100.txt of github.com/HobbitLong/CMC (Tian et al., ECCV 2020), sorted: a class's label is its place here.
-CLASSES = tuple(
-    Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines()
-)
+CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
 LABEL = {wnid: number for number, wnid in enumerate(CLASSES)}
 VALIDATION = 50  # photos of each class in ImageNet's validation set
 
@@ -57,7 +54,10 @@ def _photos_in(root: Path, folders: tuple[str, ...], times: tuple[int, ...]) -> 
     """The photos in these folders below ``root``, each listed again once its time is another one; 0: it is not there."""
     there = [folder for folder, time in zip(folders, times, strict=True) if time]
     return frozenset(
-        f"{folder}/{file}" for folder in there for file in os.listdir(root / folder) if is_picture(file)
+        f"{folder}/{file.name}"
+        for folder in there
+        for file in (root / folder).iterdir()
+        if is_picture(file.name)
     )
 
 

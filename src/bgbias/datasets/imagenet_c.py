@@ -18,8 +18,8 @@ from bgbias.photos.table import Item
 TITLE = "ImageNet-C"
 KEY = "imagenet_c"
 HINT = (
-    "See github.com/hendrycks/robustness; its photos lie in <corruption>/<severity>/<wnid>/*.JPEG. Write the folder that holds the"
-    " corruptions, or an archive, into params.yaml, as the option source."
+    "See github.com/hendrycks/robustness; its photos lie in <corruption>/<severity>/<wnid>/*.JPEG. Write the folder that holds"
+    " the corruptions, or an archive, into params.yaml, as the option source."
 )
 # Of noise, blur, weather and digital means; the last four are the authors' to validate with.
 Corruption = Literal[

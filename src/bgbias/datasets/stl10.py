@@ -50,8 +50,8 @@ class Params(Strict):
     sha256: str | None = None
     photos: Literal["labelled", "unlabelled", "all"] = Field(
         "labelled",
-        description="labelled ones, to train and to test; unlabelled ones, or these and the labelled training photos (`all`), which"
-        " all train, as one class: for pretrainings",
+        description="labelled ones, to train and to test; unlabelled ones, or these and the labelled training photos (`all`),"
+        " which all train, as one class: for pretrainings",
     )
     val_per_class: int = Field(
         0,
@@ -112,7 +112,11 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             image_id=f"{role}/{number:05d}.png",
             class_name=names[label] if labelled else UNLABELLED,
             label=label,
-            split="test" if role == "test" else "val" if role == "train" and number in validating else "train",
+            split="test"
+            if role == "test"
+            else "val"
+            if role == "train" and number in validating
+            else "train",
             key_set=f"{KEY}|{role}",
             key_item=str(number),
             data=pixels.encode_png(upright(data)),
