@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Made, step
@@ -46,8 +47,10 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
-    return [] if plan.folds_of(study, cell) else [plan.backbone(study, cell.backbone).module]
+    """The backbone, and how photos as they are look."""
+    if plan.folds_of(study, cell):
+        return []
+    return [plan.backbone(study, cell.backbone).module, plugins.load("conditions", CLEAN)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

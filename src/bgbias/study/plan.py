@@ -159,8 +159,8 @@ def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
     """
     before = pretraining(study, cell.backbone)
     fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
-    named = (before and before.params().dataset, fitted)
-    return tuple(dict.fromkeys([cell.dataset, *filter(None, named)]))
+    named = (cell.dataset, before.params().dataset if before else None, fitted)
+    return tuple(dict.fromkeys(name for name in named if name))
 
 
 def fitted_cell(study: Study, cell: Cell) -> Cell:
