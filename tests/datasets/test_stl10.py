@@ -91,6 +91,13 @@ def test_another_layout_is_refused_with_the_file(file: str, change: Any, told: s
         items(as_tar(tmp_path / "stl.tar.gz", files))
 
 
+def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+    archive = as_tar(tmp_path / "stl.tar.gz", stl10_files())
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    with pytest.raises(UserError, match=r"The archive .*stl\.tar\.gz cannot be read"):
+        items(archive, photos="unlabelled")
+
+
 def test_a_folder_is_told_to_be_packed(tmp_path: Path) -> None:
     folder = as_folder(tmp_path / "stl", stl10_files())
     with pytest.raises(ValueError, match="source is a folder"):

@@ -7,8 +7,9 @@ a pretraining names it (docs/methods.md, section 6).
 
 from __future__ import annotations
 
+import tarfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -17,7 +18,7 @@ from pydantic import Field, model_validator
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import members, pieces
+from bgbias.files.archives import DAMAGED, members
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -99,8 +100,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     validating = _last(labels["train"], params.val_per_class, name) if labelled else frozenset()
     found: Counter[str] = Counter()
     files = {f"{role}_X.bin": role for role in taken}
-    for member, data in pieces(archive, lambda n: PurePosixPath(n).name in files, PHOTO):
-        role = files[PurePosixPath(member).name]
+    for file, data in _photos(archive, files):
+        role = files[file]
         number = found[role]
         found[role] += 1
         if len(data) < PHOTO or number >= COUNTS[role]:
@@ -126,6 +127,21 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             raise UserError(
                 f"{archive} has {found[role]:,} photos in {role}_X.bin, not {COUNTS[role]:,}; fetch it again."
             )
+
+
+def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                file = PurePosixPath(member.name).name
+                opened = tar.extractfile(member) if file in files else None
+                while opened and (data := opened.read(PHOTO)):
+                    yield file, data
+    except DAMAGED as error:
+        raise UserError(
+            f"The archive {archive} cannot be read ({error}); delete it and fetch it again."
+        ) from error
 
 
 def upright(data: bytes) -> np.ndarray:

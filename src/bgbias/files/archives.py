@@ -45,53 +45,33 @@ def members(
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with _readable(path):
-        for name, file in _opened(path, wanted, passed_over):
-            yield name, file.read()
-
-
-def pieces(path: Path, wanted: Callable[[str], bool], size: int) -> Iterator[tuple[str, bytes]]:
-    """(name, piece) of the same files, each in pieces of ``size`` bytes, of which the last one may be shorter: for files that no
-    memory should hold as a whole.
-    """
-    with _readable(path):
-        for name, file in _opened(path, wanted):
-            while piece := file.read(size):
-                yield name, piece
-
-
-def _opened(
-    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files of ``members``, open; each is to be read before the next one is asked for."""
-    if path.is_dir():
-        files, others = walk(path)
-        if passed_over is not None:
-            passed_over.update(others)
-        for name, place in files.items():
-            if wanted(name):
-                with place.open("rb") as file:
-                    yield name, file
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                _check(info.filename, path)
-                if not info.is_dir() and wanted(info.filename):
-                    with archive.open(info) as file:
-                        yield info.filename, file
-    elif tarfile.is_tarfile(path):
-        with tarfile.open(path) as archive:
-            for member in archive:
-                _check(member.name, path)
-                if not (member.isfile() or member.islnk()):
-                    if passed_over is not None and not member.isdir():
-                        passed_over[member.name] = LINK
-                elif wanted(member.name):
-                    opened = archive.extractfile(member)
-                    if opened is None:
-                        raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                    yield member.name, opened
-    else:
-        raise UserError(NO_ARCHIVE.format(path=path))
+        if path.is_dir():
+            files, others = walk(path)
+            if passed_over is not None:
+                passed_over.update(others)
+            for name, file in files.items():
+                if wanted(name):
+                    yield name, file.read_bytes()
+        elif zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    _check(info.filename, path)
+                    if not info.is_dir() and wanted(info.filename):
+                        yield info.filename, archive.read(info)
+        elif tarfile.is_tarfile(path):
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    _check(member.name, path)
+                    if not (member.isfile() or member.islnk()):
+                        if passed_over is not None and not member.isdir():
+                            passed_over[member.name] = LINK
+                    elif wanted(member.name):
+                        opened = archive.extractfile(member)
+                        if opened is None:
+                            raise tarfile.TarError(f"'{member.name}' is a link to no file")
+                        yield member.name, opened.read()
+        else:
+            raise UserError(NO_ARCHIVE.format(path=path))
 
 
 class Lookup:
