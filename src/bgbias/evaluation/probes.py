@@ -122,8 +122,8 @@ def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -
     if len(set(training.labels.tolist())) < 2 or not embedded.asked.any():
         raise UserError(
             f"Probes need training photos of two classes and test photos to ask about; there are {len(training.ids)} and"
-            f" {int(embedded.asked.sum())} whose mask is trusted. Look at probes.photos in params.yaml, and at the masks"
-            " (docs/masks.md)."
+            f" {int(embedded.asked.sum())} whose mask is trusted. Look at probe_photos of their dataset in params.yaml, and"
+            " at the masks (docs/masks.md)."
         )
     alone = [(training.views[CLEAN, 0], training.labels, embedded.asked)]
     return _right(embedded, iter(alone), classes, embedded.asked)

@@ -55,11 +55,6 @@ class Probes(Strict):
         ge=2,
         description="parts of each class's test photos, each classified by what was fitted on the others; no probes if null",
     )
-    photos: int | None = Field(
-        None,
-        ge=2,
-        description="of training photos, where a dataset names some (`fit_probes_on`), at most so many; all if null",
-    )
 
 
 class Attacked(Strict):

@@ -41,7 +41,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         return {}
     return {
         "evaluation": {"precision": study.evaluation.precision},
-        "probes": {"dataset": _dataset(study, cell), "photos": study.probes.photos},
+        "probes": {"dataset": _dataset(study, cell), "photos": _most(study, cell)},
         **inputs.untrained(study, cell, "embed_training"),
     }
 
@@ -56,7 +56,7 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
 def cost(study: Study, cell: Cell) -> Cost:
     """Every training photo once."""
     count, unknown = photos_of(study, _dataset(study, cell), "train")
-    count = min(count, study.probes.photos or count)
+    count = min(count, _most(study, cell) or count)
     size = count * study.train.embedding_dim * FLOAT
     if parts := plan.folds_of(study, cell):
         return Cost(disk=len(parts) * size, unknown=unknown)
@@ -86,7 +86,7 @@ def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
 
     model = for_inference(model_of(study, cell).to(device))
     album = Album(study, _dataset(study, cell), model.resize, model.input_size)
-    table = subset.keyed(album.table("train"), "probe", study.probes.photos)
+    table = subset.keyed(album.table("train"), "probe", _most(study, cell))
     how = study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
     return embedding.embed(model, album.evaluation(table, frozenset(), "train"), [(CLEAN, 0)], device, *how)
 
@@ -99,3 +99,8 @@ def _dataset(study: Study, cell: Cell) -> str:
             " params.yaml, if its test photos are of the classes of training photos."
         )
     return named
+
+
+def _most(study: Study, cell: Cell) -> int | None:
+    """How many training photos are taken at most; all of them if None."""
+    return study.datasets[_dataset(study, cell)].probe_photos

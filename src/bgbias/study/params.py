@@ -56,6 +56,9 @@ class Dataset(Strict):
         description="a name under `datasets`, often its own, whose training photos are of its test photos' classes: probes are"
         " fitted on these (docs/methods.md, section 6); on parts of its own test photos if null",
     )
+    probe_photos: int | None = Field(
+        None, ge=2, description="of its training photos probes are fitted on at most so many; on all if null"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
