@@ -21,11 +21,14 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, pretraining, segmentation, controls, probes and attacks.
+    pools, pretraining, segmentation, controls, both kinds of probes and attacks.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
-    study["datasets"]["indoors"] = study["datasets"]["cub200"] | {"backgrounds": "walls"}
+    study["datasets"]["indoors"] = study["datasets"]["cub200"] | {
+        "backgrounds": "walls",
+        "fit_probes_on": "indoors",
+    }
     cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
     cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18", "learned"]}
     study["pretrainings"]["here"] = {"kind": "moco_v2", "negatives": "surroundings"}

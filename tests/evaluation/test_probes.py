@@ -145,3 +145,23 @@ def test_many_queries_are_classified_as_few_are(monkeypatch: pytest.MonkeyPatch)
     whole = classify(clouds(1.0, seed=1))
     monkeypatch.setattr(probes, "AT_ONCE", 7)
     assert np.array_equal(classify(clouds(1.0, seed=1)), whole)
+
+
+def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
+    """Classes have other numbers there: 3, 2, 1, 0 for 0, 10, 20, 30."""
+    training = Embeddings(
+        [f"train/{name}" for name in NAMES],
+        3 - LABELS // 10,
+        np.ones(len(LABELS), dtype=bool),
+        {(CLEAN, 0): clouds(8.0, seed=1)},
+    )
+    usable = np.arange(len(LABELS)) % 7 != 0
+    asked = embedded(clouds(8.0), np.roll(clouds(8.0), -EACH, axis=0), usable)
+    found = probes.of_others(asked, training, 3 - LABELS // 10)
+    assert found.groupby("condition")["label"].size().tolist() == [usable.sum(), 2 * usable.sum()]
+    assert set(found["label"]) == set(LABELS)
+    told = means(found)
+    assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
+    assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
+    with pytest.raises(UserError, match="Probes need training photos of two classes"):
+        probes.of_others(embedded(clouds(1.0), clouds(1.0), LABELS < 0), training, LABELS)

@@ -38,7 +38,8 @@ WITHOUT_NUMBERS = {
 def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node, set[str]]]:
     """Every node of a small grid, and the files of which it executed a function while it made its products."""
     folder = tmp_path_factory.mktemp("known")
-    raw = options(described(folder), photos=6)
+    raw = options(described(folder), photos=6, closed=True)
+    raw["datasets"]["squares"]["fit_probes_on"] = "squares"
     block = raw["grids"]["small"]["cells"][0]
     raw["methods"] = {"gaining": {"kind": "gained", "rate": 0.5}}
     raw["maskers"]["ground_truth"] = {"kind": "red"}
@@ -111,6 +112,7 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
             "cure",
             "attack",
             "sanity",
+            "embed_training",
             "probe",
             "collect",
             "table",

@@ -58,10 +58,16 @@ def test_accuracies_are_over_classes_and_seeds() -> None:
 
 def test_its_caption_says_what_is_there() -> None:
     table = probes.table(probed())
-    said = probes.told(table, "clean", 5, {"toy": 3})
+    said = probes.told(table, "clean", 5, {"toy": 3}, {})
     assert "have 5 or more" in said
     assert "each of 5 parts by those of the other 4" in said
     assert "are not asked: toy 3" in said
+    fitted = probes.told(table, "clean", 5, {}, {"toy": "other"})
+    assert (
+        "fitted on clean photos of these classes: photos of toy by those of training photos of other."
+        in fitted
+    )
+    assert "parts" not in fitted
     assert "Neighbours: drop, %" in formats.markdown(table, "table12", said)
 
 

@@ -136,6 +136,28 @@ rule sanity:
         " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
 
 
+rule embed_training:
+    input:
+        reads("embed_training"),
+    output:
+        embeddings=PATHS.training_embeddings,
+        record=PATHS.embed_training_record,
+    log:
+        f"{LOGS}/{STUDY.grid}/embed_training/{CELL}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: 4 if HAS_GPU else 1
+    resources:
+        gpu=HAS_GPU,
+        mem_mb=growing(8000),
+        runtime=growing(240),
+    params:
+        options=options("embed_training"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias embed_training {wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q}"
+        " {wildcards.method:q} --seed {wildcards.seed:q} {params.options} > {log:q} 2>&1"
+
+
 rule probe:
     input:
         reads("probe"),

@@ -15,6 +15,7 @@ from bgbias.study.params import Study
 SECTIONS = {
     "train": "train",
     "embed": "evaluation",
+    "embed_training": "evaluation",
     "cross": "evaluation",
     "cure": "evaluation",
     "attack": "evaluation",

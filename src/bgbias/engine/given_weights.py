@@ -28,6 +28,7 @@ Network = TypeVar("Network")
 LIBRARIES = ("timm", "torch", "torchvision")
 EMBEDS = (
     "embed",
+    "embed_training",
     "attribute",
     "segment",
     "cross",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,8 @@ ITERATIONS = 5000
 
 Classifier = Callable[[np.ndarray], np.ndarray]
 """From embeddings [N, D] to classes, int64 [N]."""
+Round = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What probes are fitted on, [M, D] with classes [M], and whom they are asked about, bool [N]."""
 
 
 def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
@@ -103,16 +105,43 @@ def of_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
             " probes divide a class into. Lower probes.folds, or set it to null."
         )
     clean, labels = embedded.views[CLEAN, 0], embedded.labels
-    right = {view: np.full((len(PROBES), len(labels)), np.nan) for view in embedded.views}
-    for part in progress.track(range(number), number, "probes"):
-        fitted, whom = (place >= 0) & (place != part), asked & (place == part)
+
+    def rounds() -> Iterator[Round]:
+        for part in progress.track(range(number), number, "probes"):
+            fitted = (place >= 0) & (place != part)
+            yield clean[fitted], labels[fitted], asked & (place == part)
+
+    return _right(embedded, rounds(), labels, asked)
+
+
+def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -> pd.DataFrame:
+    """The same of classifiers that are fitted on clean ``training`` photos of the same classes, and asked about every query;
+    ``classes``: the numbers of the queries' classes there, int64 [N]. Raises UserError where there are fewer than two to tell
+    apart, or no query.
+    """
+    if len(set(training.labels.tolist())) < 2 or not embedded.asked.any():
+        raise UserError(
+            f"Probes need training photos of two classes and test photos to ask about; there are {len(training.ids)} and"
+            f" {int(embedded.asked.sum())} whose mask is trusted. Look at probe_photos of their dataset in params.yaml, and"
+            " at the masks (docs/masks.md)."
+        )
+    alone = [(training.views[CLEAN, 0], training.labels, embedded.asked)]
+    return _right(embedded, iter(alone), classes, embedded.asked)
+
+
+def _right(
+    embedded: Embeddings, rounds: Iterator[Round], classes: np.ndarray, asked: np.ndarray
+) -> pd.DataFrame:
+    """Whether the probes of each round name the ``classes`` of those whom it asks, in every view; of all who are ``asked``."""
+    right = {view: np.full((len(PROBES), len(classes)), np.nan) for view in embedded.views}
+    for fitted, labels, whom in rounds:
         for row, fit in enumerate(PROBES.values()):
-            classify = fit(clean[fitted], labels[fitted])
+            classify = fit(fitted, labels)
             for view, vectors in embedded.views.items():
-                right[view][row, whom] = classify(vectors[whom]) == labels[whom]
+                right[view][row, whom] = classify(vectors[whom]) == classes[whom]
     tables = [
         pd.DataFrame(
-            {"image_id": embedded.ids, "label": labels, "condition": condition, "draw": draw}
+            {"image_id": embedded.ids, "label": embedded.labels, "condition": condition, "draw": draw}
             | dict(zip(PROBES, values, strict=True))
         )[asked]
         for (condition, draw), values in right.items()

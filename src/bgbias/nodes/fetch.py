@@ -70,7 +70,7 @@ def fetch(study: Study, dataset: str, part: str) -> None:
             if others:
                 made.metrics["photos_not_named"] = len(others)
                 say(
-                    f"{dataset}: {len(others)} photos in {origin} stand in no row, e.g. {others[0]}, and are not taken"
+                    f"{dataset}: {len(others)} photos in {origin} are none of its own, e.g. {others[0]}, and are not taken"
                 )
         elif not used.remote and origin.is_dir() and (left_out := pictures.left_out(origin, used.keep)):
             made.notes["left_out"] = left_out

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
+from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -20,13 +24,19 @@ OUTPUTS = {
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """The embeddings."""
-    return files_of(step("embed", cell=cell), "embeddings")
+    """The embeddings; those of training photos, and what both are of, where probes are fitted on these."""
+    read = files_of(step("embed", cell=cell), "embeddings")
+    if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
+        return read
+    of_training = step("embed_training", cell=plan.fitted_cell(study, cell))
+    tables = {f"table {d}": Made(step("index", dataset=d), "table") for d in (cell.dataset, fitted)}
+    return read | files_of(of_training, "training_embeddings") | tables
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Into how many parts photos are divided."""
-    return {"probes": study.probes.model_dump()}
+    """What probes are fitted on: into how many parts photos are divided, or whose training photos."""
+    fitted = study.datasets[cell.dataset].fit_probes_on
+    return {"probes": {"dataset": fitted} if fitted else {"folds": study.probes.folds}}
 
 
 def probe(study: Study, cell: Cell) -> None:
@@ -39,7 +49,12 @@ def probe(study: Study, cell: Cell) -> None:
         )
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
-        queries = probes.of_queries(embedded, study.probes.folds)
+        if study.datasets[cell.dataset].fit_probes_on is None:
+            queries = probes.of_queries(embedded, study.probes.folds)
+        else:
+            owner = plan.fitted_cell(study, cell)
+            training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))
+            queries = probes.of_others(embedded, training, _classes(study, cell, embedded.labels))
         with replacing(made.outputs["probed"]) as temporary:
             queries.to_parquet(temporary, index=False)
         means = queries.groupby("condition")[list(probes.PROBES)].mean().to_dict()
@@ -49,3 +64,26 @@ def probe(study: Study, cell: Cell) -> None:
             for condition, said in ((CLEAN, "clean"), (RANDOM_BACKGROUND, "corrupted"))
         }
         made.metrics["queries"] = int(queries["image_id"].nunique())
+
+
+def _classes(study: Study, cell: Cell, labels: np.ndarray) -> np.ndarray:
+    """The numbers that these classes of the cell's dataset, int64 [N], have in the one that probes are fitted on, where they
+    have the same names; a class of which that has no training photos is an error.
+    """
+    import numpy as np
+
+    from bgbias.photos.table import read_table
+
+    fitted = study.datasets[cell.dataset].fit_probes_on
+    own, theirs = (
+        read_table(study.files.at("table", dataset=d)).split(split).frame.drop_duplicates("label")
+        for d, split in ((cell.dataset, "test"), (fitted, "train"))
+    )
+    number_of = dict(zip(theirs["class_name"], theirs["label"], strict=True))
+    named = dict(zip(own["label"], own["class_name"], strict=True))
+    if strange := sorted(set(named.values()) - set(number_of)):
+        raise UserError(
+            f"{fitted} has no training photos of {len(strange)} classes of {cell.dataset}'s test photos, e.g. '{strange[0]}';"
+            f" name another dataset as datasets.{cell.dataset}.fit_probes_on in params.yaml, or leave it out."
+        )
+    return np.array([number_of[named[label]] for label in labels.tolist()], dtype=np.int64)

@@ -51,6 +51,14 @@ class Dataset(Strict):
     losses: str | None = Field(
         None, description="which column of `losses` holds its settings; its kind by default"
     )
+    fit_probes_on: str | None = Field(
+        None,
+        description="a name under `datasets`, often its own, whose training photos are of its test photos' classes: probes are"
+        " fitted on these (docs/methods.md, section 6); on parts of its own test photos if null",
+    )
+    probe_photos: int | None = Field(
+        None, ge=2, description="of its training photos probes are fitted on at most so many; on all if null"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
@@ -278,6 +286,13 @@ def _check_names(study: Study, path: Path) -> None:
             named_methods.find(study.methods, alone)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
+        if fitted := study.datasets[name].fit_probes_on:
+            check(f"datasets.{name}.fit_probes_on", fitted, study.datasets)
+            if fitted in study.datasets and study.datasets[fitted].fit_probes_on != fitted:
+                problems.append(
+                    f"  datasets.{name}.fit_probes_on: '{fitted}', whose own probes are not fitted on it; write"
+                    f" datasets.{fitted}.fit_probes_on: {fitted}"
+                )
         pools = study.datasets[name].backgrounds
         check(f"datasets.{name}.backgrounds", pools, study.backgrounds)
         proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None

@@ -154,9 +154,24 @@ def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
 
 
 def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
-    """The datasets whose photos a cell's model sees: its own, and that of its backbone's pretraining, where it names another."""
+    """The datasets whose photos a cell's model sees: its own, and, where others are named, that of its backbone's pretraining and
+    that whose training photos its probes are fitted on.
+    """
     before = pretraining(study, cell.backbone)
-    return tuple(dict.fromkeys([cell.dataset, (before and before.params().dataset) or cell.dataset]))
+    fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
+    named = (cell.dataset, before.params().dataset if before else None, fitted)
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
+def fitted_cell(study: Study, cell: Cell) -> Cell:
+    """The model whose embeddings of training photos a cell's probes are fitted on: that of the training photos' own dataset where
+    both are one network, so that it sees them once for all datasets that are asked; else the cell's.
+    """
+    fitted = study.datasets[cell.dataset].fit_probes_on
+    before, named = pretraining(study, cell.backbone), backbone(study, cell.backbone)
+    # Random weights are drawn for each dataset, and so is the embedding layer.
+    one = before.params().dataset if before else getattr(named.params(), "weights", None)
+    return replace(cell, dataset=fitted) if fitted and one and cell.method == PRETRAINED else cell
 
 
 def segments(study: Study) -> bool:

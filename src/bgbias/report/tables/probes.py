@@ -45,7 +45,12 @@ LEGEND = (
     "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
-settings = sentences.selection
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """The rule of selection, and whose training photos probes were fitted on, where they were."""
+    fitted = _on_training(study)
+    return sentences.selection(study) | ({"fit_probes_on": fitted} if fitted else {})
 
 
 def wanted(study: Study) -> bool:
@@ -67,7 +72,13 @@ def make(study: Study) -> pd.DataFrame:
 def caption(study: Study, table: pd.DataFrame) -> str:
     """The caption of a study's table; see ``told``."""
     excluded = sentences.excluded(reads(study)["mask_report"].path(study))
-    return told(table, study.train.selection, study.probes.folds or 0, excluded)
+    return told(table, study.train.selection, study.probes.folds or 0, excluded, _on_training(study))
+
+
+def _on_training(study: Study) -> dict[str, str]:
+    """From the grid's datasets to those on whose training photos their probes are fitted, where they are."""
+    fitted = {name: study.datasets[name].fit_probes_on for name in plan.datasets(study)}
+    return {name: of for name, of in fitted.items() if of}
 
 
 def table(probed: pd.DataFrame) -> pd.DataFrame:
@@ -102,13 +113,24 @@ def named(own: pd.DataFrame, model: rows.Model, probe: str) -> Values:
     return Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
 
 
-def told(table: pd.DataFrame, selection: str, folds: int, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
+def told(
+    table: pd.DataFrame,
+    selection: str,
+    folds: int,
+    excluded: Mapping[str, int],
+    on_training: Mapping[str, str],
+) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column; ``on_training``: from datasets to those on whose
+    training photos their probes were fitted.
+    """
     photos = names.how_many(table, "photos", "photo")
+    in_parts = set(table["dataset"]) - set(on_training)
+    of = f" of the test classes that have {folds} or more" if in_parts else ""
+    how = [f"each of {folds} parts by those of the other {folds - 1}"] if in_parts else []
+    how += [f"photos of {name} by those of training photos of {on}" for name, on in on_training.items()]
     return (
-        f"{sentences.title(TITLE, table)} In percent of {photos} of the test classes that have {folds} or more, classified by"
-        f" classifiers that were fitted on clean photos of these classes: each of {folds} parts by those of the other"
-        f" {folds - 1}.{sentences.selected(selection)}"
+        f"{sentences.title(TITLE, table)} In percent of {photos}{of}, classified by"
+        f" classifiers that were fitted on clean photos of these classes: {'; '.join(how)}.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are not asked')}\n\n"
         "Linear: multinomial logistic regression on embeddings of unit length. Neighbours: a vote of the"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ class Params(Strict):
     without_mask: tuple[str, ...] = ()
     empty_mask: tuple[str, ...] = ()
     lonely: tuple[int, ...] = ()
+    closed: bool = False
+    """Test photos are said to be of the training classes."""
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -43,7 +46,9 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     splits = ["train"] * params.train_classes + ["val"] * params.val_classes + ["test"] * params.test_classes
     for label, split in enumerate(splits):
         for number in range(1 if label in params.lonely else params.photos):
-            yield _item(params, label, split, number)
+            item = _item(params, label, split, number)
+            shared = label % params.train_classes if params.closed and split == "test" else label
+            yield replace(item, label=shared, class_name=f"colour {shared}")
 
 
 def _item(params: Params, label: int, split: str, number: int) -> Item:

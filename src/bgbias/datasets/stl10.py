@@ -1,0 +1,181 @@
+"""STL-10: 13,000 labelled photos of ten classes and 100,000 without labels, of 96 x 96 pixels (Coates, Lee and Ng, AISTATS 2011),
+in its official archive.
+
+Its test photos are of the classes of its training photos. Photos without labels are a dataset of their own, which only trains:
+a pretraining names it (docs/methods.md, section 6).
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from bgbias.errors import UserError
+from bgbias.files import places
+from bgbias.files.archives import DAMAGED, members
+from bgbias.files.fetch import Source
+from bgbias.images import pixels
+from bgbias.photos.table import Item
+from bgbias.settings import Strict
+
+TITLE = "STL-10"
+KEY = "stl10"
+OFFICIAL = Source(
+    place="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+    file="stl10_binary.tar.gz",
+    size=2_640_397_119,
+    md5="91f7769df0f17e558f3565bffb0c7dfb",
+    hint="It is described at cs.stanford.edu/~acoates/stl10.",
+)
+CLASSES, SIDE = 10, 96
+PHOTO = 3 * SIDE * SIDE  # bytes: red, green, blue, each column by column
+COUNTS = {"train": 5_000, "test": 8_000, "unlabeled": 100_000}
+NAMES, UNLABELLED = "class_names.txt", "unlabelled"
+# Which of the archive's photos there are. What has no labels has no test, either.
+TAKEN = {"labelled": ("train", "test"), "unlabelled": ("unlabeled",), "all": ("train", "unlabeled")}
+PHOTO_BYTES = 19_000  # about: as PNG
+
+
+class Params(Strict):
+    """Where the archive is, and which of its photos to take."""
+
+    source: str | None = Field(
+        None, description="a file or URL of the official archive; the official host if null"
+    )
+    sha256: str | None = None
+    photos: Literal["labelled", "unlabelled", "all"] = Field(
+        "labelled",
+        description="labelled ones, to train and to test; unlabelled ones, or these and the labelled training photos (`all`),"
+        " which all train, as one class: for pretrainings",
+    )
+    val_per_class: int = Field(
+        0,
+        ge=0,
+        description="the last so many labelled training photos of each class validate; papers train on all",
+    )
+
+    @model_validator(mode="after")
+    def _is_an_archive_with_labels(self) -> Params:
+        if self.source and "://" not in self.source and places.source(self.source).is_dir():
+            raise ValueError(
+                "source is a folder, and the archive is read as it is: name it, or pack the folder (tar -czf stl10_binary.tar.gz)"
+            )
+        if self.val_per_class and self.photos != "labelled":
+            raise ValueError("val_per_class is for labelled photos: set photos to labelled, or leave it out")
+        return self
+
+
+def parts(params: Params) -> dict[str, tuple[Source, ...]]:
+    """The user's archive if one is named, else the official one."""
+    own = Source(place=params.source, sha256=params.sha256) if params.source else None
+    return {"photos": (own or OFFICIAL,)}
+
+
+def expected(params: Params) -> dict[str, int]:
+    """Photos of each split."""
+    if params.photos != "labelled":
+        return {"train": sum(COUNTS[role] for role in TAKEN[params.photos]), "val": 0, "test": 0}
+    val = CLASSES * params.val_per_class
+    return {"train": COUNTS["train"] - val, "val": val, "test": COUNTS["test"]}
+
+
+def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
+    """The photos as PNG, in the order of their files; ids are the file's role and the place in it: ``train/00000.png``.
+
+    An archive without one of the official files, and files of another length than the dataset's, are errors.
+    """
+    archive, taken = parts["photos"], TAKEN[params.photos]
+    labelled = params.photos == "labelled"
+    small = _small(archive, [NAMES, *(f"{role}_y.bin" for role in taken)] if labelled else [])
+    names = small[NAMES].decode().split() if labelled else []
+    labels = {role: _labels(small[f"{role}_y.bin"], role, archive) for role in taken if labelled}
+    if labelled and len(names) != CLASSES:
+        raise UserError(f"{archive}: {NAMES} names {len(names)} classes, not {CLASSES}; fetch it again.")
+    validating = _last(labels["train"], params.val_per_class, name) if labelled else frozenset()
+    found: Counter[str] = Counter()
+    files = {f"{role}_X.bin": role for role in taken}
+    for file, data in _photos(archive, files):
+        role = files[file]
+        number = found[role]
+        found[role] += 1
+        if len(data) < PHOTO or number >= COUNTS[role]:
+            raise UserError(
+                f"{archive}: {role}_X.bin does not hold {COUNTS[role]:,} photos of {PHOTO:,} bytes; fetch it again."
+            )
+        label = int(labels[role][number]) if labelled else 0
+        yield Item(
+            image_id=f"{role}/{number:05d}.png",
+            class_name=names[label] if labelled else UNLABELLED,
+            label=label,
+            split="test"
+            if role == "test"
+            else "val"
+            if role == "train" and number in validating
+            else "train",
+            key_set=f"{KEY}|{role}",
+            key_item=str(number),
+            data=pixels.encode_png(upright(data)),
+        )
+    for role in taken:
+        if found[role] != COUNTS[role]:
+            raise UserError(
+                f"{archive} has {found[role]:,} photos in {role}_X.bin, not {COUNTS[role]:,}; fetch it again."
+            )
+
+
+def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                file = PurePosixPath(member.name).name
+                opened = tar.extractfile(member) if file in files else None
+                while opened and (data := opened.read(PHOTO)):
+                    yield file, data
+    except DAMAGED as error:
+        raise UserError(
+            f"The archive {archive} cannot be read ({error}); delete it and fetch it again."
+        ) from error
+
+
+def upright(data: bytes) -> np.ndarray:
+    """A photo of the archive, uint8 [96, 96, 3]: there its columns stand one behind the other, colour by colour."""
+    return np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
+
+
+def _small(archive: Path, files: list[str]) -> dict[str, bytes]:
+    """The archive's files of these names; one that is not there is an error."""
+    found: dict[str, bytes] = {}
+    for member, data in members(archive, lambda n: PurePosixPath(n).name in files):
+        found[PurePosixPath(member).name] = data
+        if len(found) == len(files):
+            break  # what follows in the archive are gigabytes
+    if absent := [file for file in files if file not in found]:
+        raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of STL-10.")
+    return found
+
+
+def _labels(data: bytes, role: str, archive: Path) -> np.ndarray:
+    """Classes from 0, int64 [N]; in the file they count from 1."""
+    labels = np.frombuffer(data, np.uint8).astype(np.int64) - 1
+    if len(labels) != COUNTS[role] or labels.min() < 0 or labels.max() >= CLASSES:
+        raise UserError(
+            f"{archive}: {role}_y.bin does not hold {COUNTS[role]:,} classes from 1 to {CLASSES}; fetch it again."
+        )
+    return labels
+
+
+def _last(labels: np.ndarray, count: int, name: str) -> frozenset[int]:
+    """Where the last ``count`` photos of each class stand; classes without so many, and one to train, are an error."""
+    if count >= np.bincount(labels, minlength=CLASSES).min():
+        raise UserError(
+            f"{name}: no class has so many training photos that {count} validate; lower datasets.{name}.options.val_per_class in"
+            " params.yaml."
+        )
+    return frozenset(int(at) for c in range(CLASSES) if count for at in np.flatnonzero(labels == c)[-count:])

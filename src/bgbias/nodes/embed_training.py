@@ -1,0 +1,106 @@
+"""Node: embeddings of training photos, on which probes are fitted where a dataset says so."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bgbias import plugins
+from bgbias.engine import inputs, records
+from bgbias.engine.forecast import FLOAT, Cost, photos_of
+from bgbias.engine.node import Made, step
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import CLEAN
+from bgbias.nodes._models import model_of
+from bgbias.study import plan
+from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.embeddings import Embeddings
+
+SUBJECT = ("cell",)
+OUTPUTS = {
+    "training_embeddings": f"RUNS/scores/{CELL}/training_embeddings.npz",
+    "embed_training_record": f"RUNS/scores/{CELL}/embed_training.json",
+}
+
+
+def reads(study: Study, cell: Cell) -> dict[str, Made]:
+    """Training photos and the model; of folds side by side their embeddings."""
+    if parts := plan.folds_of(study, cell):
+        return {
+            f"embeddings {p.name}": Made(step("embed_training", cell=p), "training_embeddings") for p in parts
+        }
+    return inputs.photos(_dataset(study, cell)) | inputs.model(study, cell)
+
+
+def settings(study: Study, cell: Cell) -> dict[str, Any]:
+    """Whose photos, how many of them, and how they are seen."""
+    if plan.folds_of(study, cell):
+        return {}
+    return {
+        "evaluation": {"precision": study.evaluation.precision},
+        "probes": {"dataset": _dataset(study, cell), "photos": _most(study, cell)},
+        **inputs.untrained(study, cell, "embed_training"),
+    }
+
+
+def uses(study: Study, cell: Cell) -> list[ModuleType]:
+    """The backbone, and how photos as they are look."""
+    if plan.folds_of(study, cell):
+        return []
+    return [plan.backbone(study, cell.backbone).module, plugins.load("conditions", CLEAN)]
+
+
+def cost(study: Study, cell: Cell) -> Cost:
+    """Every training photo once."""
+    count, unknown = photos_of(study, _dataset(study, cell), "train")
+    count = min(count, _most(study, cell) or count)
+    size = count * study.train.embedding_dim * FLOAT
+    if parts := plan.folds_of(study, cell):
+        return Cost(disk=len(parts) * size, unknown=unknown)
+    return Cost(count, (count, count), disk=size, unknown=unknown)
+
+
+def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
+    """Embed the training photos that probes of a cell are fitted on, as they are."""
+    from bgbias.evaluation import embeddings
+
+    files = study.files
+    with records.node(study, step("embed_training", cell=cell)) as made:
+        if parts := plan.folds_of(study, cell):
+            by_fold = [embeddings.read(files.at("training_embeddings", **part.wildcards)) for part in parts]
+            embedded = embeddings.side_by_side(by_fold)
+        else:
+            embedded = _embedded(study, cell, made.on(device))
+        embedded.write(made.outputs["training_embeddings"])
+        made.metrics["training_photos"] = len(embedded.ids)
+
+
+def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
+    from bgbias.evaluation import embedding
+    from bgbias.models.inference import for_inference
+    from bgbias.photos import subset
+    from bgbias.study.album import Album
+
+    model = for_inference(model_of(study, cell).to(device))
+    album = Album(study, _dataset(study, cell), model.resize, model.input_size)
+    table = subset.keyed(album.table("train"), "probe", _most(study, cell))
+    how = study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
+    return embedding.embed(model, album.evaluation(table, frozenset(), "train"), [(CLEAN, 0)], device, *how)
+
+
+def _dataset(study: Study, cell: Cell) -> str:
+    named = study.datasets[cell.dataset].fit_probes_on
+    if named is None:
+        raise UserError(
+            f"Probes of {cell.dataset} are fitted on parts of its test photos. Set datasets.{cell.dataset}.fit_probes_on in"
+            " params.yaml, if its test photos are of the classes of training photos."
+        )
+    return named
+
+
+def _most(study: Study, cell: Cell) -> int | None:
+    """How many training photos are taken at most; all of them if None."""
+    return study.datasets[_dataset(study, cell)].probe_photos

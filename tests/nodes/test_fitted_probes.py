@@ -1,0 +1,123 @@
+"""Probes that are fitted on training photos: STL-10, from its archive to accuracies, and sets that are asked about by models of
+another dataset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from miniatures import STL10_COUNTS, as_tar, stl10_files
+from small_study import described, load, run
+
+from bgbias import seeds
+from bgbias.datasets import stl10
+from bgbias.engine import graph
+from bgbias.engine.node import step
+from bgbias.errors import UserError
+from bgbias.evaluation import embeddings
+from bgbias.nodes import backgrounds, fetch, index, masks, pretrain, probe
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+CELL = Cell("stl", "learned", "none", "pretrained", 0)
+
+
+@pytest.fixture
+def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(stl10, "COUNTS", STL10_COUNTS)
+    made = described(tmp_path)
+    source = str(as_tar(tmp_path / "stl10_binary.tar.gz", stl10_files()))
+    like = {"kind": "stl10", "masker": "ground_truth", "backgrounds": "noise"}
+    made["maskers"]["ground_truth"] = {"kind": "red"}
+    made["datasets"] = {
+        "stl": like | {"fit_probes_on": "stl", "probe_photos": 25, "options": {"source": source}},
+        "again": like | {"fit_probes_on": "stl", "options": {"source": source}},
+        "bare": like | {"options": {"source": source, "photos": "unlabelled"}},
+    }
+    quick = {"epochs": 1, "batch_size": 8, "dim": 8, "hidden": 8, "queue": 16}
+    made["pretrainings"] = {"moco": {"kind": "moco_v2", "dataset": "bare", "negatives": "patches", **quick}}
+    made["backbones"]["learned"] = {"kind": "pixels", "pretraining": "moco"}
+    cells = {"datasets": ["stl", "again"], "backbones": ["learned"], "pretrained": True, "seeds": [0]}
+    made["grids"]["small"]["cells"] = [cells]
+    made["probes"] = {"folds": 3}
+    made["mask_policy"] = {"keep_all": True}
+    return made
+
+
+@pytest.fixture
+def study(tmp_path: Path, raw: dict[str, Any]) -> Study:
+    return load(tmp_path, raw)
+
+
+def test_from_photos_without_labels_to_the_official_test(study: Study) -> None:
+    plan.checked_cells(study)
+    for dataset in ("stl", "bare"):
+        fetch.fetch(study, dataset, "photos")
+        index.index(study, dataset)
+    masks.masks(study, "stl", "ground_truth", "cpu")
+    backgrounds.backgrounds(study, "noise")
+    pretrain.pretrain(study, "learned", "bare", "0", "cpu")
+    run(study, CELL, "embed", "embed_training")
+    probe.probe(study, CELL)
+    found = pd.read_parquet(study.files.at("probed", **CELL.wildcards))
+    assert set(found["image_id"]) == {f"test/{n:05d}.png" for n in range(20)}
+    # A class has a grey of its own, and these are its photos: who is nearest is of it.
+    clean = found[found["condition"] == "clean"].set_index("image_id")["nearest"]
+    training = embeddings.read(study.files.at("training_embeddings", **CELL.wildcards))
+    asked = embeddings.read(study.files.at("embeddings", **CELL.wildcards))
+    drawn = sorted(range(30), key=lambda n: seeds.number(seeds.key("probe", "stl10|train", str(n))))
+    assert set(training.ids) == {f"train/{n:05d}.png" for n in drawn[:25]}
+    votes = np.exp(asked.views["clean", 0].astype(float) @ training.views["clean", 0].T.astype(float) / 0.07)
+    naive = {}
+    for name, label, row in zip(asked.ids, asked.labels, votes, strict=True):
+        nearest = np.argsort(-row)[:20]
+        by_class = np.bincount(training.labels[nearest], row[nearest], 10)
+        naive[name] = float(by_class.argmax() == label)
+    assert clean.to_dict() == naive
+    assert clean.mean() > 0.3
+
+
+def test_models_of_one_network_see_training_photos_once(
+    study: Study, raw: dict[str, Any], tmp_path: Path
+) -> None:
+    def readers(small: Study, cell: Cell) -> set[str]:
+        return {n.of for n in graph.reads_from(small, step("probe", cell=cell)) if n.name == "embed_training"}
+
+    for cell in (CELL, replace(CELL, dataset="again")):
+        assert readers(study, cell) == {CELL.name}
+        assert set(plan.photographed(study, cell)) == {cell.dataset, "bare", "stl"}
+    untrained = replace(CELL, dataset="again", method="untrained")
+    assert readers(study, untrained) == {untrained.name}  # under an embedding layer of its own
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned", "pixels"]}
+    random = replace(CELL, dataset="again", backbone="pixels")
+    assert readers(load(tmp_path, raw), random) == {random.name}  # with random weights of its own
+    raw["datasets"]["again"]["fit_probes_on"] = None
+    assert readers(load(tmp_path, raw), random) == set()
+
+
+def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(
+    raw: dict[str, Any], tmp_path: Path
+) -> None:
+    raw["datasets"]["again"]["fit_probes_on"] = "bare"
+    with pytest.raises(
+        UserError, match=r"fit_probes_on: 'bare', .* write datasets\.bare\.fit_probes_on: bare"
+    ):
+        load(tmp_path, raw)
+    raw["datasets"]["again"]["fit_probes_on"] = "slt"
+    with pytest.raises(UserError, match=r"datasets\.again\.fit_probes_on: 'slt' \(did you mean 'stl'\?\)"):
+        load(tmp_path, raw)
+    raw["datasets"]["again"]["fit_probes_on"] = raw["datasets"]["bare"]["fit_probes_on"] = "bare"
+    small = load(tmp_path, raw)
+    for dataset in ("again", "bare"):
+        fetch.fetch(small, dataset, "photos")
+        index.index(small, dataset)
+    own = np.arange(10)
+    with pytest.raises(UserError, match=r"bare has no training photos of 10 classes of again's.*'airplane'"):
+        probe._classes(small, replace(CELL, dataset="again"), own)
