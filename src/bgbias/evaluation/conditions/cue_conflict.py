@@ -43,9 +43,9 @@ def donor(photo: Photo, draw: int) -> Photo:
             return drawn
         candidates = candidates[candidates != drawn.row]
     raise UserError(
-        f"Condition cue_conflict: no photo can lend '{photo.image_id}' a texture. It takes another class with two trusted masks or"
-        f" more (docs/masks.md), and in one of these photos an object with room for {BLOCKS[-1]} of {SIDE} pixels. Take cue_conflict"
-        " out of evaluation.conditions in params.yaml, or add photos."
+        f"Condition cue_conflict: no photo can lend '{photo.image_id}' a texture. It takes another class with two trusted masks"
+        f" (docs/masks.md), and in one of these photos an object with room for {BLOCKS[-1]} of {SIDE} pixels. Add photos, or take"
+        " cue_conflict out of evaluation.conditions in params.yaml."
     )
 
 

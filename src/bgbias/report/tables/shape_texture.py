@@ -164,11 +164,11 @@ def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str,
         "Alpha": "Negatives, alpha: what the backbone was kept away from as it learned without labels, and how much that counted."
     }
     return (
-        f"{sentences.title(TITLE, table)} In percent of {names.how_many(table, 'queries', 'query')}, each seen as the silhouette of"
-        f" its object on grey, filled with the texture of an object of another class, {names.count(draws, 'draw')} each."
+        f"{sentences.title(TITLE, table)} In percent of {names.how_many(table, 'queries', 'query')}, each seen as the silhouette"
+        f" of its object on grey, filled with the texture of an object of another class, {names.count(draws, 'draw')} each."
         f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left out."
-        " Shape share: shape / (shape + texture); at 50 neither is followed more."
+        "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
+        " out. Shape share: shape / (shape + texture); at 50 neither is followed more."
         f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)}"
     )
