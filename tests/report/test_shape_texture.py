@@ -73,6 +73,16 @@ def test_shares_are_over_classes_and_seeds() -> None:
     assert table["alpha"].tolist() == [0, 2]
 
 
+def test_chance_is_the_share_of_others_of_the_class() -> None:
+    """Of 7 photos, a query's own and its donor's left out: of a class of 3 there are 2 among 5, of one of 4 3 among 5."""
+    assert shape_texture.by_chance(np.array([4, 4, 4, 6, 6, 6, 6])) == pytest.approx({4: 0.4, 6: 0.6})
+    of_class = {label: 0.1 * (label % 2) for label in range(8)}
+    table = shape_texture.table(queries(), DRAWS, chance={"toy": of_class})
+    assert table["chance"].tolist() == pytest.approx([5, 5])
+    assert "By chance, %" in formats.markdown(table, "table14", "")
+    assert "By chance, %" not in formats.markdown(shape_texture.table(queries(), DRAWS), "table14", "")
+
+
 def test_negatives_are_told_where_there_are_some() -> None:
     with_, without = (shape_texture.table(queries(), DRAWS, learned) for learned in (LEARNED, {}))
     said = shape_texture.told(with_, "clean", DRAWS, {"toy": 3})
@@ -144,6 +154,7 @@ def test_from_photos_to_table_and_figure(tmp_path: Path) -> None:
     assert alphas.drop("pixels").to_dict() == {"bare": 0, "three": 3}
     assert np.isnan(alphas["pixels"])
     assert (made["shape"] + made["texture"] + made["neither"]).tolist() == pytest.approx([100] * 6)
+    assert made["chance"].tolist() == pytest.approx([100 * 2 / 13] * 6)  # 5 classes of 3 photos
     # Squares of one colour: all silhouettes are alike, and what fills them says the other class.
     assert (made["texture"] > made["shape"]).all()
     assert small.files.at("figure_png", figure="shape_share").stat().st_size > 5000

@@ -21,7 +21,8 @@ from bgbias.study.params import Study
 PLACE = 10
 ABOUT = (
     "The share of decisions by shape over alpha, how much negatives of no class count in pretraining. Small dots: seeds; large"
-    " ones: their means with the intervals of Table 14. On the dashed line neither shape nor texture is followed more."
+    " ones: their means with the intervals of Table 14. On the dashed line neither shape nor texture is followed more. A network"
+    " that lost both stands there, too: Table 14 has each beside chance."
 )
 
 

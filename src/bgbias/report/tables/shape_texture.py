@@ -16,6 +16,7 @@ import pandas as pd
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
+from bgbias.photos.table import read_table
 from bgbias.report import columns as words
 from bgbias.report import names
 from bgbias.report.columns import NOTHING, Column, Row
@@ -48,11 +49,12 @@ COLUMNS = (
     Column("Shape, %", words.interval("shape", 1), "Shape, %"),
     Column("Texture, %", words.interval("texture", 1), "Texture, %"),
     Column("Neither, %", words.interval("neither", 1), "Neither, %"),
+    Column("By chance, %", words.number("chance", 1), "By chance, %", known=("chance",)),
     Column("Shape share, %", words.interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 LEGEND = (
     "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
-    "shape / (shape + texture); 50 follows neither more. [95 %]: over classes and, from three on, training seeds.",
+    "shape / (shape + texture), 50 where either is found by chance. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"shape_share": "decisions by shape"}
 
@@ -92,15 +94,19 @@ def _negatives(params: PretrainingParams) -> str:
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """What was collected: what each query found, and which photos were left out."""
-    return files_of(step("collect"), "all_queries", "mask_report")
+    """What was collected: what each query found, and which photos were left out; and which photos there are."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
 
 
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
+    files = reads(study)
     columns = [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR]
-    queries = pd.read_parquet(reads(study)["all_queries"].path(study), columns=columns)
-    return table(queries, study.evaluation.draws, learned(study))
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=columns)
+    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
+    chance = {d: by_chance(split.labels) for d, split in photos.items() if split.given is None}
+    return table(queries, study.evaluation.draws, learned(study), chance)
 
 
 def caption(study: Study, table: pd.DataFrame) -> str:
@@ -109,17 +115,28 @@ def caption(study: Study, table: pd.DataFrame) -> str:
     return told(table, study.train.selection, study.evaluation.draws, excluded)
 
 
+def by_chance(labels: np.ndarray) -> dict[int, float]:
+    """How often the first of a random order is of a query's class, 0..1, for each class of photos with these ``labels`` [N]: of
+    all photos but the query's own and its donor's, which is of another class.
+    """
+    classes, sizes = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), ((sizes - 1) / max(len(labels) - 2, 1)).tolist(), strict=True))
+
+
 def table(
-    queries: pd.DataFrame, draws: int, learned: Mapping[str, dict[str, Any]] | None = None
+    queries: pd.DataFrame,
+    draws: int,
+    learned: Mapping[str, dict[str, Any]] | None = None,
+    chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
     """Table 14 from queries.parquet of models that saw so many ``draws`` of the condition; ``learned`` as the function of this
-    name gives it.
+    name gives it, ``chance`` as ``by_chance`` does of each dataset.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
     ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
     clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and the ``shape_share``, shape /
-    (shape + texture), each with ``_low`` and ``_high``; and that share of each seed, ``shape_share_seed_<seed>``. Shares of
-    nothing are NaN. Raises UserError where the condition, or a query of it, is missing.
+    (shape + texture), each with ``_low`` and ``_high``; ``chance``, what ``shape`` is in a random order; and the share of each
+    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where the condition, or a query of it, is missing.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
     if asked.empty:
@@ -134,6 +151,8 @@ def table(
             row |= rows.share(name, values.estimate([name]))
         row |= rows.share("neither", values.estimate(both, lambda shape, texture: 1 - shape - texture))
         row |= rows.share("shape_share", values.estimate(both, by_shape))
+        if of_class := (chance or {}).get(model[0]):
+            row["chance"] = 100 * float(np.mean([of_class[label] for label in values.classes]))
         for number, seed in enumerate(values.seeds):
             of_seed = [column[number] for column in values.columns.values()]
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, by_shape).value
@@ -169,6 +188,7 @@ def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str,
         f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
-        " out. Shape share: shape / (shape + texture); at 50 neither is followed more."
+        " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); at 50 neither is followed"
+        " more, or both are found by chance alone."
         f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)}"
     )
