@@ -185,6 +185,7 @@ def test_decisions_by_hand() -> None:
     donors = [2, 2, 0, 0, 0, 3, 0]
     queries[1] = angles(91)[0]
     table = shape_texture.table(found(queries, donors, labels, clean), 1).iloc[0]
+    assert table["queries"] == 6
     assert table["shape"] == pytest.approx(100 * 2 / 6)
     assert table["texture"] == pytest.approx(100 * 3 / 6)
     assert table["neither"] == pytest.approx(100 * 1 / 6)

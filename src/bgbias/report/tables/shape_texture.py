@@ -136,9 +136,12 @@ def table(
     ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
     clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and the ``shape_share``, shape /
     (shape + texture), each with ``_low`` and ``_high``; ``chance``, what ``shape`` is in a random order; and the share of each
-    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where the condition, or a query of it, is missing.
+    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where the condition, or a query of it, is
+    missing.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
+    # Who is alone in a class cannot be found by shape.
+    asked = asked[asked[rows.PRECISION_AT_1].notna()]
     if asked.empty:
         raise UserError(f"No query was seen as {CONDITION}. {NEXT}")
     lines = []
@@ -162,12 +165,11 @@ def table(
 
 def decided(own: pd.DataFrame, model: Model, draws: int) -> Values:
     """Columns ``shape`` and ``texture``: the share of a query's draws in which its nearest photo is of the one class, and of the
-    other. A query that is alone in its class has neither.
+    other.
     """
     named = own[["image_id", "label", "seed", "draw"]]
-    shape = own[rows.PRECISION_AT_1]
-    found = {"shape": shape, "texture": own[OF_DONOR].where(shape.notna())}
-    parts = {name: named.assign(value=values) for name, values in found.items()}
+    found = {"shape": rows.PRECISION_AT_1, "texture": OF_DONOR}
+    parts = {name: named.assign(value=own[column]) for name, column in found.items()}
     return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
 
 
