@@ -10,7 +10,9 @@ import pytest
 from project import Project
 
 pytestmark = pytest.mark.workflow
-CONDITIONS = "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg]"
+CONDITIONS = (
+    "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict]"
+)
 ASKED = f"""    evaluation: {{draws: 2, conditions: {CONDITIONS}}}
     crossing: {{objects: 8, backgrounds: 6}}
     cures: {{names: [grey, cropped, object_pooling, leace, moved_directions], objects: 6, backgrounds: 4}}
@@ -30,13 +32,13 @@ def test_controls_are_added_to_a_study_that_is_there(smoke_run: Project, tmp_pat
     ran = Counter(job.split()[0] for job in made.planned("--config", "grid=smoke"))
     assert ran == {
         **{"embed": 2, "score": 2, "cross": 2, "remask": 1, "cure": 2, "attack": 2, "sanity": 2, "probe": 2},
-        **{"collect": 1, "table": 9, "figure": 4, "all": 1},
+        **{"collect": 1, "table": 10, "figure": 4, "all": 1},
     }
     made.snakemake("--config", "grid=smoke")
     assert made.planned("--config", "grid=smoke") == []
     for number, table in before.items():
         assert (made.folder / REPORT / f"table{number}.csv").read_bytes() == table
-    tables = {n: pd.read_csv(made.folder / REPORT / f"table{n}.csv") for n in (1, 5, 6, 7, 8, 9, 12)}
+    tables = {n: pd.read_csv(made.folder / REPORT / f"table{n}.csv") for n in (1, 5, 6, 7, 8, 9, 12, 14)}
     drop = tables[1]["clean"] - tables[1]["corrupted"]
     steps = tables[5][["pasting", "own_background", "class_background"]].sum(axis=1)
     assert steps.tolist() == pytest.approx(drop.tolist())
@@ -55,8 +57,9 @@ def test_controls_are_added_to_a_study_that_is_there(smoke_run: Project, tmp_pat
         assert under.loc[unchanged].equals(under.loc["plain"])
     assert set(tables[12]["method"]) == {"plain", "bgaugment"}
     assert tables[12]["photos"].nunique() == 1
+    assert tables[14][["shape", "texture", "neither"]].sum(axis=1).tolist() == pytest.approx([100, 100])
     said = made.bgbias("show", "--grid", "smoke").stdout
     assert "What the drop is made of" in (made.folder / REPORT / "table5.md").read_text(encoding="utf-8")
-    for number in (5, 6, 7, 8, 9, 12):
+    for number in (5, 6, 7, 8, 9, 12, 14):
         assert f"Table {number} (data/report/smoke/table{number}.md)" in said
     made.bgbias("status", "--check", "--grid", "smoke")

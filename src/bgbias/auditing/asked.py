@@ -22,8 +22,8 @@ CONDITIONS = (
     "only_bg",
 )
 SAMPLE = 500  # photos, which two cores mask in minutes; intervals over classes hardly widen for it
-# Those that put other photos' backgrounds behind an object need to know the photos' classes.
-OF_CLASSES = frozenset({"mixed_same", "mixed_rand", "mixed_next"})
+# Those that take backgrounds or textures from other photos need to know the photos' classes.
+OF_CLASSES = frozenset({"mixed_same", "mixed_rand", "mixed_next", "cue_conflict"})
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ SECTIONS = {
     "masks": ("Can the masks be trusted?", ("table10",), ("masks",)),
     "cures": ("Cures without training", ("table7",), ()),
     "pretrained": ("What learning without labels changes", ("table13",), ()),
+    "shapes": ("Shape or texture", ("table14",), ("shape_share",)),
     "probed": ("What classifiers make of the embeddings", ("table12",), ()),
     "attacked": ("Under attack", ("table9",), ()),
 }

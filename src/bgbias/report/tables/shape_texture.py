@@ -1,0 +1,196 @@
+"""Table 14: does a model follow an object's shape or its texture, where they say two classes? A row a model.
+
+After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a classifier's answers; docs/methods.md, section 9.
+Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.evaluation.metrics import OF_DONOR
+from bgbias.photos.table import read_table
+from bgbias.report import columns as words
+from bgbias.report import names
+from bgbias.report.columns import NOTHING, Column, Row
+from bgbias.report.tables import _captions as sentences
+from bgbias.report.tables._rows import models
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import NEXT, Model, Values
+from bgbias.study import plan
+from bgbias.study.params import Study
+from bgbias.training.pretraining._settings import PretrainingParams
+
+NUMBER = 14
+TITLE = "Shape or texture"
+ABOUT = (
+    "Shape or texture: whose class models find for an object's silhouette that is filled with the texture of an object of another"
+    " class."
+)
+CONDITION = "cue_conflict"
+SEED = "shape_share_seed_"
+NONE = "none"
+
+
+def _alpha(row: Row) -> str:
+    return NOTHING if math.isnan(row["alpha"]) else f"{row['alpha']:g}"
+
+
+COLUMNS = (
+    Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
+    Column("Alpha", _alpha, "Alpha", known=("alpha",)),
+    Column("Shape, %", words.interval("shape", 1), "Shape, %"),
+    Column("Texture, %", words.interval("texture", 1), "Texture, %"),
+    Column("Neither, %", words.interval("neither", 1), "Neither, %"),
+    Column("By chance, %", words.number("chance", 1), "By chance, %", known=("chance",)),
+    Column("Shape share, %", words.interval("shape_share", 1), "Shape share, % [95 %]"),
+)
+LEGEND = (
+    "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
+    "shape / (shape + texture), 50 where either is found by chance. [95 %]: over classes and, from three on, training seeds.",
+)
+HEADLINE = {"shape_share": "decisions by shape"}
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """The rule of selection, and which negatives backbones were kept away from as they learned without labels."""
+    return sentences.selection(study) | {"learned": learned(study)}
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid's photos are seen so."""
+    return CONDITION in study.evaluation.conditions
+
+
+def learned(study: Study) -> dict[str, dict[str, Any]]:
+    """Of each backbone that is pretrained here its ``negatives``, their ``alpha``, and ``alike``: the first backbone that differs
+    from it in these alone, which may be itself.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    before: dict[str, Any] = {}
+    for name in dict.fromkeys(cell.backbone for cell in plan.cells(study)):
+        if pretraining := plan.pretraining(study, name):
+            params, network = pretraining.params(), plan.backbone(study, name)
+            before[name] = network.kind, network.params(), pretraining.kind, params.beside_negatives
+            alike = next(other for other, like in before.items() if like == before[name])
+            alpha = 0.0 if params.active_negatives == NONE else params.alpha
+            found[name] = {"negatives": _negatives(params), "alpha": alpha, "alike": alike}
+    return found
+
+
+def _negatives(params: PretrainingParams) -> str:
+    """Patches of other sides than usual are other negatives."""
+    sides = {name: getattr(params, name) for name in ("smallest", "largest")}
+    usual = all(type(params).model_fields[name].default == side for name, side in sides.items())
+    kind = params.active_negatives
+    return kind if usual or kind != "patches" else f"{kind} {params.smallest}–{params.largest}"
+
+
+def reads(study: Study) -> dict[str, Made]:
+    """What was collected: what each query found, and which photos were left out; and which photos there are."""
+    read = files_of(step("collect"), "all_queries", "mask_report")
+    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+
+
+def make(study: Study) -> pd.DataFrame:
+    """The table of a study; see ``table``."""
+    files = reads(study)
+    columns = [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR]
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=columns)
+    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
+    chance = {d: by_chance(split.labels) for d, split in photos.items() if split.given is None}
+    return table(queries, study.evaluation.draws, learned(study), chance)
+
+
+def caption(study: Study, table: pd.DataFrame) -> str:
+    """The caption of a study's table; see ``told``."""
+    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
+    return told(table, study.train.selection, study.evaluation.draws, excluded)
+
+
+def by_chance(labels: np.ndarray) -> dict[int, float]:
+    """How often the first of a random order is of a query's class, 0..1, for each class of photos with these ``labels`` [N]: of
+    all photos but the query's own and its donor's, which is of another class.
+    """
+    classes, sizes = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), ((sizes - 1) / max(len(labels) - 2, 1)).tolist(), strict=True))
+
+
+def table(
+    queries: pd.DataFrame,
+    draws: int,
+    learned: Mapping[str, dict[str, Any]] | None = None,
+    chance: Mapping[str, Mapping[int, float]] | None = None,
+) -> pd.DataFrame:
+    """Table 14 from queries.parquet of models that saw so many ``draws`` of the condition; ``learned`` as the function of this
+    name gives it, ``chance`` as ``by_chance`` does of each dataset.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
+    ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
+    clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and the ``shape_share``, shape /
+    (shape + texture), each with ``_low`` and ``_high``; ``chance``, what ``shape`` is in a random order; and the share of each
+    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where the condition, or a query of it, is
+    missing.
+    """
+    asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
+    # Who is alone in a class cannot be found by shape.
+    asked = asked[asked[rows.PRECISION_AT_1].notna()]
+    if asked.empty:
+        raise UserError(f"No query was seen as {CONDITION}. {NEXT}")
+    lines = []
+    for model, own in models(asked):
+        values = decided(own, model, draws)
+        row = rows.named(model) | rows.repetitions(own, model)
+        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
+        for name in (both := list(values.columns)):
+            row |= rows.share(name, values.estimate([name]))
+        row |= rows.share("neither", values.estimate(both, lambda shape, texture: 1 - shape - texture))
+        row |= rows.share("shape_share", values.estimate(both, by_shape))
+        if of_class := (chance or {}).get(model[0]):
+            row["chance"] = 100 * float(np.mean([of_class[label] for label in values.classes]))
+        for number, seed in enumerate(values.seeds):
+            of_seed = [column[number] for column in values.columns.values()]
+            row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, by_shape).value
+        lines.append(row)
+    return rows.without_single_folds(pd.DataFrame(lines))
+
+
+def decided(own: pd.DataFrame, model: Model, draws: int) -> Values:
+    """Columns ``shape`` and ``texture``: the share of a query's draws in which its nearest photo is of the one class, and of the
+    other.
+    """
+    named = own[["image_id", "label", "seed", "draw"]]
+    found = {"shape": rows.PRECISION_AT_1, "texture": OF_DONOR}
+    parts = {name: named.assign(value=own[column]) for name, column in found.items()}
+    return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+
+
+def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
+    """The share of shape in what follows either; NaN where nothing does."""
+    either = np.asarray(shape + texture)
+    return np.divide(shape, either, out=np.full(either.shape, np.nan), where=either != 0)
+
+
+def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    negatives = {
+        "Alpha": "Negatives, alpha: what the backbone was kept away from as it learned without labels, and how much that counted."
+    }
+    return (
+        f"{sentences.title(TITLE, table)} In percent of {names.how_many(table, 'queries', 'query')}, each seen as the silhouette"
+        f" of its object on grey, filled with the texture of an object of another class, {names.count(draws, 'draw')} each."
+        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
+        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
+        " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); at 50 neither is followed"
+        " more, or both are found by chance alone."
+        f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)}"
+    )
