@@ -55,7 +55,9 @@ def test_labelled_photos_train_and_test_on_the_same_classes(tmp_path: Path) -> N
     assert {n for n, i in validating.items() if i.split == "val"} == {
         f"train/{n:05d}.png" for n in range(20, 30)
     }
-    with pytest.raises(UserError, match=r"lower datasets\.stl\.options.val_per_class"):
+    with pytest.raises(
+        UserError, match=r"not every class has more than 3 .* lower datasets\.stl\.options.val_per_class"
+    ):
         items(archive, val_per_class=3)
 
 

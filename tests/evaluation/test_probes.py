@@ -163,5 +163,13 @@ def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
     told = means(found)
     assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
     assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
+    few = Embeddings(
+        training.ids[:EACH], training.labels[:EACH], training.asked[:EACH], {(CLEAN, 0): clouds(8.0)[:EACH]}
+    )
+    few.labels[0] = 2
+    with pytest.raises(
+        UserError, match=r"2 classes of the test photos have none among the \d+ training photos"
+    ):
+        probes.of_others(asked, few, 3 - LABELS // 10)
     with pytest.raises(UserError, match="Probes need training photos of two classes"):
         probes.of_others(embedded(clouds(1.0), clouds(1.0), LABELS < 0), training, LABELS)

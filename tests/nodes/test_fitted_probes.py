@@ -110,6 +110,10 @@ def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(
         UserError, match=r"fit_probes_on: 'bare', .* write datasets\.bare\.fit_probes_on: bare"
     ):
         load(tmp_path, raw)
+    raw["datasets"]["again"] |= {"fit_probes_on": "stl", "probe_photos": 5}
+    with pytest.raises(UserError, match=r"again\.probe_photos: says nothing, .* write it at datasets\.stl"):
+        load(tmp_path, raw)
+    del raw["datasets"]["again"]["probe_photos"]
     raw["datasets"]["again"]["fit_probes_on"] = "slt"
     with pytest.raises(UserError, match=r"datasets\.again\.fit_probes_on: 'slt' \(did you mean 'stl'\?\)"):
         load(tmp_path, raw)

@@ -19,10 +19,12 @@ from single_page import Reader, accessible, printed_whole, shown_whole
 from small_study import described, load
 
 from bgbias import plugins
+from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.report import comparisons, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
 from bgbias.results.leak import Leak
+from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
 from bgbias.study import params
 
@@ -77,6 +79,13 @@ def test_what_was_compared_is_told_in_whole_sentences(family: str) -> None:
         said = grid_page._first_sentence(plugins.load(family, "timm:resnet18" if name == "timm" else name))
         assert said.count("(") == said.count(")"), said
     assert "Wah et al. 2011)" in grid_page._first_sentence(plugins.load("datasets", "cub200"))
+
+
+@pytest.mark.workflow
+def test_how_many_trainings_were_best_at_their_end_is_told(page: Path) -> None:
+    histories = [pd.read_csv(path) for path in page.parents[2].glob("runs/smoke/models/**/history.csv")]
+    last = [history["val_map_at_r"].to_numpy().argmax() == len(history) - 1 for history in histories]
+    assert f"Best at its last epoch: {sum(last)} of {len(last)} trainings" in Reader.of(page).text
 
 
 @pytest.mark.workflow
@@ -232,7 +241,8 @@ def test_the_verdict_claims_what_was_tested() -> None:
     mixed = dataclasses.replace(mixed, change=dataclasses.replace(mixed.change, over=down, score=up))
     assert said((PLAIN, changed(up, down), mixed))[1] == (
         "BGAugment and BGAugment and other lessen the drop and raise MAP@R there, by more than chance."
-        " Of 1 mixture with BGAugment none is better there than BGAugment alone, and 1 is worse, by more than chance."
+        " Of 1 comparison of a mixture with BGAugment alone the mixture is better there in none and worse in 1, by more than"
+        " chance."
         " Of 1 comparison with plain training attribution lies more on the object in 1, by more than chance."
     )
     larger = dataclasses.replace(
@@ -262,6 +272,41 @@ def test_the_verdict_claims_what_was_tested() -> None:
         "Nothing was trained: these are networks as they came.",
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "p", "said"),
+    [
+        (
+            (6.0, 2.0, 10.0),
+            0.01,
+            "+6.0 [2.0, 10.0] points, beyond chance: the masks may be part of it, or such photos are harder.",
+        ),
+        ((-6.0, -10.0, -2.0), 0.01, "−6.0 [−10.0, −2.0] points, beyond chance."),
+        ((6.0, -2.0, 14.0), 0.2, "+6.0 [−2.0, 14.0] points, which may be chance."),
+    ],
+)
+def test_what_worse_masks_lose_is_no_proof_of_a_cause(
+    more: tuple[float, float, float], p: float, said: str
+) -> None:
+    block = LossBlock(("data", "tiny", "loss"), "data, Loss", [PLAIN], [])
+    row = dict(zip(MODEL, (*block.of, "plain"), strict=True)) | {"drop_more_p_holm": p}
+    row |= dict(zip(("drop_more", "drop_more_low", "drop_more_high"), more, strict=True))
+    (found,) = comparisons.by_masks([block], {"table10": pd.DataFrame([row])})
+    assert found.startswith("data, Loss: between where masks are worst and where they are best")
+    assert found.endswith(said)
+    assert not list(comparisons.by_masks([block], {}))
+
+
+def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
+    def pools(train: dict[str, Any], test: dict[str, Any]) -> bool:
+        return Backgrounds.model_validate({"train": train, "val": {"colours": 2}, "test": test}).of_one_kind
+
+    assert pools({"textures": 9}, {"textures": 3})
+    assert pools({"source": "walls", "part": [0, 9]}, {"source": "walls", "part": [9, 20]})
+    assert not pools({"source": "walls"}, {"source": "streets"})
+    assert not pools({"source": "walls"}, {"textures": 3})
+    assert not pools({"colours": 9}, {"textures": 3})
 
 
 def test_what_was_compared_tells_the_masker_and_the_options_of_entries(

@@ -113,6 +113,10 @@ def test_the_figure_shows_every_alpha_and_every_seed() -> None:
         points = np.column_stack([[0, 2], table[f"shape_share_seed_{seed}"]])
         assert any(np.allclose(line, points) for line in lines if line.shape == points.shape)
     assert any(np.allclose(line[:, 1], table["shape_share"]) for line in lines if len(line) == 2)
+    # Negatives that do not count are as good as none: a line has one point at 0.
+    idle = table.loc[[1]].assign(backbone="idle", alpha=0.0)
+    (axes,) = shape_share.figure_shape_share(pd.concat([table, idle])).axes
+    assert sorted(max((line.get_xdata() for line in axes.get_lines()), key=len)) == [0, 2]
     with pytest.raises(UserError, match="differ in alpha alone; choose grid: shape_texture"):
         shape_share.figure_shape_share(table[table["backbone"] == "patches"])
 

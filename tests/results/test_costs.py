@@ -28,7 +28,7 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     assert found == pytest.approx(
         {
             "cost_seconds_a_step": 0.1,
-            "cost_training_minutes": 0.25,
+            "epochs": 3,
             "cost_memory_gb": 1.048576,
             "cost_gpu_memory_gb": 2.097152,
             "cost_device": "cpu (1 thread)",
@@ -60,6 +60,19 @@ def test_a_models_costs_are_set_beside_plains(tmp_path: Path) -> None:
     assert found["cost_times_plain"].to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
     cured = {c: p for c, p in trainings(tmp_path).items() if c.method != "plain"}
     assert costs.by_model(cured, iterations=10)["cost_times_plain"].isna().all()
+
+
+def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_there_were(
+    tmp_path: Path,
+) -> None:
+    """Of two trainings one stopped early on a busy machine: 2 epochs of 90 s, and 4 of 60 s."""
+    paths = {Cell("toy", "tiny", "contrastive", "plain", seed): tmp_path / f"{seed}.json" for seed in (0, 1)}
+    kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
+    for path, seconds in zip(paths.values(), ([90.0] * 2, [60.0] * 4), strict=True):
+        sealed.write(path, record(*seconds, **kept))
+    (row,) = costs.by_model(paths, iterations=10).to_dict("records")
+    assert row["cost_seconds_a_step"] == 6
+    assert row["cost_training_minutes"] == 3
 
 
 def test_a_damaged_record_is_not_read(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import DAMAGED, members
+from bgbias.files.archives import members, readable
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -131,17 +131,12 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                file = PurePosixPath(member.name).name
-                opened = tar.extractfile(member) if file in files else None
-                while opened and (data := opened.read(PHOTO)):
-                    yield file, data
-    except DAMAGED as error:
-        raise UserError(
-            f"The archive {archive} cannot be read ({error}); delete it and fetch it again."
-        ) from error
+    with readable(archive), tarfile.open(archive) as tar:
+        for member in tar:
+            file = PurePosixPath(member.name).name
+            opened = tar.extractfile(member) if file in files else None
+            while opened and (data := opened.read(PHOTO)):
+                yield file, data
 
 
 def upright(data: bytes) -> np.ndarray:
@@ -152,6 +147,8 @@ def upright(data: bytes) -> np.ndarray:
 def _small(archive: Path, files: list[str]) -> dict[str, bytes]:
     """The archive's files of these names; one that is not there is an error."""
     found: dict[str, bytes] = {}
+    if not files:
+        return found
     for member, data in members(archive, lambda n: PurePosixPath(n).name in files):
         found[PurePosixPath(member).name] = data
         if len(found) == len(files):
@@ -175,7 +172,7 @@ def _last(labels: np.ndarray, count: int, name: str) -> frozenset[int]:
     """Where the last ``count`` photos of each class stand; classes without so many, and one to train, are an error."""
     if count >= np.bincount(labels, minlength=CLASSES).min():
         raise UserError(
-            f"{name}: no class has so many training photos that {count} validate; lower datasets.{name}.options.val_per_class in"
+            f"{name}: not every class has more than {count} training photos; lower datasets.{name}.options.val_per_class in"
             " params.yaml."
         )
     return frozenset(int(at) for c in range(CLASSES) if count for at in np.flatnonzero(labels == c)[-count:])

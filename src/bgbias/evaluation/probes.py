@@ -125,6 +125,11 @@ def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -
             f" {int(embedded.asked.sum())} whose mask is trusted. Look at probe_photos of their dataset in params.yaml, and"
             " at the masks (docs/masks.md)."
         )
+    if absent := set(classes[embedded.asked].tolist()) - set(training.labels.tolist()):
+        raise UserError(
+            f"{len(absent)} classes of the test photos have none among the {len(training.ids)} training photos that probes are"
+            " fitted on; raise or drop probe_photos of their dataset in params.yaml."
+        )
     alone = [(training.views[CLEAN, 0], training.labels, embedded.asked)]
     return _right(embedded, iter(alone), classes, embedded.asked)
 

@@ -192,8 +192,8 @@ def _beside(changes: list[Change]) -> Iterator[str]:
     if mixed := [change.over for change in changes if not math.isnan(change.over.found.value)]:
         better, worse = sum(shift.more for shift in mixed), sum(shift.less for shift in mixed)
         yield (
-            f"Of {names.count(len(mixed), 'mixture')} with BGAugment {better or 'none'} {'is' if better < 2 else 'are'} better"
-            f" there than BGAugment alone, and {worse or 'none'} {'is' if worse < 2 else 'are'} worse, by more than chance."
+            f"Of {names.count(len(mixed), 'comparison')} of a mixture with BGAugment alone the mixture is better there in"
+            f" {better or 'none'} and worse in {worse or 'none'}, by more than chance."
         )
     if scored := [change.score for change in changes if not math.isnan(change.score.found.value)]:
         more, less = sum(shift.more for shift in scored), sum(shift.less for shift in scored)
@@ -333,10 +333,16 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
         own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
         if own and not math.isnan(own[0]["drop_more"]):
             found = Shift(_of(own[0], "drop_more"), own[0]["drop_more_p_holm"] < SIGNIFICANT)
-            said = "beyond chance: part of the drop is the masks'" if found.more else "which may be chance"
+            said = "which may be chance"
+            if found.sure:
+                said = (
+                    "beyond chance: the masks may be part of it, or such photos are harder"
+                    if found.more
+                    else "beyond chance"
+                )
             yield (
-                f"{block.title}: where masks are worst plain training loses {_points(found.found)} points more than where they"
-                f" are best, {said if not found.less else 'beyond chance'}."
+                f"{block.title}: between where masks are worst and where they are best the loss of plain training differs by"
+                f" {_points(found.found)} points, {said}."
             )
 
 

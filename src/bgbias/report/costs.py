@@ -40,8 +40,8 @@ def spent(study: Study) -> tuple[pd.DataFrame, str]:
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
     return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
-        " photos, what a method does between steps included. Training: all epochs without validation. Both are the fastest"
-        " training's, which other work disturbed least. Memory: the largest of the process."
+        " photos, what a method does between steps included, of the fastest training, which other work disturbed least. Training:"
+        " such steps for as many epochs as trainings took in the mean. Memory: the largest of the process."
     )
 
 

@@ -243,17 +243,14 @@ def _of_masks(study: Study) -> Iterator[str]:
 
 
 def _same_backgrounds(study: Study) -> str:
-    """Whose gain in front of quite other backgrounds was not measured; nothing where no training replaced backgrounds."""
-    pools = {
-        str(study.datasets[cell.dataset].backgrounds)
-        for cell in plan.trained(study)
-        if plan.method(study, cell).needs >= REPLACING
-    }
-    if not pools:
+    """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
+    replacing = (c for c in plan.trained(study) if plan.method(study, c).needs >= REPLACING)
+    named = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
+    if not (alike := sorted(name for name in named if study.backgrounds[name].of_one_kind)):
         return ""
     return (
-        f"Backgrounds of training and of the test are different pictures of one collection ({', '.join(sorted(pools))}): what is"
-        " gained in front of quite other ones was not measured."
+        f"Backgrounds of training and of the test are different pictures of one kind ({', '.join(alike)}): what is gained in"
+        " front of quite other ones was not measured."
     )
 
 

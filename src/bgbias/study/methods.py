@@ -17,7 +17,8 @@ from bgbias.errors import UserError
 from bgbias.settings import Strict, validated
 from bgbias.training.methods import REPLACING
 
-ON_REPLACED = "+bgaugment"
+BGAUGMENT = "bgaugment"
+ON_REPLACED = f"+{BGAUGMENT}"
 Entries = Mapping[str, Mapping[str, Any]]
 
 

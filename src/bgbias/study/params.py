@@ -286,13 +286,19 @@ def _check_names(study: Study, path: Path) -> None:
             named_methods.find(study.methods, alone)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)
-        if fitted := study.datasets[name].fit_probes_on:
+        fitted = study.datasets[name].fit_probes_on
+        if fitted:
             check(f"datasets.{name}.fit_probes_on", fitted, study.datasets)
             if fitted in study.datasets and study.datasets[fitted].fit_probes_on != fitted:
                 problems.append(
                     f"  datasets.{name}.fit_probes_on: '{fitted}', whose own probes are not fitted on it; write"
                     f" datasets.{fitted}.fit_probes_on: {fitted}"
                 )
+        if study.datasets[name].probe_photos and fitted != name:
+            problems.append(
+                f"  datasets.{name}.probe_photos: says nothing, since probes are fitted on photos of {fitted or 'its own test'};"
+                f" {f'write it at datasets.{fitted}' if fitted else f'write datasets.{name}.fit_probes_on, too'}"
+            )
         pools = study.datasets[name].backgrounds
         check(f"datasets.{name}.backgrounds", pools, study.backgrounds)
         proposal = study.backgrounds[pools].propose if pools in study.backgrounds else None

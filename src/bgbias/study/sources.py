@@ -46,7 +46,8 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
     """
     found = []
     for source in sources:
-        checksum = source.md5 or source.sha256
+        of_file = not (source.place and Path(source.place).is_dir())  # a folder has no checksum
+        checksum = (source.md5 or source.sha256) if of_file else None
         place = {"place": source.place, "file": source.file, "keep": source.keep}
         seen = (
             {"checksum": checksum}

@@ -2,7 +2,8 @@
 (cue conflict, Geirhos et al., ICLR 2019; docs/methods.md, section 9).
 
 The texture is quilted of windows that lie wholly in the donor's object. Whether there is room for one is asked at the size that
-the model sees: pictures are the same for every model of one input size.
+the model sees: pictures are the same for every model that sees photos at one size and
+crops them alike.
 """
 
 from __future__ import annotations

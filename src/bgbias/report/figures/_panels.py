@@ -10,7 +10,7 @@ import pandas as pd
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.study.cell import NO_LOSS
-from bgbias.study.methods import ON_REPLACED
+from bgbias.study.methods import BGAUGMENT, ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
@@ -58,8 +58,11 @@ def _face(method: str) -> dict[str, Any]:
     """A method's colour; on replaced backgrounds it has a rim of BGAugment's, since a darker shade alone is hard to tell."""
     alone = method.removesuffix(ON_REPLACED)
     if alone != method:
-        rim = look.colour(ON_REPLACED.removeprefix("+"))
-        return {"color": look.colour(alone), "markeredgecolor": rim, "markeredgewidth": 1.3}
+        return {
+            "color": look.colour(alone),
+            "markeredgecolor": look.colour(BGAUGMENT),
+            "markeredgewidth": 1.3,
+        }
     return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 

@@ -21,8 +21,8 @@ from bgbias.study.params import Study
 PLACE = 10
 ABOUT = (
     "The share of decisions by shape over alpha, how much negatives of no class count in pretraining. Small dots: seeds; large"
-    " ones: their means with the intervals of Table 14. On the dashed line neither shape nor texture is followed more. A network"
-    " that lost both stands there, too: Table 14 has each beside chance."
+    " ones: their means with the intervals of Table 14. On the dashed line neither shape nor texture is followed more, where"
+    " classes are of equal size. A network that lost both stands there, too: Table 14 has shape beside chance."
 )
 
 
@@ -69,7 +69,10 @@ def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Of what differs in negatives alone, and by kind of negatives, the rows of several alphas; without negatives it is 0."""
     for alike, own in rows[rows["alpha"].notna()].groupby("alike", sort=False) if len(rows) else ():
         for kind in own.loc[own["negatives"] != NONE, "negatives"].unique():
-            line = own[own["negatives"].isin([kind, NONE])]
+            line = own[own["negatives"].isin([NONE, kind])].sort_values(
+                "negatives", key=lambda of: of != NONE, kind="stable"
+            )
+            line = line.drop_duplicates([name for name in ("loss", "method", "alpha") if name in line])
             if line["alpha"].nunique() > 1:
                 yield str(alike), str(kind), line
 

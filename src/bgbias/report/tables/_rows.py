@@ -27,9 +27,9 @@ def costs(study: Study) -> dict[str, float]:
     """Of each trained model (``dataset/backbone/loss/method``) a step's passes through the network, a way back counted as two, by
     those of plain training.
     """
-    found, size = {}, study.train.batch_size
+    found = {}
     for cell in plan.trained(study):
-        chosen = plan.method(study, cell)
+        chosen, size = plan.method(study, cell), plan.trained_as(study, cell).train.batch_size
         there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
         found["/".join((cell.dataset, cell.backbone, cell.loss, cell.method))] = (there + 2 * back) / (
             3 * size

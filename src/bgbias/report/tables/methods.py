@@ -35,13 +35,12 @@ from bgbias.results.rows import (
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
-from bgbias.study.methods import ON_REPLACED
+from bgbias.study.methods import BGAUGMENT, ON_REPLACED
 from bgbias.study.params import Study
 
 NUMBER = 3
 LEVELS = ("corrupted", "clean")
 OVER = "_over_bgaugment"
-BGAUGMENT = ON_REPLACED.removeprefix("+")
 ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
     Column("Corrupted", words.number("corrupted", 2), "Corr.", best="corrupted"),
@@ -135,7 +134,10 @@ def told(table: pd.DataFrame, selection: str) -> str:
     """Two paragraphs."""
     averaged = "Rows are means over them, and one seed's folds count once."
     over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
-    cost = "Cost: passes of a training step through the network, times plain's, a way back counted as two."
+    cost = (
+        "Cost: passes of a training step through the network, times plain's, a way back counted as two; without passes between"
+        " epochs, what making negatives takes, and what the gradient of a gradient adds."
+    )
     beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, times plain's": cost})
     return (
         f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"

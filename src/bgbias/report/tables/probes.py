@@ -76,9 +76,10 @@ def caption(study: Study, table: pd.DataFrame) -> str:
 
 
 def _on_training(study: Study) -> dict[str, str]:
-    """From the grid's datasets to those on whose training photos their probes are fitted, where they are."""
+    """From the grid's datasets to those on whose training photos, and on how many, their probes are fitted, where they are."""
     fitted = {name: study.datasets[name].fit_probes_on for name in plan.datasets(study)}
-    return {name: of for name, of in fitted.items() if of}
+    most = {of: study.datasets[of].probe_photos for of in fitted.values() if of}
+    return {name: f"{of} ({most[of]:,} at most)" if most[of] else of for name, of in fitted.items() if of}
 
 
 def table(probed: pd.DataFrame) -> pd.DataFrame:

@@ -54,7 +54,7 @@ COLUMNS = (
 )
 LEGEND = (
     "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
-    "shape / (shape + texture), 50 where either is found by chance. [95 %]: over classes and, from three on, training seeds.",
+    "shape / (shape + texture), by chance 50 where classes are of equal size. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"shape_share": "decisions by shape"}
 
@@ -190,7 +190,7 @@ def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str,
         f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
-        " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); at 50 neither is followed"
-        " more, or both are found by chance alone."
+        " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); where classes are of"
+        " equal size, neither is followed more at 50, or both are found by chance alone."
         f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)}"
     )
