@@ -19,6 +19,7 @@ from bgbias.photos.folds import FOLDS
 from bgbias.segmentation.episodes import CENTRE
 from bgbias.study import plan
 from bgbias.study.cell import NO_LOSS, PLAIN, PRETRAINED, UNTRAINED, side_by_side
+from bgbias.study.methods import ON_REPLACED
 from bgbias.study.params import Study
 from bgbias.study.variants import OF_TRAINING, Value, parsed
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # These stand above what is compared with them.
 NOT_TRAINED = (CENTRE, PRETRAINED, UNTRAINED)
 FIRST = (*NOT_TRAINED, PLAIN)
+BGAUGMENT = ON_REPLACED.removeprefix("+")
 
 
 def settings(study: Study) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from bgbias.errors import UserError
 from bgbias.settings import Strict, validated
 from bgbias.training.methods import REPLACING
 
-BGAUGMENT = "bgaugment"
-ON_REPLACED = f"+{BGAUGMENT}"
+ON_REPLACED = "+bgaugment"
 Entries = Mapping[str, Mapping[str, Any]]
 
 

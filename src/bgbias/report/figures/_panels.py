@@ -10,7 +10,7 @@ import pandas as pd
 from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.study.cell import NO_LOSS
-from bgbias.study.methods import BGAUGMENT, ON_REPLACED
+from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
@@ -60,7 +60,7 @@ def _face(method: str) -> dict[str, Any]:
     if alone != method:
         return {
             "color": look.colour(alone),
-            "markeredgecolor": look.colour(BGAUGMENT),
+            "markeredgecolor": look.colour(names.BGAUGMENT),
             "markeredgewidth": 1.3,
         }
     return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.report import columns as words
-from bgbias.report import formats
+from bgbias.report import formats, names
 from bgbias.report.columns import Column, explained
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import costs
@@ -35,7 +35,7 @@ from bgbias.results.rows import (
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
-from bgbias.study.methods import BGAUGMENT, ON_REPLACED
+from bgbias.study.methods import ON_REPLACED
 from bgbias.study.params import Study
 
 NUMBER = 3
@@ -159,14 +159,14 @@ def _differences(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str
     alone: dict[Model, Values] = {}
     for model in rows[MODEL].itertuples(index=False, name=None):
         own = retrieved(of_models.get_group(model), model, draws)
-        if model[-1] in (PLAIN, BGAUGMENT):
+        if model[-1] in (PLAIN, names.BGAUGMENT):
             alone[model] = own
         row = named(model)
         plain = alone.get((*model[:3], PLAIN)) if model[-1] != PLAIN else None
         for name in LEVELS:
             found = own.against(plain, [name]) if plain else uncertainty.UNKNOWN
             row |= tested(f"{name}_difference", found, 100)
-        replaced = alone.get((*model[:3], BGAUGMENT)) if model[-1].endswith(ON_REPLACED) else None
+        replaced = alone.get((*model[:3], names.BGAUGMENT)) if model[-1].endswith(ON_REPLACED) else None
         if replaced:
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", own.against(replaced, [name]), 100)
