@@ -300,7 +300,9 @@ def test_what_worse_masks_lose_is_no_proof_of_a_cause(
 
 def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
     def pools(train: dict[str, Any], test: dict[str, Any]) -> bool:
-        return Backgrounds.model_validate({"train": train, "val": {"colours": 2}, "test": test}).of_one_kind
+        return grid_page._of_one_kind(
+            Backgrounds.model_validate({"train": train, "val": {"colours": 2}, "test": test})
+        )
 
     assert pools({"textures": 9}, {"textures": 3})
     assert pools({"source": "walls", "part": [0, 9]}, {"source": "walls", "part": [9, 20]})

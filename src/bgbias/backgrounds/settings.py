@@ -93,13 +93,3 @@ class Backgrounds(Strict):
     def pools(self) -> dict[str, PoolSource | None]:
         """The pools by role."""
         return {"train": self.train, "val": self.val, "test": self.test}
-
-    @property
-    def of_one_kind(self) -> bool:
-        """Whether training and test show pictures of one folder, zip or list, or drawn in one way."""
-        train, test = self.train, self.test
-        if train is None or test is None:
-            return self.propose is not None
-        if train.source is not None or test.source is not None:
-            return train.source == test.source
-        return train.drawn is not None and test.drawn is not None and train.drawn[0] == test.drawn[0]

@@ -44,7 +44,7 @@ def members(
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    with readable(path):
+    with _readable(path):
         if path.is_dir():
             files, others = walk(path)
             if passed_over is not None:
@@ -101,7 +101,7 @@ class Lookup:
                 _check(info.filename, path)
             self.names = [i.filename for i in self._zip.infolist() if not i.is_dir() and wanted(i.filename)]
         else:
-            with readable(path):
+            with _readable(path):
                 self._tar = _uncompressed(path)
                 self._spans = _spans(self._tar, path, wanted, others)
             self.names = list(self._spans)
@@ -110,7 +110,7 @@ class Lookup:
         """A file's bytes; a damaged one is an error that names the archive."""
         if self._files:
             return self._files[name].read_bytes()
-        with readable(self.path):
+        with _readable(self.path):
             if not self._spans:
                 return self._zip.read(name)
             first, length = self._spans[name]
@@ -154,8 +154,7 @@ def _spans(
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Within it, what a damaged archive raises is a UserError that names it."""
+def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGED as error:

@@ -15,6 +15,7 @@ import pandas as pd
 import yaml
 
 from bgbias import plugins
+from bgbias.backgrounds.settings import Backgrounds
 from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
@@ -246,12 +247,22 @@ def _same_backgrounds(study: Study) -> str:
     """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
     replacing = (c for c in plan.trained(study) if plan.method(study, c).needs >= REPLACING)
     named = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
-    if not (alike := sorted(name for name in named if study.backgrounds[name].of_one_kind)):
+    if not (alike := sorted(name for name in named if _of_one_kind(study.backgrounds[name]))):
         return ""
     return (
         f"Backgrounds of training and of the test are different pictures of one kind ({', '.join(alike)}): what is gained in"
         " front of quite other ones was not measured."
     )
+
+
+def _of_one_kind(pools: Backgrounds) -> bool:
+    """Whether training and test show pictures of one folder, zip or list, or drawn in one way."""
+    train, test = pools.train, pools.test
+    if train is None or test is None:
+        return pools.propose is not None
+    if train.source is not None or test.source is not None:
+        return train.source == test.source
+    return train.drawn is not None and test.drawn is not None and train.drawn[0] == test.drawn[0]
 
 
 def _methods(study: Study, table: pd.DataFrame) -> Iterator[str]:
