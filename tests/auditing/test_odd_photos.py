@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -70,6 +71,23 @@ def test_classes_of_two_photos_have_a_verdict_and_say_what_cannot_be_had(photos:
     assert math.isfinite(found.drop.value)
     assert "queries: 10 of 10 have no background of their class to borrow" in str(found)
     assert "nan" not in str(found)
+
+
+def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(photos: Path, tmp_path: Path) -> None:
+    for folder in sorted(photos.iterdir())[1:]:
+        for photo in sorted(folder.iterdir())[2:]:
+            photo.unlink()
+            (photos.parent / "masks" / folder.name / photo.name).unlink()
+    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
+    assert found.findings is not None
+    rows = found.findings.levels.query("setting == 'query' and metric == 'map_at_r'").set_index("condition")[
+        "value"
+    ]
+    assert rows[["clean", "random_background"]].notna().all()
+    assert math.isnan(rows["mixed_same"])
+    assert found.findings.steps.query("setting == 'query'")["value"].isna().all()
+    page = (tmp_path / "out/audit.html").read_text("utf-8")
+    assert re.search(r"on a background of its class <code>.*?</code></th><td>–</td>", page)
 
 
 def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Path) -> None:

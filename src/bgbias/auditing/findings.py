@@ -22,7 +22,7 @@ from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.variance import Shares
 from bgbias.results import conflict, uncertainty
 from bgbias.results.rows import MAP_AT_R, Values
-from bgbias.results.uncertainty import Estimate, Statistic
+from bgbias.results.uncertainty import UNKNOWN, Estimate, Statistic
 from bgbias.study.cell import PRETRAINED
 
 # Of the views, which the decomposition goes through, and what is lost from one to the next.
@@ -30,6 +30,7 @@ PATH = (CLEAN, "own_inpainted", "mixed_same", RANDOM_BACKGROUND)
 STEPS = ("pasting", "own_background", "class_background")
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
+MOST_SKIPPED = 0.5  # of the queries may lack what is told of all
 HALF = 0.5  # a class that loses more than this share of its MAP@R suffers
 
 
@@ -69,7 +70,7 @@ def of_labelled(
         _drops(queries, times),
         _classes(verdict, names, unsure),
         _photos(verdict, names),
-        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else uncertainty.UNKNOWN,
+        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
     )
 
 
@@ -115,9 +116,14 @@ def _interval(estimate: Estimate) -> dict[str, float]:
 
 
 def _estimate(values: Values, names: Sequence[str], of: Statistic = uncertainty.itself) -> Estimate:
-    """Unknown if no query is left: where each class has two photos, none has a background of its class to borrow."""
+    """Unknown if no query is left, or fewer than half of them in too few classes for an interval: a class of two photos has no
+    background of its own to borrow, and the few others are no level of all.
+    """
     skipped = np.isnan(np.stack([values.columns[name] for name in names])).any(axis=0)
-    return uncertainty.UNKNOWN if skipped.all() else values.estimate(names, of)
+    if skipped.all():
+        return UNKNOWN
+    found = values.estimate(names, of)
+    return UNKNOWN if math.isnan(found.low) and skipped.mean() > MOST_SKIPPED else found
 
 
 def without_a_lender(photos: pd.DataFrame) -> int:
