@@ -14,7 +14,7 @@ from bgbias.datasets import table
 from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files.archives import members
-from bgbias.files.fetch import fetch
+from bgbias.files.fetch import Source, fetch
 from bgbias.files.fingerprint import fingerprint
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -221,6 +221,22 @@ def test_only_what_rows_name_is_packed_and_an_edit_of_a_label_packs_nothing_agai
     items(tmp_path, rows)
     packed = [n for n, _ in members(tmp_path / "fetched photos", lambda name: True)]
     assert sorted(packed) == sorted({*rows["image"], *rows["mask"]} - {""})
+
+
+def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(
+    tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
+
+    def seen(place: str) -> list[dict[str, Any]]:
+        fingerprint.cache_clear()
+        return identity((Source(place=place, sha256="0" * 64),), tmp_path / "contents.sqlite")
+
+    before = seen("shared:photos")
+    assert seen("shared:photos") == before
+    (tmp_path / "photos" / "one_more.jpg").write_bytes(b"a photo")
+    assert seen("shared:photos") != before
+    assert seen("shared:photos.zip") == [{"checksum": "0" * 64}]
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ from small_study import described, load
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
-from bgbias.report import comparisons, grid_page, grid_photos, queries
+from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
-from bgbias.study import params
+from bgbias.study import params, plan
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
 PLAIN = MethodRow("plain", "Plain", 3, LEVEL, LEVEL, Estimate(33.0, 28.0, 38.0))
@@ -86,6 +86,27 @@ def test_how_many_trainings_were_best_at_their_end_is_told(page: Path) -> None:
     histories = [pd.read_csv(path) for path in page.parents[2].glob("runs/smoke/models/**/history.csv")]
     last = [history["val_map_at_r"].to_numpy().argmax() == len(history) - 1 for history in histories]
     assert f"Best at its last epoch: {sum(last)} of {len(last)} trainings" in Reader.of(page).text
+
+
+def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins: None) -> None:
+    """BGAugment's by corrupted photos, where models are selected as published."""
+    raw = described(tmp_path)
+    raw["train"]["selection"] = "published"
+    raw["grids"]["small"]["cells"][0]["losses"] = ["contrastive"]
+    study = load(tmp_path, raw)
+    with contextlib.chdir(tmp_path):
+        for cell in plan.trained(study):
+            path = study.files.at("history", **cell.wildcards)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            name = "val_map_at_r" if cell.method == "plain" else "val_corrupted_map_at_r"
+            path.write_text(
+                f"epoch,loss,{name}\n1,2,0.25\n2,1,{'0.5' if cell.method == 'plain' else '0.125'}\n"
+            )
+        figure, told = curves.drawn(study), curves.rising(study)
+    assert figure
+    lines = [line.get_ydata().tolist() for axes in figure.axes for line in axes.get_lines()]
+    assert sorted(map(tuple, lines)) == [(25, 12.5), (25, 50)]
+    assert told == "Best at its last epoch: 1 of 2 trainings, most of Plain: 1 of 1."
 
 
 @pytest.mark.workflow

@@ -13,12 +13,15 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+MONITORED = "^val_(corrupted_)?map_at_r$"
 ACROSS, WIDE, HIGH = 3, 1.9, 1.35  # panels in a row, inches of each
 LEFT, GAP, TOP, FOOT, RIGHT = 0.5, 0.3, 0.34, 0.5, 1.9
 
 
 def _histories(study: Study) -> dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]]:
-    """What is here of each dataset, backbone and loss: a method and its history for each training."""
+    """What is here of each dataset, backbone and loss: a method and its history for each training, in which ``score`` is the
+    validation MAP@R that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
+    """
     import pandas as pd
 
     panels: dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]] = {}
@@ -26,7 +29,8 @@ def _histories(study: Study) -> dict[tuple[str, str, str], list[tuple[str, pd.Da
         path = files_of(step("train", cell=cell), "history")["history"].path(study)
         if path.exists():
             of_cell = panels.setdefault((cell.dataset, cell.backbone, cell.loss), [])
-            of_cell.append((cell.method, pd.read_csv(path)))
+            history = pd.read_csv(path)
+            of_cell.append((cell.method, history.assign(score=history.filter(regex=MONITORED).iloc[:, 0])))
     return panels
 
 
@@ -34,7 +38,7 @@ def rising(study: Study) -> str:
     """How many trainings were best at their very end; nothing where no history is here."""
     found: dict[str, list[bool]] = {}
     for method, history in (training for some in _histories(study).values() for training in some):
-        last = history["val_map_at_r"].idxmax() == history.index[-1]
+        last = history["score"].idxmax() == history.index[-1]
         found.setdefault(names.method(method), []).append(last)
     every = [last for some in found.values() for last in some]
     if not every:
@@ -53,7 +57,7 @@ def drawn(study: Study) -> look.Figure | None:
     panels = _histories(study)
     if not panels:
         return None
-    every = pd.concat([history["val_map_at_r"] for some in panels.values() for _, history in some])
+    every = pd.concat([history["score"] for some in panels.values() for _, history in some])
     low, high = 100 * every.min() - 2, 100 * every.max() + 2
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
@@ -71,7 +75,7 @@ def drawn(study: Study) -> look.Figure | None:
             for method, history in histories:
                 axes.plot(
                     history["epoch"],
-                    100 * history["val_map_at_r"],
+                    100 * history["score"],
                     color=look.colour(method),
                     linewidth=0.9,
                     alpha=0.75,

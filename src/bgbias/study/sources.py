@@ -8,6 +8,7 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import fingerprint
 from bgbias.study.params import Study, options
@@ -46,8 +47,8 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
     """
     found = []
     for source in sources:
-        of_file = not (source.place and Path(source.place).is_dir())  # a folder has no checksum
-        checksum = (source.md5 or source.sha256) if of_file else None
+        folder = bool(source.place) and places.source(source.place or "").is_dir()
+        checksum = None if folder else source.md5 or source.sha256  # a folder has none
         place = {"place": source.place, "file": source.file, "keep": source.keep}
         seen = (
             {"checksum": checksum}
