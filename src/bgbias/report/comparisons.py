@@ -163,15 +163,13 @@ def _effects(changes: list[Change], several: bool) -> Effects:
     """What a method does beyond chance where plain training loses: each of ``EFFECTS``, in how many of its comparisons, and of
     how many, if plain training loses in ``several``; nothing if it does not help.
     """
-    counts = (
-        sum(change.drop.less for change in changes),
-        sum(change.corrupted.more for change in changes),
-        sum(change.clean.less for change in changes),
-    )
+    lessen = sum(change.drop.less for change in changes)
+    increase = sum(change.corrupted.more for change in changes)
+    if not lessen + increase:
+        return ()
+    counts = lessen, increase, sum(change.clean.less for change in changes)
     of = len(changes) if several else 1
-    return tuple((verb, count, of) for verb, count in zip(EFFECTS, counts, strict=True) if count) * any(
-        counts[:2]
-    )
+    return tuple((verb, count, of) for verb, count in zip(EFFECTS, counts, strict=True) if count)
 
 
 def _helps(titles: list[str], effects: Effects, several: bool) -> str:
@@ -333,16 +331,10 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
         own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
         if own and not math.isnan(own[0]["drop_more"]):
             found = Shift(_of(own[0], "drop_more"), own[0]["drop_more_p_holm"] < SIGNIFICANT)
-            said = "which may be chance"
-            if found.sure:
-                said = (
-                    "beyond chance: the masks may be part of it, or such photos are harder"
-                    if found.more
-                    else "beyond chance"
-                )
+            why = ": the masks may be part of it, or such photos are harder" * found.more
             yield (
                 f"{block.title}: between where masks are worst and where they are best the loss of plain training differs by"
-                f" {_points(found.found)} points, {said}."
+                f" {_points(found.found)} points, {'beyond chance' if found.sure else 'which may be chance'}{why}."
             )
 
 

@@ -32,16 +32,21 @@ BLOCKS = (BLOCK, BLOCK // 2, BLOCK // 4)  # sides that are tried, in photos of 2
 
 
 def donor(photo: Photo, draw: int) -> Photo:
-    """A photo of another class, and not the only one of it, whose object lends its texture.
+    """A photo of another class, and not the only one of it, whose object lends its texture; see ``_lent``."""
+    return _lent(photo, draw)[0]
 
-    One whose object has no room for a window is struck out, and another one drawn. Raises UserError, naming the photo, if
-    nobody is left.
+
+def _lent(photo: Photo, draw: int) -> tuple[Photo, int, list[np.ndarray]]:
+    """The donor with its ``windows``. One whose object has no room for any is struck out, and another one drawn. Raises
+    UserError, naming the photo, if nobody is left.
     """
     candidates = donors.other_classes(photo)
     while len(candidates):
         drawn = donors.drawn(photo, "cue_conflict", draw, candidates)
-        if len(photo.split.trusted_of_class[drawn.label]) > 1 and windows(drawn)[1]:
-            return drawn
+        if len(photo.split.trusted_of_class[drawn.label]) > 1:
+            block, squares = windows(drawn)
+            if squares:
+                return drawn, block, squares
         candidates = candidates[candidates != drawn.row]
     raise UserError(
         f"Condition cue_conflict: no photo can lend '{photo.image_id}' a texture. It takes another class with two trusted masks"
@@ -69,7 +74,7 @@ def windows(photo: Photo) -> tuple[int, list[np.ndarray]]:
 
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The silhouette with the donor's texture, grey around it, uint8 [S, S, 3]."""
-    block, squares = windows(donor(photo, draw))
+    _, block, squares = _lent(photo, draw)
     left, top, width, height = cv2.boundingRect(photo.mask)
     generator = seeds.generator("cue conflict", *photo.key, draw)
     filled = np.zeros_like(photo.view)
