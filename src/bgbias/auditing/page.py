@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ SMALL = 150
 
 def made(audit: Measured) -> str:
     """The page."""
+    model = Path(audit.model.name).name if Path(audit.model.name).is_absolute() else audit.model.name
     values: dict[str, Any] = {
-        "title": f"{audit.collection.name}: does {audit.model.name} look at the object?",
-        "about": f"{audit.model.name} on {audit.collection.name}: does it look at the object, or at what stands behind it?",
+        "title": f"{audit.collection.name}: does {model} look at the object?",
+        "about": f"{model} on {audit.collection.name}: does it look at the object, or at what stands behind it?",
         "verdict": written.verdict(audit),
         "caveats": list(_caveats(audit)),
         "version": VERSION,
@@ -95,8 +97,8 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         "spread": _spread(steps, audit.thirds),
         "of_the_drop": list(_of_the_drop(audit)),
         "classes_told": (
-            "MAP@R in percent, with the own background (clean) and elsewhere; lost: points; sd: of what a class's photos"
-            " lose."
+            "MAP@R in percent, of queries as they are (clean) and on other backgrounds (changed); lost: points; sd: of what"
+            " a class's photos lose."
         ),
         "classes": [
             {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}

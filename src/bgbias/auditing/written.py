@@ -224,7 +224,10 @@ def told(audit: Measured) -> Iterator[str]:
         both = drop(audit, SYMMETRIC)
         yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
         yield ""
-        yield f"{'classes that lose most':<40}{'queries':>8}{'clean':>8}{'changed':>8}{'lost (sd)':>26}"
+        unsure = bool(found.classes["unsure_masks"].any())
+        yield (
+            f"{'classes that lose most':<40}{'queries':>8}{'unsure' * unsure:>8}{'clean':>8}{'changed':>8}{'lost (sd)':>18}"
+        )
         short = findings.without_common_folder(found.classes["class_name"])
         for _, row in found.classes.head(WORST).iterrows():
             name = " ".join(short[row["class_name"]].split())  # a line stays one
@@ -232,7 +235,8 @@ def told(audit: Measured) -> Iterator[str]:
             spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
             lost = f"{100 * row['lost']:.1f}{spread}"
             clean, then = 100 * row["clean"], 100 * row["corrupted"]
-            yield f"{name:<40}{row['queries']:>8}{clean:>8.1f}{then:>8.1f}{lost:>26}"
+            doubtful = row["unsure_masks"] if unsure else ""
+            yield f"{name:<40}{row['queries']:>8}{doubtful:>8}{clean:>8.1f}{then:>8.1f}{lost:>18}"
         yield ""
     if audit.shares is not None:
         yield f"what embeddings tell apart: {shares_in_words(audit.shares)}"

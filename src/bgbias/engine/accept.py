@@ -22,6 +22,7 @@ from bgbias.files.checksums import sha256
 from bgbias.study.params import Study
 
 BY = ("code", "libraries")  # of a node's spec: what may be accepted
+MOST_NAMED = 3  # edited files in a table's sentence
 
 
 def accept(study: Study, named: Collection[str]) -> list[str]:
@@ -74,10 +75,15 @@ def told(study: Study, reader: Node) -> str:
         for entry in records.of_any_time(node.record(study)).get("accepted", []):
             edited = [c for c in entry["changed"] if c.endswith((" changed", " is new", " is gone"))]
             accepted.setdefault(node.name, set()).update(edited)
-    stated = [f"{name}: {', '.join(sorted(edited))}" for name, edited in accepted.items() if edited]
+    stated = [f"{name}: {_named(edited)}" for name, edited in accepted.items() if edited]
     if not stated:
         return ""
     return f"Made in part by earlier code, which was accepted as computing the same ({'; '.join(stated)})."
+
+
+def _named(edited: set[str]) -> str:
+    """Edited files by their names; where they are many, how many: their records name them."""
+    return ", ".join(sorted(edited)) if len(edited) <= MOST_NAMED else f"{len(edited)} files"
 
 
 def _doubtful(record: dict[str, Any]) -> bool:
