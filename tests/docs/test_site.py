@@ -53,6 +53,19 @@ def _graph() -> str:
     return str(found)
 
 
+def test_tables_of_results_have_the_room_of_the_contents_and_part_no_interval(site: Path) -> None:
+    demo, methods = (
+        (site / f"{page}.html").read_text(encoding="utf-8") for page in ("results/demo", "methods")
+    )
+    cells = re.findall(r"<td style=.?text-align: right;.?>(.*?)</td>", demo)
+    ends = [interval for cell in cells for interval in re.findall(r"\[[^]]*\]", cell)]
+    assert len(ends) > 20
+    assert not any(" " in interval for interval in ends)
+    contents = 'md-sidebar--secondary" data-md-component="sidebar" data-md-type="toc" hidden'
+    assert contents in demo
+    assert contents not in methods
+
+
 def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
     settings = (site / "reference/params.html").read_text(encoding="utf-8")
     assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)

@@ -23,6 +23,7 @@ from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
+from bgbias.report.html.cells import whole_intervals
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
@@ -516,6 +517,6 @@ def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> Non
 
 
 def test_a_star_stays_beside_its_interval() -> None:
-    assert grid_page._body("<td>+1.0 [−2.0, 3.0] *</td><td>2 *</td>") == (
+    assert whole_intervals("<td>+1.0 [−2.0, 3.0] *</td><td>2 *</td>") == (
         "<td>+1.0 [−2.0,\N{NO-BREAK SPACE}3.0]\N{NO-BREAK SPACE}*</td><td>2 *</td>"
     )

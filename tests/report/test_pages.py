@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from bgbias.errors import UserError
 from bgbias.report import formats, pages
@@ -83,6 +84,23 @@ def test_a_table_stands_whole_or_in_chosen_columns_and_rows(plain: pd.Series) ->
     assert f"| **{plain['clean']:.1f}** [" in rows[0]
     assert rows[0].split(" | ")[-1].count(",") == 2  # three seeds
     assert len(said("demo seeds").strip().splitlines()) == 2 + len(published.table("table1"))
+
+
+def test_notes_on_code_stand_once_a_page(plain: pd.Series) -> None:
+    path = publication.RESULTS / "demo" / publication.MADE
+    made = yaml.safe_load(path.read_text(encoding="utf-8"))
+    note = "Made in part by earlier code, which was accepted as computing the same (train: 4 files)."
+    made["captions"] = {name: f"**{name}.** About it.\n\n{note}" for name in made["captions"]}
+    path.write_text(yaml.safe_dump(made), encoding="utf-8")
+    text = written("".join(f"<!-- from demo table{n} -->?<!-- end -->\n\n" for n in (1, 2, 3)))
+    assert text.count(note) == 1
+    assert text.index("**table1.**") < text.index(note) < text.index("**table2.**")
+    made["captions"]["table2"] = made["captions"]["table2"].replace(
+        "4 files", "5 files"
+    )  # another note stays
+    path.write_text(yaml.safe_dump(made), encoding="utf-8")
+    assert written(text).count("Made in part") == 2
+    assert written(written(text)) == written(text)
 
 
 def test_rows_that_are_a_method_and_more_stand_in_the_methods_row(plain: pd.Series) -> None:

@@ -20,6 +20,7 @@ from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import comparisons, costs, curves, figures, formats, grid_photos, html, look, names, tables
+from bgbias.report.html.cells import whole_intervals
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
@@ -131,9 +132,7 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 def _body(table: str) -> str:
     """A table as the page has it."""
     # A head without words is none, for whoever hears the page.
-    heard = table.replace("<tr><th></th>", "<tr><td></td>", 1)
-    # Where there is no room an interval stands below its number with its star, and is not parted.
-    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda ends: ends[0].replace(" ", html.NO_BREAK), heard)
+    return whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 
 
 def _costs(study: Study) -> dict[str, str]:

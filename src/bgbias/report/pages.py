@@ -36,6 +36,8 @@ MARK = re.compile(r"(<!-- from ([^>]+?) -->)((?:(?!<!--).)*?)(<!-- end -->)", re
 FIGURE = re.compile(r"\]\(((?:[^)\s]*/)?)([\w-]+)/([\w-]+\.png)\)")
 CHOSEN = re.compile(rf"(?:(?P<rows>[^:;|=]+):)?\s*(?P<tables>(?:table\d+(?:\+\S+)?|{SEEDS}): .*)", re.DOTALL)
 DIGITS = re.compile(r"(\+?)\.(\d)(\[\])?")
+# Paragraphs of captions that say which code made a table: once a page is enough.
+NOTES = ("Made in part by earlier code", "Edited since")
 OF_SEEDS = (
     Column("Corrupted", words.number("corrupted", 1)),
     Column("Clean", words.number("clean", 1)),
@@ -69,9 +71,11 @@ def written(page: Path, text: str, results: Callable[[str], Publication]) -> str
     Raises UserError that names the page and the mark when there is nothing of that name.
     """
 
+    notes: set[tuple[str, str]] = set()
+
     def say(found: re.Match[str]) -> str:
         try:
-            said = _said(" ".join(found[2].split()), results)
+            said = _said(" ".join(found[2].split()), results, notes)
             if "\n" not in said and re.search(r"(^|\n)$", text[: found.start()]):
                 raise UserError("It begins a line, which Markdown takes for HTML; move it behind a word.")
         except UserError as error:
@@ -110,7 +114,7 @@ def one_model(name: str, models: Sequence[Model]) -> Model:
     )
 
 
-def _said(asked: str, results: Callable[[str], Publication]) -> str:
+def _said(asked: str, results: Callable[[str], Publication], notes: set[tuple[str, str]]) -> str:
     grid, _, rest = asked.partition(" ")
     published = results(grid)
     if chosen := CHOSEN.fullmatch(rest):
@@ -121,7 +125,7 @@ def _said(asked: str, results: Callable[[str], Publication]) -> str:
         case [name] if name == SEEDS:
             return _columns(published, "", "; ".join(f"{SEEDS}: {c.head}" for c in OF_SEEDS))
         case [name]:
-            return "\n" + formats.markdown(published.table(name), name, published.caption(name))
+            return "\n" + formats.markdown(published.table(name), name, _caption(published, name, notes))
         case [name, row, column, digits] if form := DIGITS.fullmatch(digits):
             table = published.table(name)
             keys = [*MODEL, "seed"] if name == SEEDS else MODEL
@@ -130,6 +134,18 @@ def _said(asked: str, results: Callable[[str], Publication]) -> str:
             _known(values, column, f"{published.folder / name}.csv has no column")
             return words.Number(column, int(form[2]), bool(form[1]), bool(form[3]))(values)
     raise UserError("It is not written like any that src/bgbias/report/pages.py explains.")
+
+
+def _caption(published: Publication, name: str, notes: set[tuple[str, str]]) -> str:
+    """That of a table, without the ``notes`` on its code that the page has under an earlier table of this grid."""
+    kept = []
+    for paragraph in published.caption(name).split("\n\n"):
+        note = (published.folder.name, paragraph)
+        if note not in notes:
+            kept.append(paragraph)
+        if paragraph.startswith(NOTES):
+            notes.add(note)
+    return "\n\n".join(kept)
 
 
 def _known(values: dict[str, Any], key: str, refusal: str) -> object:
