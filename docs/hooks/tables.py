@@ -1,13 +1,14 @@
-"""Wide tables: an interval stands below its number where there is no room, and pages of results have the room of the contents."""
+"""Wide tables: numbers' cells break before an interval or behind a comma, and pages of results have the room of the contents."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from bgbias.report.html import NO_BREAK
 from bgbias.report.html.cells import whole_intervals
 
-ENTRY = re.compile(r'<td style="text-align: right;">.*?</td>')
+ENTRY = re.compile(r'(<td style="text-align: right;">)(.*?)(</td>)')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -18,5 +19,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """A page's HTML whose numbers' cells break only before an interval."""
-    return ENTRY.sub(lambda entry: whole_intervals(entry[0]), content)
+    """A page's HTML whose numbers' cells break nowhere else."""
+    return ENTRY.sub(lambda entry: entry[1] + kept_together(entry[2]) + entry[3], content)
+
+
+def kept_together(entry: str) -> str:
+    """What stands in a cell of numbers."""
+    return whole_intervals(entry) if "[" in entry else re.sub(r"(?<!,) ", NO_BREAK, entry)
