@@ -16,12 +16,13 @@ from small_study import described, load, run
 
 from bgbias import seeds
 from bgbias.datasets import stl10
-from bgbias.engine import graph
+from bgbias.engine import freshness, graph
+from bgbias.engine.asked_photos import AskedPhotos
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.nodes import backgrounds, fetch, index, masks, pretrain, probe
-from bgbias.study import plan
+from bgbias.study import plan, probed_classes
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
@@ -122,6 +123,41 @@ def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(
     for dataset in ("again", "bare"):
         fetch.fetch(small, dataset, "photos")
         index.index(small, dataset)
-    own = np.arange(10)
     with pytest.raises(UserError, match=r"bare has no training photos of 10 classes of again's.*'airplane'"):
-        probe._classes(small, replace(CELL, dataset="again"), own)
+        probed_classes.numbers(small, "again")
+    # It is told when planning, long before anything was embedded.
+    with pytest.raises(UserError, match=r"bare has no training photos of 10 classes of again's"):
+        AskedPhotos(small).check(step("probe", cell=replace(CELL, dataset="again")))
+
+
+def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planning(
+    raw: dict[str, Any], tmp_path: Path
+) -> None:
+    def refusal(dataset: str, fold: int = 0, **more: Any) -> str:
+        raw["grids"]["small"]["cells"] = [{"datasets": [dataset], "backbones": ["learned"], **more}]
+        small = load(tmp_path, raw)
+        asked = AskedPhotos(small)
+        try:
+            for node in freshness.to_run(small):
+                asked.check(node)
+        except UserError as error:
+            return str(error)
+        return ""
+
+    trained = {"losses": ["contrastive"], "methods": ["plain"], "seeds": [0]}
+    untrained = {"pretrained": True, "seeds": [0]}
+    # No labelled photo of STL-10 validates unless an option says how many do.
+    assert refusal("stl", **trained).startswith("stl has no photos to validate with. ")
+    assert "docs/data.md" in refusal("stl", **trained)
+    assert refusal("bare", **untrained).startswith("bare has no photos to ask about. ")
+    assert refusal("stl", **untrained) == ""
+    raw["datasets"]["stl"]["options"]["val_per_class"] = 1
+    assert refusal("stl", **trained) == ""
+    raw["datasets"]["renditions"] = raw["datasets"]["again"] | {
+        "kind": "imagenet_r",
+        "options": {"source": None},
+    }
+    assert refusal("renditions", **trained).startswith("renditions has no photos to train on. ")
+    assert refusal("renditions", **untrained) == ""
+    raw["pretrainings"]["moco"]["dataset"] = "renditions"
+    assert refusal("stl", **untrained).startswith("renditions has no photos to learn from without labels. ")

@@ -63,6 +63,7 @@ shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 
 try:
     from bgbias.engine import digests, emulated, forecast, freshness, given_weights, graph, live, resume
+    from bgbias.engine.asked_photos import AskedPhotos
     from bgbias.engine.node import step
     from bgbias.errors import UserError
     from bgbias.photos.folds import seed_and_fold
@@ -149,6 +150,7 @@ config = config | {
     "costs": planned(costs.told, STUDY) if "--report" in sys.argv else "",
 }
 CELLS = planned(plan.checked_cells, STUDY)
+ASKED = AskedPhotos(STUDY)
 PATHS = STUDY.files
 LOGS = f"{STUDY.paths.work}/logs"
 
@@ -211,6 +213,7 @@ def reads(name):
     def read(wildcards):
         reader = node(name, wildcards)
         if workflow.is_main_process and reader not in CURRENT:
+            ASKED.check(reader)
             given_weights.check_node(STUDY, reader)
         upstream = dict.fromkeys(n.record(STUDY) for n in graph.reads_from(STUDY, reader))
         needed = [p for p in graph.inputs(STUDY, name, **reader.keywords).values() if p not in upstream]

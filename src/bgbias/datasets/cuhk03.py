@@ -39,6 +39,10 @@ LISTS = (
     *(f"splits_classic_{boxes}.json" for boxes in NEW),
 )
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG
+HINT = (
+    "CUHK03 is given to researchers by its authors as cuhk-03.mat. Name a folder or archive as the option source that has the"
+    " pictures and lists which torchreid makes of it, or, for the new protocol, CUHK03-NP (docs/data.md)."
+)
 
 
 class Params(PersonParams):
@@ -56,6 +60,7 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
         sha256=params.sha256,
         file=None if params.source else "cuhk03.zip",
         keep=(".json", ".mat"),
+        hint="" if params.source else HINT,
     )
     return {"photos": (own,)}
 

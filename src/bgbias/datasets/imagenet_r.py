@@ -18,6 +18,7 @@ HINT = (
     "See github.com/hendrycks/imagenet-r; its photos lie in <wnid>/*.jpg. Write the folder of these, or imagenet-r.tar, into"
     " params.yaml, as the option source."
 )
+TESTS_ALONE = True  # how many of its photos are of the hundred classes is known once they are counted
 PHOTO_BYTES = 75_000  # about
 
 

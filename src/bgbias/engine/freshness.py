@@ -179,6 +179,16 @@ def lacking(study: Study, deep: bool = False) -> Finding | None:
     return next((f for f in findings if f.state != "current"), None)
 
 
+def to_run(study: Study) -> Iterator[Node]:
+    """The nodes that have to run for the grid's goals, each before those that it reads from."""
+    current = {found.node for found in examine(study) if found.state == "current"}
+    needed = set(graph.goals(study))
+    for node in reversed(graph.in_order(study)):
+        if node in needed and node not in current:
+            needed.update(graph.reads_from(study, node))
+            yield node
+
+
 def _next(study: Study, findings: list[Finding]) -> str:
     states = {f.state for f in findings}
     wanted = [f for f in findings if f.node.name in ("table", "figure")]

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bgbias.engine import freshness, graph
+from bgbias.engine import freshness
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_json
@@ -41,13 +41,8 @@ def check(study: Study) -> None:
     """Refuse a grid with a network whose weights are missing or another's, or that timm does not know; what need not run is not
     looked at.
     """
-    nodes = graph.in_order(study)
-    current = {found.node for found in freshness.examine(study) if found.state == "current"}
-    needed = set(graph.goals(study))
-    for node in reversed(nodes):
-        if node in needed and node not in current:
-            needed.update(graph.reads_from(study, node))
-            check_node(study, node)
+    for node in freshness.to_run(study):
+        check_node(study, node)
 
 
 def check_node(study: Study, node: Node) -> None:

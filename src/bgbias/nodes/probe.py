@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
-from bgbias.study import plan
+from bgbias.study import plan, probed_classes
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -41,6 +38,8 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 def probe(study: Study, cell: Cell) -> None:
     """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
+    import numpy as np
+
     from bgbias.evaluation import embeddings, probes
 
     if study.probes.folds is None:
@@ -54,7 +53,9 @@ def probe(study: Study, cell: Cell) -> None:
         else:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))
-            queries = probes.of_others(embedded, training, _classes(study, cell, embedded.labels))
+            as_fitted = probed_classes.numbers(study, cell.dataset)
+            labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
+            queries = probes.of_others(embedded, training, labels)
         with replacing(made.outputs["probed"]) as temporary:
             queries.to_parquet(temporary, index=False)
         means = queries.groupby("condition")[list(probes.PROBES)].mean().to_dict()
@@ -64,26 +65,3 @@ def probe(study: Study, cell: Cell) -> None:
             for condition, said in ((CLEAN, "clean"), (RANDOM_BACKGROUND, "corrupted"))
         }
         made.metrics["queries"] = int(queries["image_id"].nunique())
-
-
-def _classes(study: Study, cell: Cell, labels: np.ndarray) -> np.ndarray:
-    """The numbers that these classes of the cell's dataset, int64 [N], have in the one that probes are fitted on, where they
-    have the same names; a class of which that has no training photos is an error.
-    """
-    import numpy as np
-
-    from bgbias.photos.table import read_table
-
-    fitted = study.datasets[cell.dataset].fit_probes_on
-    own, theirs = (
-        read_table(study.files.at("table", dataset=d)).split(split).frame.drop_duplicates("label")
-        for d, split in ((cell.dataset, "test"), (fitted, "train"))
-    )
-    number_of = dict(zip(theirs["class_name"], theirs["label"], strict=True))
-    named = dict(zip(own["label"], own["class_name"], strict=True))
-    if strange := sorted(set(named.values()) - set(number_of)):
-        raise UserError(
-            f"{fitted} has no training photos of {len(strange)} classes of {cell.dataset}'s test photos, e.g. '{strange[0]}';"
-            f" name another dataset as datasets.{cell.dataset}.fit_probes_on in params.yaml, or leave it out."
-        )
-    return np.array([number_of[named[label]] for label in labels.tolist()], dtype=np.int64)
