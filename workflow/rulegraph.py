@@ -21,7 +21,7 @@ Arrow = tuple[str, str]
 
 def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
-    pools, pretraining, segmentation, controls, both kinds of probes and attacks.
+    pools, pretraining, textures, segmentation, controls, both kinds of probes and attacks.
     """
     study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
@@ -29,7 +29,7 @@ def command(folder: Path) -> tuple[str, ...]:
         "backgrounds": "walls",
         "fit_probes_on": "indoors",
     }
-    cells = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
+    cells = {"losses": ["contrastive"], "methods": ["bgaugment", "texture_ns"], "seeds": [0]}
     cells |= {"datasets": ["cub200", "indoors"], "backbones": ["resnet18", "learned"]}
     study["pretrainings"]["here"] = {"kind": "moco_v2", "negatives": "surroundings"}
     study["backbones"]["learned"] = study["backbones"]["resnet18"] | {

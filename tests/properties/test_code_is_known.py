@@ -44,7 +44,12 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     raw["methods"] = {"gaining": {"kind": "gained", "rate": 0.5}}
     raw["maskers"]["ground_truth"] = {"kind": "red"}
     raw["grids"]["small"]["cells"] = [
-        block | {"methods": ["plain", "bgaugment", "gaining"], "losses": ["contrastive"], "pretrained": True}
+        block
+        | {
+            "methods": ["plain", "bgaugment", "gaining", "texture_ns"],
+            "losses": ["contrastive"],
+            "pretrained": True,
+        }
     ]
     raw["segmentation"] = {"episodes": 2}
     raw["evaluation"]["conditions"] = [
@@ -102,6 +107,7 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
             "index",
             "masks",
             "backgrounds",
+            "textures",
             "train",
             "embed",
             "score",

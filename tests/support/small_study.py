@@ -14,9 +14,9 @@ import numpy as np
 import yaml
 
 from bgbias import seeds
-from bgbias.engine import records
+from bgbias.engine import graph, records
 from bgbias.images import pixels
-from bgbias.nodes import backgrounds, index, masks
+from bgbias.nodes import backgrounds, index, masks, textures
 from bgbias.study import params
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -96,6 +96,8 @@ def data_nodes(study: Study) -> None:
     index.index(study, "squares")
     masks.masks(study, "squares")
     backgrounds.backgrounds(study, "noise")
+    for made in (node for node in graph.in_order(study) if node.name == "textures"):
+        textures.textures(study, **made.keywords)
 
 
 def run(study: Study, cell: Cell, *nodes: str) -> None:

@@ -13,7 +13,11 @@ from small_study import data_nodes, described, load, run
 from torch import Tensor, nn
 
 from bgbias import plugins, seeds
+from bgbias.engine import graph
+from bgbias.engine.node import step
 from bgbias.errors import UserError
+from bgbias.files import code
+from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.images.composite import replaced
 from bgbias.images.pixels import RelativeBox
@@ -188,11 +192,15 @@ def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -
         quilt = texture(album._photos.get(photos.table.ids[row]))
         assert np.array_equal(made.permute(1, 2, 0).numpy(), pixels.crop(quilt, box, 32, flip))
 
-    def kept() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in Path(study.paths.work).rglob("textures/*.npy")}
-
-    before = kept()
-    assert len(before) == 1
-    for name in names:
-        run(study, Cell("squares", "pixels", "contrastive", name, 0), "train")
-    assert kept() == before
+    store = ImageStore(study.files.at("textures", dataset="squares", side=36))
+    assert set(store.ids) == {*album.table("train").ids, *album.table("val").ids}
+    cells = [Cell("squares", "pixels", "contrastive", name, 0) for name in names]
+    for cell in cells:
+        assert "textures" in {node.name for node in graph.reads_from(study, step("train", cell=cell))}
+        run(study, cell, "train")
+    # Another way to quilt concerns whoever trains on textures, through them, and nobody else.
+    quilter = step("textures", dataset="squares", side="36")
+    quilted = [
+        "images/quilting.py" in code.modules(*n.code(study)) for n in (step("train", cell=cells[0]), quilter)
+    ]
+    assert quilted == [False, True]

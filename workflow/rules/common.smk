@@ -191,6 +191,7 @@ wildcard_constraints:
     masker="[^/]+",
     owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",
+    side="[0-9]+",
     figure="[^/]+",
 
 
@@ -239,7 +240,7 @@ def options(name):
     return text
 
 
-def masking_threads(wildcards):
+def threads_by_photos(wildcards):
     """One for few photos: a job of several begins when so many cores are free at once, and short ones wait longer than they gain."""
     photos, unknown = planned(forecast.photos_of, STUDY, wildcards.dataset)
     return 4 if HAS_GPU or unknown or photos > 2000 else 1

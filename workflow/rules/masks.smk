@@ -13,7 +13,7 @@ rule masks:
     priority: 1
     conda:
         "../envs/bgbias.yaml"
-    threads: masking_threads
+    threads: threads_by_photos
     resources:
         gpu=HAS_GPU,
         mem_mb=growing(8000),

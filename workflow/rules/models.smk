@@ -1,5 +1,5 @@
-# Table, photos (and, where the method needs them, masks and backgrounds) -> one trained model a cell; and the weights to start
-# from, where they are fetched or learned from photos without labels.
+# Table, photos (and, where the method needs them, masks, backgrounds and textures) -> one trained model a cell; and the weights
+# to start from, where they are fetched or learned from photos without labels.
 
 
 rule weights:
@@ -19,6 +19,26 @@ rule weights:
         options=options("weights"),
     shell:
         "python -m bgbias weights {wildcards.owner:q} {params.options} > {log:q} 2>&1"
+
+
+rule textures:
+    input:
+        reads("textures"),
+    output:
+        textures=PATHS.textures,
+        record=PATHS.textures_record,
+    log:
+        f"{LOGS}/textures/{{dataset}}/{{side}}.log",
+    conda:
+        "../envs/bgbias.yaml"
+    threads: threads_by_photos
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(720),
+    params:
+        options=options("textures"),
+    shell:
+        "OMP_NUM_THREADS={threads} python -m bgbias textures {wildcards.dataset:q} {wildcards.side:q} {params.options} > {log:q} 2>&1"
 
 
 rule pretrain:

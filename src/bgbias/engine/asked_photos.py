@@ -8,7 +8,7 @@ from bgbias import plugins
 from bgbias.engine import forecast, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.study import probed_classes
+from bgbias.evaluation import probed_classes
 from bgbias.study.params import Study
 
 # What photos of each split are for, by the node that needs some.
@@ -44,9 +44,10 @@ class AskedPhotos:
                     f" an option of it that gives some (docs/data.md says which; datasets.{dataset}.options)."
                 )
         if node.name == "probe" and fitted:
-            indexed = (records.of_now(study, step("index", dataset=name)) for name in (dataset, fitted))
-            if all(indexed):
-                probed_classes.numbers(study, dataset)
+            indexed = [step("index", dataset=name) for name in (dataset, fitted)]
+            if all(records.of_now(study, node) for node in indexed):
+                table, fitted_table = (node.file(study, "table") for node in indexed)
+                probed_classes.numbers(table, dataset, fitted_table, fitted)
 
     def _photos(self, dataset: str) -> dict[str, int]:
         """Photos of each split, as far as they are known."""

@@ -30,6 +30,15 @@ def pools(study: Study, dataset: str, *roles: str) -> dict[str, Made]:
     return files_of(step("backgrounds", pool=pool), *(f"{role}_pool" for role in roles))
 
 
+def textures(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
+    """Textures of a dataset's photos, as large as a backbone sees these."""
+    from bgbias.models import backbones
+
+    named = plan.backbone(study, backbone)
+    side = str(backbones.facts(named.kind, named.params()).resize)
+    return files_of(step("textures", dataset=dataset, side=side), "textures")
+
+
 def parts(study: Study, dataset: str) -> dict[str, Made]:
     """The files that a dataset is made of."""
     return {p: Made(step("fetch", dataset=dataset, part=p), "part") for p in parts_of(study, dataset)}

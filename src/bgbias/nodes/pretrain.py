@@ -30,11 +30,12 @@ CURVE = "pretraining_history"  # grows while the node works
 
 
 def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made]:
-    """Photos; masks where negatives are made of what they tell; weights to start from."""
+    """Photos; masks and textures where negatives are made of these; weights to start from."""
     needs = _named(study, backbone).params().needs
     return (
         inputs.photos(dataset)
         | (inputs.masks(study, dataset) if "masks" in needs else {})
+        | (inputs.textures(study, dataset, backbone) if "textures" in needs else {})
         | inputs.weights(study, own.owner("backbones", backbone))
     )
 

@@ -9,7 +9,7 @@ from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
-from bgbias.study import plan, probed_classes
+from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
@@ -40,7 +40,7 @@ def probe(study: Study, cell: Cell) -> None:
     """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
     import numpy as np
 
-    from bgbias.evaluation import embeddings, probes
+    from bgbias.evaluation import embeddings, probed_classes, probes
 
     if study.probes.folds is None:
         raise UserError(
@@ -48,12 +48,13 @@ def probe(study: Study, cell: Cell) -> None:
         )
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
-        if study.datasets[cell.dataset].fit_probes_on is None:
+        if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
             queries = probes.of_queries(embedded, study.probes.folds)
         else:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))
-            as_fitted = probed_classes.numbers(study, cell.dataset)
+            table, fitted_table = (study.files.at("table", dataset=d) for d in (cell.dataset, fitted))
+            as_fitted = probed_classes.numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
         with replacing(made.outputs["probed"]) as temporary:

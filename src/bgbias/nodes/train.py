@@ -27,13 +27,14 @@ CURVE = "history"  # grows while the node works
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Photos; masks and backgrounds where the method or the selection needs them; weights to start from."""
+    """Photos; masks, backgrounds and textures where the method or the selection needs them; weights to start from."""
     plan.check_trains(study, cell)
     needs = plan.needs(study, cell)
     return (
         inputs.photos(cell.dataset)
         | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
         | (inputs.pools(study, cell.dataset, "train", "val") if "backgrounds" in needs else {})
+        | (inputs.textures(study, cell.dataset, cell.backbone) if "textures" in needs else {})
         | inputs.backbone_weights(study, cell)
     )
 

@@ -135,28 +135,10 @@ def combined(
             )
         return make(photo, mask)
 
-    return _as_large(name, folder, photos, ids, f"{_code(make)}|{photos.name}|{masks.name}", made)
-
-
-def derived(
-    name: str, folder: Path, photos: Pictures, ids: Sequence[str], make: Callable[[np.ndarray], np.ndarray]
-) -> Pictures:
-    """``make(photo)`` of these photos, each as large as its photo; prepared in ``folder`` as ``combined`` pictures are."""
-    identity = f"{_code(make)}|{photos.name}|{hashlib.sha256('|'.join(ids).encode()).hexdigest()}"
-    return _as_large(name, folder, photos, ids, identity, lambda image_id: make(photos.get(image_id)))
-
-
-def _as_large(
-    name: str,
-    folder: Path,
-    photos: Pictures,
-    ids: Sequence[str],
-    identity: str,
-    made: Callable[[str], np.ndarray],
-) -> Pictures:
     def sizes() -> list[tuple[int, ...]]:
         return [photos.shapes[photos.row(image_id)] for image_id in ids]
 
+    identity = f"{_code(make)}|{photos.name}|{masks.name}"
     return _kept(folder, name, identity, f"{folder.name}/{name}", ids, sizes, made)
 
 

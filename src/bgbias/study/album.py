@@ -40,9 +40,10 @@ class Album:
 
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool = self._pool("train") if "backgrounds" in needed else None
-        table = self.table("train")
-        textures = self._textures(table) if "textures" in needed else None
-        return TrainingPhotos(table, self._photos, self._size, masks, usable, pool, device, textures)
+        textures = self._textures() if "textures" in needed else None
+        return TrainingPhotos(
+            self.table("train"), self._photos, self._size, masks, usable, pool, device, textures
+        )
 
     def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
         """The photos of ``table``, with masks, the backgrounds of pool ``role`` and what remains of photos without their objects
@@ -80,12 +81,9 @@ class Album:
         folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
         return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
 
-    def _textures(self, table: ImageTable) -> Pictures:
-        from bgbias.images.quilting import texture
-
-        folder = self._study.files.at("prepared", owner=f"{self._dataset}/textures")
-        name = f"fold{self._fold}-{self._side}"
-        return prepared.derived(name, folder, self._photos, tuple(table.ids), texture)
+    def _textures(self) -> Pictures:
+        store = self._study.files.at("textures", dataset=self._dataset, side=self._side)
+        return self._prepared(store, f"{self._dataset}/textures")
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds
