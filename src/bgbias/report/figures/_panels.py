@@ -31,9 +31,11 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     right = max(RIGHT, BESIDE + max(map(look.text_width, said)))
     side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
-    entries = len(methods) + len(told) + 1
+    beside = 0.4 + 0.15 * (len(methods) + len(told) + 1)
+    if len(panels) == 1:  # many points have the room that their legend takes
+        side = min(max(side, beside - TOP - FOOT), look.WIDTH - LEFT - right)
     width = LEFT + across * side + GAP * (across - 1) + right
-    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, 0.4 + 0.15 * entries)
+    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, beside)
     with look.style():
         drawn = look.blank(width, height)
         for number, (name, rows) in enumerate(panels):
