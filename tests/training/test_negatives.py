@@ -34,7 +34,12 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 METHODS = ("patch_ns", "texture_ns", "bgneg", "bgneg_rect")
 EIGHT = torch.arange(4).repeat_interleave(2)
 SETTINGS = CUB | {"contrastive": {"pos_margin": 0.2, "neg_margin": 1.5}}
-NEUTRAL = [("contrastive", {"kappa": 0.0}), ("arcface", {"kappa": 0.0}), ("arcface", {"alpha": 0.0})]
+PAIRED = ("contrastive", "triplet")  # whose negatives count by distances, which no alpha weighs
+SUMMED = ("multi_similarity", "arcface", "cosface", "normalized_softmax")
+NEUTRAL = [
+    *((loss, {"kappa": 0.0}) for loss in (*PAIRED, *SUMMED)),
+    *((loss, {"alpha": 0.0}) for loss in SUMMED),
+]
 
 
 def batch() -> Batch:
@@ -81,7 +86,7 @@ def test_without_negatives_it_is_the_plain_loss_bit_for_bit(
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("scope", ["own", "all"])
 def test_naive_twin(name: str, scope: str) -> None:
-    """The contrastive loss by photo, of pictures that are made one after another."""
+    """The contrastive loss by photo: which pairs count, and how."""
     given, made = batch(), method(name, kappa=0.7, scope=scope)
     net = made.model
     photos = net.preprocess(given.images)
@@ -102,6 +107,20 @@ def test_the_network_learns_from_anchors_alone_unless_asked(name: str) -> None:
     given = batch()
     still, both = method(name), method(name, ns_grad=True)
     assert torch.equal(still.loss(given)["loss"], both.loss(given)["loss"])
+    for made, follows in ((still, False), (both, True)):
+        net = made.model
+        photos = net.preprocess(given.images)
+        pictures, counts = made.negatives(
+            given, photos, seeds.torch_generator("non-semantic negatives", *range(8))
+        )
+        z, n = net(photos), net(pictures)
+        apart = (z - (n if follows else n.detach())).norm(dim=1)[counts]
+        twin = made.base_loss(z, EIGHT) + (1.5 - apart)[apart < 1.5].mean()
+        expected = torch.autograd.grad(twin, list(net.parameters()), allow_unused=True)
+        for ours, theirs in zip(gradients(made, given), expected, strict=True):
+            torch.testing.assert_close(
+                ours, torch.zeros(()) if theirs is None else theirs, rtol=1e-4, atol=1e-6
+            )
     pairs = zip(gradients(still, given), gradients(both, given), strict=True)
     assert any(not torch.equal(a, b) for a, b in pairs)
     assert still.photos_a_step(still.params, 8) == (16, 8)

@@ -204,7 +204,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum() / (a.norm() * b.norm())
 
 
-@pytest.mark.parametrize("negatives", ["none", "patches", "surroundings"])
+@pytest.mark.parametrize("negatives", ["none", *NEGATIVES])
 def test_moco_is_what_plain_loops_make_it(negatives: str) -> None:
     """Three steps: the order of the queue, the teacher's moving mean, and what learns."""
     options = {"queue": 10, "keep": 0.9, "negatives": negatives, "alpha": 2.0, "temperature": 0.3}
@@ -241,7 +241,7 @@ def test_moco_is_what_plain_loops_make_it(negatives: str) -> None:
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("negatives", ["none", "patches", "surroundings"])
+@pytest.mark.parametrize("negatives", ["none", *NEGATIVES])
 def test_byol_is_what_plain_loops_make_it(negatives: str) -> None:
     options = {"keep": 0.8, "negatives": negatives, "alpha": 0.3}
     made, views = pretraining("byol", **options), pretraining("byol", **options)
