@@ -19,7 +19,16 @@ from bgbias.errors import UserError
 from bgbias.study import params
 from bgbias.study.params import Study
 
-GRIDS = ("demo", "cub50", "paper")
+GRIDS = ("negatives", "cub50", "paper")
+NAMED = (
+    "datasets",
+    "maskers",
+    "backgrounds",
+    "backbones",
+    "pretrainings",
+    "losses",
+    "methods",
+)  # entries by name
 Path_ = tuple[str, ...]
 
 
@@ -120,7 +129,9 @@ def test_what_no_stage_keeps_is_made_again_with_the_report(
 def test_a_setting_that_a_node_reads_is_named_by_its_stage(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each setting of params.yaml is edited in turn; what follows from another stage's products is that stage's affair."""
+    """Each setting of params.yaml is edited in turn; what follows from another stage's products is that stage's affair. Of the
+    entries that the grid does not name one stands for all.
+    """
     raw = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     grid = stages.study.grid
     # Other grids would only be checked, each time. One model of each dataset is enough to read everything, and one dataset of the
@@ -128,6 +139,7 @@ def test_a_setting_that_a_node_reads_is_named_by_its_stage(
     block = raw["grids"][grid]["cells"][0] | {"seeds": [0, 1]}
     cells = [block | {"datasets": block["datasets"][:1]}]
     raw |= {"grid": grid, "grids": {grid: raw["grids"][grid] | {"cells": cells}}}
+    raw |= {section: _few(raw, section) for section in NAMED}
     monkeypatch.setattr(params, "read_yaml", lambda path: raw)
     stages.study = params.load(ROOT / "params.yaml", grid)
     # Which plugins there are does not change; to look for them is half of what reading params.yaml takes.
@@ -163,6 +175,34 @@ def _own(stages: Stages, study: Study, monkeypatch: pytest.MonkeyPatch) -> dict[
         patched.setattr(digests, "digest", of_archives)
         specs = {n: digests.spec(study, n.name, **n.keywords) for n in graph.in_order(study)}
     return {n: json.dumps(spec, sort_keys=True, default=str) for n, spec in specs.items()}
+
+
+def _few(raw: dict[str, Any], section: str) -> dict[str, Any]:
+    """The section's entries that the grids name, or that these name in turn, and one more."""
+    named, found = set[str](), {text for text in _texts(raw["grids"])}
+    while found - named:
+        named |= found
+        found = {
+            text
+            for part in NAMED
+            for name, entry in raw[part].items()
+            if name in named
+            for text in _texts(entry)
+        }
+    others = [name for name in raw[section] if name not in named]
+    return {name: entry for name, entry in raw[section].items() if name in named or name in others[:1]}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All words in a value, of which names are made; of a mixture of methods each one's."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield from (value, *value.split("+"))
 
 
 def _leaves(value: Any, key: Path_ = ()) -> Iterator[Path_]:

@@ -28,7 +28,7 @@ rule textures:
         textures=PATHS.textures,
         record=PATHS.textures_record,
     log:
-        f"{LOGS}/textures/{{dataset}}/{{side}}.log",
+        f"{LOGS}/{STUDY.grid}/textures/{{dataset}}/{{side}}.log",
     conda:
         "../envs/bgbias.yaml"
     threads: threads_by_photos
@@ -90,4 +90,4 @@ rule train:
 
 rule models:
     input:
-        records_of("pretrain", "train"),
+        records_of("textures", "pretrain", "train"),

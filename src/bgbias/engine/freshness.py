@@ -49,7 +49,7 @@ ARCHIVES = ("fetch", "weights")
 MAKES = {
     **dict.fromkeys(("index", "backgrounds"), "data"),
     "masks": "all_masks",
-    **dict.fromkeys(("pretrain", "train"), "models"),
+    **dict.fromkeys(("textures", "pretrain", "train"), "models"),
     **dict.fromkeys(
         ("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "probe"), "scores"
     ),

@@ -20,8 +20,8 @@ LEVEL_BYTES = 0.7  # a channel's pixel, as PNG: about
 
 SUBJECT = ("dataset", "side")
 OUTPUTS = {
-    "textures": "WORK/textures/{dataset}/{side}/textures.zip",
-    "textures_record": "WORK/textures/{dataset}/{side}/textures.json",
+    "textures": "RUNS/models/textures/{dataset}/{side}/textures.zip",
+    "textures_record": "RUNS/models/textures/{dataset}/{side}/textures.json",
 }
 
 
