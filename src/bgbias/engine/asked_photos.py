@@ -31,9 +31,8 @@ class AskedPhotos:
         """Refuse a node that has to run where its dataset has no photos for it, or its probes are fitted on other classes."""
         study, uses = self._study, USES.get(node.name, {})
         dataset = node.cell.dataset if node.cell else str(node.keywords.get("dataset", ""))
-        folds = bool(
-            node.cell and node.cell.fold
-        )  # their validation classes are some of the training classes
+        # A fold's validation classes are some of the training classes.
+        folds = bool(node.cell and node.cell.fold)
         fitted = study.datasets[dataset].fit_probes_on if dataset in study.datasets else None
         if node.name == "embed_training" and fitted:
             dataset = fitted

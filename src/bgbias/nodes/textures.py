@@ -26,7 +26,7 @@ OUTPUTS = {
 
 
 def reads(study: Study, dataset: str, side: str) -> dict[str, Made]:
-    """Photos; those that have none in ``SPLITS`` are told when they are read."""
+    """The photos."""
     return inputs.photos(dataset)
 
 
