@@ -176,6 +176,23 @@ def test_queries_of_small_masks_that_lose_more_are_told_beside_the_verdict(
     assert said in "".join(told)
 
 
+def test_a_title_has_no_folders_of_a_disk() -> None:
+    names = ("/home/me/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
+    assert [*map(audit_page._short, names)] == ["mine.py:build", *names[1:]]
+
+
+def test_classes_tell_how_many_masks_are_unsure_where_some_are() -> None:
+    rows = {"class_name": ["a", "b"], "queries": [12, 9], "clean": [0.5, 0.25], "corrupted": [0.1, 0.2]}
+    classes = pd.DataFrame(rows | {"lost": [0.4, 0.05], "sd": [0.1, np.nan], "unsure_masks": [3, 0]})
+    head, first, second = (line.split() for line in written._of_classes(classes))
+    assert head[-6:] == ["queries", "unsure", "clean", "changed", "lost", "(sd)"]
+    assert first == ["a", "12", "3", "50.0", "10.0", "40.0", "(10)"]
+    assert second == ["b", "9", "0", "25.0", "20.0", "5.0"]
+    head, first, _ = (line.split() for line in written._of_classes(classes.assign(unsure_masks=0)))
+    assert head[-5:] == ["queries", "clean", "changed", "lost", "(sd)"]
+    assert first == ["a", "12", "50.0", "10.0", "40.0", "(10)"]
+
+
 def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     surely = slices.SurelyMasked(193, 20, Estimate(0.159, 0.071, 0.246))
     rows = pd.DataFrame({"class_name": list("abcde"), "queries": 43})

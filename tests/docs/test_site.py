@@ -61,6 +61,8 @@ def test_tables_of_results_have_the_room_of_the_contents_and_part_no_interval(si
     ends = [interval for cell in cells for interval in re.findall(r"\[[^]]*\]", cell)]
     assert len(ends) > 20
     assert not any(" " in interval for interval in ends)
+    together = runpy.run_path(str(ROOT / "docs/hooks/tables.py"))["kept_together"]
+    assert together('<a href="x">3 of 4</a>, 5 to 6') == '<a href="x">3\xa0of\xa04</a>, 5\xa0to\xa06'
     contents = 'md-sidebar--secondary" data-md-component="sidebar" data-md-type="toc" hidden'
     assert contents in demo
     assert contents not in methods

@@ -11,6 +11,7 @@ import pytest
 from small_study import described, load
 
 from bgbias import plugins
+from bgbias.engine import accept as accepting
 from bgbias.engine import freshness, graph, records
 from bgbias.engine.accept import accept, told
 from bgbias.engine.node import Node, step
@@ -89,6 +90,12 @@ def test_what_was_accepted_is_current_and_with_it_all_that_follows(study: Study,
     said = told(study, step("table", table="table1"))
     assert "train: mine/losses/wide.py changed" in said
     assert "accepted" not in records.read(by_name(study, "train", "contrastive").record(study))
+
+
+def test_of_many_edited_files_a_table_says_how_many() -> None:
+    few, many = ({f"losses/{n}.py changed" for n in range(count)} for count in (3, 4))
+    assert accepting._named(few) == "losses/0.py changed, losses/1.py changed, losses/2.py changed"
+    assert accepting._named(many) == "4 files"
 
 
 def test_what_was_edited_since_it_was_made_is_not_accepted(study: Study, tmp_path: Path) -> None:

@@ -158,4 +158,22 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
     assert refusal("renditions", **trained).startswith("renditions has no photos to train on. ")
     assert refusal("renditions", **untrained) == ""
     raw["pretrainings"]["moco"]["dataset"] = "renditions"
-    assert refusal("stl", **untrained).startswith("renditions has no photos to learn from without labels. ")
+    said = refusal("stl", **untrained)
+    assert said.startswith("renditions has no photos to learn from without labels. ")
+    assert "Choose another dataset for pretrainings.moco.dataset in " in said
+    raw["pretrainings"]["moco"]["dataset"] = "bare"
+    raw["datasets"]["renditions"]["fit_probes_on"] = raw["datasets"]["stl"]["fit_probes_on"] = "renditions"
+    del raw["datasets"]["stl"]["probe_photos"]
+    said = refusal("stl", **untrained)
+    assert said.startswith("renditions has no photos to fit probes on. ")
+    assert "Choose another dataset for datasets.stl.fit_probes_on in " in said
+
+
+def test_photos_of_folds_and_of_unknown_datasets_are_others_affair(study: Study) -> None:
+    asked = AskedPhotos(study)
+    # A fold's validation classes are taken from those that train.
+    with pytest.raises(UserError, match="stl has no photos to validate with"):
+        asked.check(step("train", cell=replace(CELL, method="plain")))
+    asked.check(step("train", cell=replace(CELL, method="plain", fold=1)))
+    # Whatever reads the photos of a dataset that there is not says so with all names.
+    asked.check(step("train", cell=replace(CELL, dataset="nope")))

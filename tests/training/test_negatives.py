@@ -202,7 +202,7 @@ def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -
     raw["grids"]["small"]["cells"][0] |= {"methods": list(names), "losses": ["contrastive"]}
     study = load(tmp_path, raw)
     data_nodes(study)
-    album = Album(study, "squares", 36, 32)
+    album = Album(study, "squares", 36, 32, backbone="pixels")
     photos = album.training(frozenset({"textures"}))
     parts = [(RelativeBox(0.1, 0.2, 0.5, 0.4), False), (RelativeBox(0.0, 0.0, 1.0, 1.0), True)]
     batch = photos.cropped(np.array([3, 0]), parts, [])
@@ -211,14 +211,14 @@ def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -
         quilt = texture(album._photos.get(photos.table.ids[row]))
         assert np.array_equal(made.permute(1, 2, 0).numpy(), pixels.crop(quilt, box, 32, flip))
 
-    store = ImageStore(study.files.at("textures", dataset="squares", side=36))
+    store = ImageStore(study.files.at("textures", dataset="squares", backbone="pixels"))
     assert set(store.ids) == {*album.table("train").ids, *album.table("val").ids}
     cells = [Cell("squares", "pixels", "contrastive", name, 0) for name in names]
     for cell in cells:
         assert "textures" in {node.name for node in graph.reads_from(study, step("train", cell=cell))}
         run(study, cell, "train")
     # Another way to quilt concerns whoever trains on textures, through them, and nobody else.
-    quilter = step("textures", dataset="squares", side="36")
+    quilter = step("textures", dataset="squares", backbone="pixels")
     quilted = [
         "images/quilting.py" in code.modules(*n.code(study)) for n in (step("train", cell=cells[0]), quilter)
     ]

@@ -191,7 +191,6 @@ wildcard_constraints:
     masker="[^/]+",
     owner="(backbones|maskers)/[^/]+",
     pool="[^/]+",
-    side="[0-9]+",
     figure="[^/]+",
 
 

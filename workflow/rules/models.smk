@@ -28,7 +28,8 @@ rule textures:
         textures=PATHS.textures,
         record=PATHS.textures_record,
     log:
-        f"{LOGS}/{STUDY.grid}/textures/{{dataset}}/{{side}}.log",
+        f"{LOGS}/{STUDY.grid}/textures/{{dataset}}/{{backbone}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     threads: threads_by_photos
@@ -38,7 +39,8 @@ rule textures:
     params:
         options=options("textures"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias textures {wildcards.dataset:q} {wildcards.side:q} {params.options} > {log:q} 2>&1"
+        "OMP_NUM_THREADS={threads} python -m bgbias textures {wildcards.dataset:q} {wildcards.backbone:q} {params.options}"
+        " > {log:q} 2>&1"
 
 
 rule pretrain:

@@ -28,7 +28,7 @@ SMALL = 150
 
 def made(audit: Measured) -> str:
     """The page."""
-    model = Path(audit.model.name).name if Path(audit.model.name).is_absolute() else audit.model.name
+    model = _short(audit.model.name)
     values: dict[str, Any] = {
         "title": f"{audit.collection.name}: does {model} look at the object?",
         "about": f"{model} on {audit.collection.name}: does it look at the object, or at what stands behind it?",
@@ -65,6 +65,11 @@ def made(audit: Measured) -> str:
         "facts": list(_facts(audit)),
     }
     return html.render("audit.html", values | _of_labelled(audit))
+
+
+def _short(model: str) -> str:
+    """A model's name for a title: of a file somewhere on a disk without its folders, which the page's end tells."""
+    return Path(model).name if Path(model).is_absolute() else model
 
 
 def _of_labelled(audit: Measured) -> dict[str, Any]:

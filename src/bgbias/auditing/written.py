@@ -224,19 +224,7 @@ def told(audit: Measured) -> Iterator[str]:
         both = drop(audit, SYMMETRIC)
         yield f"{'drop, queries and catalogue changed, %':<40}{_share(both, sign=''):>24}"
         yield ""
-        unsure = bool(found.classes["unsure_masks"].any())
-        yield (
-            f"{'classes that lose most':<40}{'queries':>8}{'unsure' * unsure:>8}{'clean':>8}{'changed':>8}{'lost (sd)':>18}"
-        )
-        short = findings.without_common_folder(found.classes["class_name"])
-        for _, row in found.classes.head(WORST).iterrows():
-            name = " ".join(short[row["class_name"]].split())  # a line stays one
-            name = name if len(name) < 39 else f"...{name[-35:]}"
-            spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
-            lost = f"{100 * row['lost']:.1f}{spread}"
-            clean, then = 100 * row["clean"], 100 * row["corrupted"]
-            doubtful = row["unsure_masks"] if unsure else ""
-            yield f"{name:<40}{row['queries']:>8}{doubtful:>8}{clean:>8.1f}{then:>8.1f}{lost:>18}"
+        yield from _of_classes(found.classes)
         yield ""
     if audit.shares is not None:
         yield f"what embeddings tell apart: {shares_in_words(audit.shares)}"
@@ -247,6 +235,22 @@ def told(audit: Measured) -> Iterator[str]:
             f"attribution score, by {audit.looks.how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
         )
     yield from caveats(audit)
+
+
+def _of_classes(classes: pd.DataFrame) -> Iterator[str]:
+    """The classes that lose most, a line each below their heads; how many masks are unsure only where some are."""
+    unsure = bool(classes["unsure_masks"].any())
+    heads = f"{'queries':>8}{'unsure' * unsure:>8}{'clean':>8}{'changed':>8}{'lost (sd)':>18}"
+    yield f"{'classes that lose most':<40}{heads}"
+    short = findings.without_common_folder(classes["class_name"])
+    for _, row in classes.head(WORST).iterrows():
+        name = " ".join(short[row["class_name"]].split())  # a line stays one
+        name = name if len(name) < 39 else f"...{name[-35:]}"
+        spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
+        lost = f"{100 * row['lost']:.1f}{spread}"
+        clean, then = 100 * row["clean"], 100 * row["corrupted"]
+        doubtful = row["unsure_masks"] if unsure else ""
+        yield f"{name:<40}{row['queries']:>8}{doubtful:>8}{clean:>8.1f}{then:>8.1f}{lost:>18}"
 
 
 def shares_in_words(shares: Shares) -> str:

@@ -95,24 +95,19 @@ def check(class_of: Mapping[str, str], archive: Path, each: int | None = None) -
 
 
 def items(
-    archive: Path,
-    class_of: Mapping[str, str],
-    key: str,
-    splits: Mapping[str, str] | None = None,
-    above: int = 0,
+    archive: Path, class_of: Mapping[str, str], key: str, splits: Mapping[str, str] | None = None
 ) -> Iterator[Item]:
-    """The photos in the archive's order, in their ``splits``, all to test if none are given. Ids are the class and the file, and
-    as many folders ``above`` as told; where there are splits the one above, e.g. ``train/n01558993/n01558993_1.JPEG``.
+    """The photos in the archive's order, in their ``splits``, all to test if none are given. Ids are the class and the file, and,
+    where there are splits, the folder above, e.g. ``train/n01558993/n01558993_1.JPEG``.
     """
-    folders = 1 if splits else above
     for member, data in members(archive, class_of.__contains__):
         wnid, parts = class_of[member], PurePosixPath(member).parts
         yield Item(
-            image_id="/".join(parts[-2 - folders :]),
+            image_id="/".join(parts[-3 if splits else -2 :]),
             class_name=wnid,
             label=LABEL[wnid],
             split=splits[member] if splits else "test",
             key_set=f"{key}|{parts[-3]}" if splits else f"{key}|test",
-            key_item="/".join(parts[-2 - above :]),
+            key_item="/".join(parts[-2:]),
             data=data,
         )

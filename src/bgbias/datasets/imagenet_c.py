@@ -1,13 +1,12 @@
 """ImageNet-C: ImageNet's validation photos, corrupted in one of 19 ways, each in five severities (Hendrycks and Dietterich, ICLR
-2019); those of ImageNet-100's classes in chosen ways and severities, to test alone. Each set has the same photos, so that a mean
-over all photos of several is the mean over sets.
+2019); those of ImageNet-100's classes in one way and severity, to test alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -44,47 +43,34 @@ Corruption = Literal[
     "gaussian_blur",
     "saturate",
 ]
-Severity = Annotated[int, Field(ge=1, le=5)]
 PHOTO_BYTES = 20_000  # about: 224 x 224 pixels
 
 
 class Params(ImageNetParams):
     """Where the photos are, and which of them to take."""
 
-    corruption: Corruption | tuple[Corruption, ...] = Field(
-        description="what is done to the photos, the folder's name; or several"
-    )
-    severity: Severity | tuple[Severity, ...] = Field(description="how much, from 1 to 5; or several")
+    corruption: Corruption = Field(description="what is done to the photos: the folder's name")
+    severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
 
     @property
-    def folders(self) -> tuple[str, ...]:
-        """What the classes' folders lie in, each once."""
-        ways, degrees = (
-            dict.fromkeys(chosen if isinstance(chosen, tuple) else (chosen,))
-            for chosen in (self.corruption, self.severity)
-        )
-        return tuple(f"{way}/{degree}" for way in ways for degree in degrees)
+    def folder(self) -> str:
+        """What the classes' folders lie in."""
+        return f"{self.corruption}/{self.severity}"
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's folder or archive."""
-    return {"photos": (_imagenet.source(params, "imagenet-c.tar", HINT, params.folders),)}
+    return {"photos": (_imagenet.source(params, "imagenet-c.tar", HINT, (params.folder,)),)}
 
 
 def expected(params: Params) -> dict[str, int]:
     """Photos of each split."""
-    return {"train": 0, "val": 0, "test": VALIDATION * len(CLASSES) * len(params.folders)}
+    return {"train": 0, "val": 0, "test": VALIDATION * len(CLASSES)}
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos in the archive's order. Another layout, and a class that lacks photos, are errors."""
     archive = parts["photos"]
-    class_of = _imagenet.photos(archive, f"{params.folders[0]}/{CLASSES[0]}/*.JPEG", params.folders)
-    for folder in params.folders:
-        own = {name: wnid for name, wnid in class_of.items() if _lies_in(name, folder)}
-        _imagenet.check(own, archive, VALIDATION)
-    yield from _imagenet.items(archive, class_of, KEY, above=2 if len(params.folders) > 1 else 0)
-
-
-def _lies_in(name: str, folder: str) -> bool:
-    return PurePosixPath(name).parts[-4:-2] == PurePosixPath(folder).parts
+    class_of = _imagenet.photos(archive, f"{params.folder}/{CLASSES[0]}/*.JPEG", (params.folder,))
+    _imagenet.check(class_of, archive, VALIDATION)
+    yield from _imagenet.items(archive, class_of, KEY)

@@ -9,6 +9,7 @@ from bgbias.engine import forecast, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.evaluation import probed_classes
+from bgbias.study import plan
 from bgbias.study.params import Study
 
 # What photos of each split are for, by the node that needs some.
@@ -21,32 +22,44 @@ USES = {
 
 
 class AskedPhotos:
-    """The photos that a grid asks for; each dataset is looked at once."""
+    """The photos that a grid asks for; each dataset, and each pair of datasets that probes match, is looked at once."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self._known: dict[str, dict[str, int]] = {}
+        self._matched: set[tuple[str, str]] = set()
 
     def check(self, node: Node) -> None:
-        """Refuse a node that has to run where its dataset has no photos for it, or its probes are fitted on other classes."""
-        study, uses = self._study, USES.get(node.name, {})
+        """Refuse a node that has to run where its dataset has no photos for it, or its probes are fitted on other classes. Of a
+        dataset that params.yaml lacks others tell.
+        """
+        study = self._study
         dataset = node.cell.dataset if node.cell else str(node.keywords.get("dataset", ""))
+        if dataset not in study.datasets:
+            return
+        where, fitted = f"grids.{study.grid}", study.datasets[dataset].fit_probes_on
+        if node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
+            where = f"pretrainings.{named.name}.dataset" if named.params().dataset else where
+        if node.name == "embed_training" and fitted:
+            where, dataset = f"datasets.{dataset}.fit_probes_on", fitted
         # A fold's validation classes are some of the training classes.
         folds = bool(node.cell and node.cell.fold)
-        fitted = study.datasets[dataset].fit_probes_on if dataset in study.datasets else None
-        if node.name == "embed_training" and fitted:
-            dataset = fitted
-        for split, use in uses.items():
+        for split, use in USES.get(node.name, {}).items():
             if self._photos(dataset).get(split) == 0 and not (folds and split == "val"):
                 raise UserError(
-                    f"{dataset} has no photos {use}. Choose another dataset for grids.{study.grid} in params.yaml, or"
-                    f" an option of it that gives some (docs/data.md says which; datasets.{dataset}.options)."
+                    f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
+                    f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
                 )
-        if node.name == "probe" and fitted:
-            indexed = [step("index", dataset=name) for name in (dataset, fitted)]
-            if all(records.of_now(study, node) for node in indexed):
-                table, fitted_table = (node.file(study, "table") for node in indexed)
-                probed_classes.numbers(table, dataset, fitted_table, fitted)
+        if node.name == "probe" and fitted and (dataset, fitted) not in self._matched:
+            self._match(dataset, fitted)
+
+    def _match(self, dataset: str, fitted: str) -> None:
+        """Refuse test classes without training photos, once both datasets are indexed."""
+        self._matched.add((dataset, fitted))
+        indexed = [step("index", dataset=name) for name in (dataset, fitted)]
+        if all(records.of_now(self._study, node) for node in indexed):
+            table, fitted_table = (node.file(self._study, "table") for node in indexed)
+            probed_classes.numbers(table, dataset, fitted_table, fitted)
 
     def _photos(self, dataset: str) -> dict[str, int]:
         """Photos of each split, as far as they are known."""

@@ -46,7 +46,7 @@ Paces = dict[str, tuple[float, float]]
 @dataclass(frozen=True)
 class Cost:
     """What a node takes: images that it reads, passes through a network at least and at most, bytes on the disk;
-    ``unknown``: more than these, of datasets that nobody has counted yet.
+    ``unknown``: more than these, of datasets that nobody has counted yet; ``seconds``: of other work on photos than reading.
     """
 
     images: int = 0
@@ -55,6 +55,7 @@ class Cost:
     disk: float = NODE_BYTES
     unknown: bool = False
     nodes: int = 1
+    seconds: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -64,6 +65,7 @@ class Cost:
             self.disk + other.disk,
             self.unknown or other.unknown,
             self.nodes + other.nodes,
+            self.seconds + other.seconds,
         )
 
 
@@ -146,7 +148,7 @@ def _left(
         current = {found.node for found in freshness.examine(study) if found.state == "current"}
     left: dict[str, list[float]] = {}
     paces: Paces = {}
-    sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
+    sides = {name: side_of(study, name) for name in {c.backbone for c in plan.cells(study)}}
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
@@ -179,12 +181,12 @@ def _time(study: Study, each: list[tuple[Node, Cost]], current: Collection[Node]
 def _seconds(cost: Cost, side: int) -> float:
     passes = cost.forward[1] + 2 * cost.backward[1]
     work = PASS_SECONDS * passes * (side / SIDE) ** 2 if passes else IMAGE_SECONDS * cost.images
-    return NODE_SECONDS * cost.nodes + work
+    return NODE_SECONDS * cost.nodes + work + cost.seconds
 
 
 def _prepared(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
-    sides = {name: _side(study, name) for name in {c.backbone for c in plan.cells(study)}}
+    sides = {name: side_of(study, name) for name in {c.backbone for c in plan.cells(study)}}
     wanted = {(name, sides[c.backbone]) for c in plan.cells(study) for name in plan.photographed(study, c)}
     behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
     total = NONE
@@ -198,7 +200,8 @@ def _prepared(study: Study) -> Cost:
     return total
 
 
-def _side(study: Study, backbone: str) -> int:
+def side_of(study: Study, backbone: str) -> int:
+    """The short side in pixels that a backbone's photos are likely to have; of a library's network without building it."""
     named = plan.backbone(study, backbone)
     if named.variant:
         return int(named.module.likely_resize(named.variant, named.params()))

@@ -32,11 +32,7 @@ def pools(study: Study, dataset: str, *roles: str) -> dict[str, Made]:
 
 def textures(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
     """Textures of a dataset's photos, as large as a backbone sees these."""
-    from bgbias.models import backbones
-
-    named = plan.backbone(study, backbone)
-    side = str(backbones.facts(named.kind, named.params()).resize)
-    return files_of(step("textures", dataset=dataset, side=side), "textures")
+    return files_of(step("textures", dataset=dataset, backbone=backbone), "textures")
 
 
 def parts(study: Study, dataset: str) -> dict[str, Made]:

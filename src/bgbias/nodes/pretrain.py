@@ -87,7 +87,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
         params, key = named.params(), (dataset, run)
         # Its embedding layer learns nothing; a grid's embedding_dim must not be in what an interrupted run keeps.
         model = network(study, backbone, ("pretraining", *key), freeze_batch_norm=False, dim=1)
-        album = Album(study, dataset, model.resize, model.input_size, fold)
+        album = Album(study, dataset, model.resize, model.input_size, fold, backbone)
         made.notes |= with_statistics(model, album)
         photos = album.training(params.needs, device)
         training = params.as_training(len(photos.labels))

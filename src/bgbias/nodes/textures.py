@@ -9,47 +9,55 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from bgbias import progress
+from bgbias import plugins, progress
 from bgbias.engine import inputs, records
-from bgbias.engine.forecast import Cost, photos_of
+from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of
 from bgbias.engine.node import Made, step
+from bgbias.models import backbones
+from bgbias.study import plan
 from bgbias.study.params import Study
 
 SPLITS = ("train", "val")
+BLIND = ("weights", "sha256", "pretraining")  # of a backbone: what sees no photo
+PIXEL_SECONDS = 6e-6  # of quilting: about
 LEVEL_BYTES = 0.7  # a channel's pixel, as PNG: about
+WIDER = 4 / 3  # a photo's long side by its short one
 
-SUBJECT = ("dataset", "side")
+SUBJECT = ("dataset", "backbone")
 OUTPUTS = {
-    "textures": "RUNS/models/textures/{dataset}/{side}/textures.zip",
-    "textures_record": "RUNS/models/textures/{dataset}/{side}/textures.json",
+    "textures": "RUNS/models/textures/{dataset}/{backbone}/textures.zip",
+    "textures_record": "RUNS/models/textures/{dataset}/{backbone}/textures.json",
 }
 
 
-def reads(study: Study, dataset: str, side: str) -> dict[str, Made]:
+def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
     """The photos."""
     return inputs.photos(dataset)
 
 
-def settings(study: Study, dataset: str, side: str) -> dict[str, Any]:
-    """Nothing else: the short side in pixels, at which photos are quilted, is whose textures these are."""
-    return {}
+def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
+    """Which network sees the photos, and so how large they are; its weights see nothing."""
+    return {"backbone": {k: v for k, v in study.backbones[backbone].items() if k not in BLIND}}
 
 
-def uses(study: Study, dataset: str, side: str) -> list[ModuleType]:
-    """What makes a texture."""
+def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+    """The backbone, and what makes a texture."""
     from bgbias.images import quilting
 
-    return [quilting]
+    return [plugins.load("backbones", plan.backbone(study, backbone).kind), quilting]
 
 
-def cost(study: Study, dataset: str, side: str) -> Cost:
+def cost(study: Study, dataset: str, backbone: str) -> Cost:
     """A picture as large as each photo."""
     count, unknown = photos_of(study, dataset, *SPLITS)
-    return Cost(count, disk=count * LEVEL_BYTES * 3 * int(side) ** 2, unknown=unknown)
+    pixels = count * WIDER * side_of(study, backbone) ** 2
+    return Cost(
+        count, disk=NODE_BYTES + 3 * LEVEL_BYTES * pixels, unknown=unknown, seconds=PIXEL_SECONDS * pixels
+    )
 
 
-def textures(study: Study, dataset: str, side: str) -> None:
-    """Quilt a texture of each photo of a dataset's training classes, at this short side."""
+def textures(study: Study, dataset: str, backbone: str) -> None:
+    """Quilt a texture of each photo of a dataset's training classes, as large as a backbone sees it."""
     from bgbias.compute.device import threads
     from bgbias.files.store import writing
     from bgbias.images import pixels
@@ -57,11 +65,12 @@ def textures(study: Study, dataset: str, side: str) -> None:
     from bgbias.photos import prepared
     from bgbias.photos.table import read_table
 
-    with records.node(study, step("textures", dataset=dataset, side=side)) as made:
+    with records.node(study, step("textures", dataset=dataset, backbone=backbone)) as made:
         table = read_table(study.files.at("table", dataset=dataset)).frame
         ids = table.loc[table["split"].isin(SPLITS), "image_id"].tolist()
         store, kept = study.files.at("photos", dataset=dataset), study.files.at("prepared", owner=dataset)
-        photos = prepared.pictures(store, int(side), kept)
+        named = plan.backbone(study, backbone)
+        photos = prepared.pictures(store, backbones.facts(named.kind, named.params()).resize, kept)
 
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 class Album:
     """Opens what is asked for, and nothing else: a method that reads no masks runs without them."""
 
-    def __init__(self, study: Study, dataset: str, side: int, size: int, fold: int = 0) -> None:
-        """``side``: short side of the photos in pixels; ``size``: of the crop; ``fold``: which classes train and validate."""
+    def __init__(
+        self, study: Study, dataset: str, side: int, size: int, fold: int = 0, backbone: str = ""
+    ) -> None:
+        """``side``: short side of the photos in pixels; ``size``: of the crop; ``fold``: which classes train and validate;
+        ``backbone``: whose textures are meant.
+        """
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
-        self._fold = fold
+        self._fold, self._backbone = fold, backbone
         self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
 
     def table(self, split: str) -> ImageTable:
@@ -82,8 +86,8 @@ class Album:
         return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
 
     def _textures(self) -> Pictures:
-        store = self._study.files.at("textures", dataset=self._dataset, side=self._side)
-        return self._prepared(store, f"{self._dataset}/textures")
+        store = self._study.files.at("textures", dataset=self._dataset, backbone=self._backbone)
+        return self._prepared(store, f"{self._dataset}/textures/{self._study.grid}/{self._backbone}")
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds
