@@ -210,5 +210,10 @@ def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
     texts: dict[Model, list[str]] = {}
     for row in publication.lines(table):
         place: Model = tuple(row[key] for key in MODEL)  # type: ignore[assignment]
-        texts.setdefault(place, []).append(formats.entry(named[0], row))
+        try:
+            texts.setdefault(place, []).append(formats.entry(named[0], row))
+        except KeyError as error:
+            raise UserError(
+                f"{published.folder / name}.csv has no column {error}: it is of older code."
+            ) from error
     return {place: ", ".join(of_seeds) for place, of_seeds in texts.items()}
