@@ -23,6 +23,7 @@ from bgbias.study.params import Study
 
 BY = ("code", "libraries")  # of a node's spec: what may be accepted
 MOST_NAMED = 3  # edited files in a table's sentence
+EARLIER = "Made in part by earlier code"  # how that sentence begins
 
 
 def accept(study: Study, named: Collection[str]) -> list[str]:
@@ -78,7 +79,7 @@ def told(study: Study, reader: Node) -> str:
     stated = [f"{name}: {_named(edited)}" for name, edited in accepted.items() if edited]
     if not stated:
         return ""
-    return f"Made in part by earlier code, which was accepted as computing the same ({'; '.join(stated)})."
+    return f"{EARLIER}, which was accepted as computing the same ({'; '.join(stated)})."
 
 
 def _named(edited: set[str]) -> str:

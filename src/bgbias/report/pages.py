@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bgbias.engine import accept
 from bgbias.errors import UserError
 from bgbias.files.places import RESULTS
 from bgbias.report import columns as words
@@ -37,7 +38,7 @@ FIGURE = re.compile(r"\]\(((?:[^)\s]*/)?)([\w-]+)/([\w-]+\.png)\)")
 CHOSEN = re.compile(rf"(?:(?P<rows>[^:;|=]+):)?\s*(?P<tables>(?:table\d+(?:\+\S+)?|{SEEDS}): .*)", re.DOTALL)
 DIGITS = re.compile(r"(\+?)\.(\d)(\[\])?")
 # Paragraphs of captions that say which code made a table: once a page is enough.
-NOTES = ("Made in part by earlier code", "Edited since")
+NOTES = (accept.EARLIER, publication.SINCE)
 OF_SEEDS = (
     Column("Corrupted", words.number("corrupted", 1)),
     Column("Clean", words.number("clean", 1)),

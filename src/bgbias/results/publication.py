@@ -34,6 +34,7 @@ MADE, SEEDS = "made.yaml", "seeds"
 TRAINED = ("pretrain", "train")  # whose minutes are those of training
 # Nodes that bring bytes which checksums verify, or draw what tables say.
 WITHOUT_NUMBERS = ("fetch", "weights", "figure")
+SINCE = "Edited since"  # how a caption's paragraph on accepted code begins
 NOT_HERE = ("by hand", "missing file")  # states of a dataset's parts that no command can bring
 
 
@@ -60,7 +61,7 @@ class Publication:
         """That of a table, and which code was accepted since it was made."""
         edited = {file for a in self.made.get("accepted", []) for file in a["edited"]}
         files = f"{len(edited)} file{'s' * (len(edited) > 1)} of its code"
-        word = f"\n\nEdited since, and taken for computing the same: {files} ({MADE} says which, and why)."
+        word = f"\n\n{SINCE}, and taken for computing the same: {files} ({MADE} says which, and why)."
         return str(self.made["captions"][name]) + (word if edited else "")
 
     def damaged(self) -> list[str]:
