@@ -434,6 +434,11 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     assert (shown["worst"], shown["doubtful"]) == (["b", "c", "e"], ["a", "d"])
     assert shown["random"] == queries.shown(*of, frozenset(), 3)["random"]
     assert list(queries.shown(*of, frozenset(), 3)) == ["worst", "random"]
+    # Who loses nothing is none of those that lose most, however many there is room for.
+    every = queries.shown(*of, frozenset(), 12)
+    assert (every["worst"], sorted(every["random"])) == (names[:-1], names)
+    unmoved = [queries.AskedModel("", cast(Any, None), levels.assign(random_background=1.0))]
+    assert list(queries.shown(unmoved, *of[1:], frozenset(), 3)) == ["random"]
 
 
 def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:

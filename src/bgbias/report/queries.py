@@ -95,12 +95,13 @@ def shown(
     unsure: Collection[str],
     count: int = QUERIES,
 ) -> dict[str, list[ShownQuery]]:
-    """``worst``: so many queries on which the first model loses most; ``doubtful``: the same of those whose masks are ``unsure``,
-    which are no part of the worst; ``random``: as many of all by lot, against cherry-picking. ``names`` are those of the
-    classes by number.
+    """``worst``: so many queries on which the first model loses most, none that loses nothing; ``doubtful``: the same of those
+    whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all by lot, against cherry-picking.
+    ``names`` are those of the classes by number.
     """
     lost = models[0].lost
-    doubtful = lost.index.isin(list(unsure))
+    losing = lost.index[lost > 0]
+    doubtful = losing.isin(list(unsure))
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
     by_lot = subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids
 
@@ -108,8 +109,8 @@ def shown(
         return [_query(i, models, photos, names) for i in ids]
 
     kinds: dict[str, Sequence[str]] = {
-        "worst": list(lost.index[~doubtful][:count]),
-        "doubtful": list(lost.index[doubtful][:count]),
+        "worst": list(losing[~doubtful][:count]),
+        "doubtful": list(losing[doubtful][:count]),
         "random": by_lot,
     }
     return {kind: some(ids) for kind, ids in kinds.items() if len(ids)}
