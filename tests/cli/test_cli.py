@@ -104,7 +104,8 @@ def test_a_command_says_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("mlflow.entities", "workflow"), ("pycocotools", "masks"), ("no_such_thing", None)]
+    ("package", "extra"),
+    [("mlflow.entities", "workflow"), ("pycocotools", "masks"), ("h5py", "persons"), ("no_such_thing", None)],
 )
 def test_a_missing_extra_is_told_with_its_name(
     capsys: pytest.CaptureFixture[str], package: str, extra: str | None

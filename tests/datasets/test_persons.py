@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from miniatures import Files, as_folder, as_tar, as_zip
@@ -16,7 +17,8 @@ from scipy.io import savemat
 
 from bgbias.datasets import cuhk03, market1501
 from bgbias.errors import UserError
-from bgbias.files.fetch import fetch
+from bgbias.files.checksums import Checksums
+from bgbias.files.fetch import Desk, fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 
@@ -102,11 +104,11 @@ def named(photo: tuple[int, int, int, int]) -> str:
     return f"{pair}_{person:03d}_{view}_{number:02d}.png"
 
 
-def extracted() -> Files:
-    """Pictures of both kinds of boxes as toolboxes write them, the new protocol's configuration, and two classic splits."""
-    files = {
-        f"cuhk03/images_{b}/{named(p)}": box(n) for b in ("detected", "labeled") for n, p in enumerate(CUHK)
-    }
+SPLITS = [[(1, 1), (1, 4)], [(1, 2), (2, 2)]]  # persons to test
+
+
+def configured() -> bytes:
+    """The new protocol's configuration."""
     cells = np.empty((len(CUHK), 1), object)
     cells[:, 0] = [np.array([named(p)]) for p in CUHK]
     config = {
@@ -118,20 +120,59 @@ def extracted() -> Files:
     }
     written = io.BytesIO()
     savemat(written, config)
-    tested = [[(1, 1), (1, 4)], [(1, 2), (2, 2)]]
+    return written.getvalue()
+
+
+def extracted() -> Files:
+    """Pictures of both kinds of boxes as toolboxes write them, the new protocol's configuration, and two classic splits."""
+    files = {
+        f"cuhk03/images_{b}/{named(p)}": box(n) for b in ("detected", "labeled") for n, p in enumerate(CUHK)
+    }
     splits = [
         {"query": [[f"C:\\data\\images_detected\\{named(p)}", 0, p[2] - 1] for p in CUHK if p[:2] in split]}
-        for split in tested
+        for split in SPLITS
     ]
     return files | {
-        "cuhk03/cuhk03_new_protocol_config_detected.mat": written.getvalue(),
+        "cuhk03/cuhk03_new_protocol_config_detected.mat": configured(),
         "cuhk03/splits_classic_detected.json": json.dumps(splits).encode(),
     }
 
 
-def cuhk(archive: Path, **options: Any) -> dict[str, Item]:
+def cuhk(archive: Path, protocol_list: Path | None = None, **options: Any) -> dict[str, Item]:
     params = cuhk03.Params(val_persons=2, **options)
-    return {i.image_id: i for i in cuhk03.items(params, {"photos": archive}, "cuhk")}
+    parts = {"photos": archive} | ({"protocol": protocol_list} if protocol_list else {})
+    return {i.image_id: i for i in cuhk03.items(params, parts, "cuhk")}
+
+
+def released(path: Path) -> Path:
+    """cuhk-03.mat as MATLAB writes it: 512 bytes of its own, axes reversed, cells as references, no photo as a list of sizes.
+
+    Two pairs of cameras; a person's ten places hold photos 1 to 5 of the first camera and 6 to 10 of the second.
+    """
+    with h5py.File(path, "w", userblock_size=512) as file:
+        kept = file.create_group("#refs#")
+
+        def cell(content: Any) -> h5py.Reference:
+            return kept.create_dataset(str(len(kept)), data=content).ref
+
+        for boxes in ("detected", "labeled"):
+            pairs = []
+            for pair in (1, 2):
+                persons = max(p[1] for p in CUHK if p[0] == pair)
+                places = np.empty((10, persons), h5py.ref_dtype)
+                for person, number in np.ndindex(persons, 10):
+                    view = 1 if number < 5 else 2
+                    photo = (pair, person + 1, view, number + 1)
+                    shown = pixels.decode(box(CUHK.index(photo)), "box") if photo in CUHK else None
+                    places[number, person] = cell(
+                        np.zeros(2, np.uint64) if shown is None else shown.transpose(2, 1, 0)
+                    )
+                pairs.append(cell(places))
+            file[boxes] = np.array([pairs], h5py.ref_dtype)
+        file["testsets"] = np.array([[cell(np.array(split, float).T) for split in SPLITS]], h5py.ref_dtype)
+    data = path.read_bytes()
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + data[512:])
+    return path
 
 
 def test_new_protocol_by_its_configuration(tmp_path: Path) -> None:
@@ -147,6 +188,56 @@ def test_new_protocol_by_its_configuration(tmp_path: Path) -> None:
     asked = [(by_name[named(p)].query, by_name[named(p)].gallery) for p in CUHK[6:]]
     assert asked == [(True, False), (False, True), (True, False), (False, True), (False, True)]
     assert [by_name[named(p)].camera for p in CUHK] == [str(p[2]) for p in CUHK]
+
+
+@pytest.mark.parametrize(
+    "options", [{"protocol": "classic", "split": 1}, {"protocol": "new"}, {"square": False}]
+)
+def test_the_release_holds_what_a_toolbox_makes_of_it(tmp_path: Path, options: dict[str, Any]) -> None:
+    release, listed = released(tmp_path / "cuhk-03.mat"), tmp_path / "list.mat"
+    listed.write_bytes(configured())
+    own = cuhk(release, None if options.get("protocol") == "classic" else listed, **options)
+    made = cuhk(as_folder(tmp_path / "cuhk", extracted()), **options)
+    # A list is in its own order, a folder in its names'.
+    assert sorted(own) == list(own)
+    assert own == {name: made[name] for name in own}
+    assert own.keys() == made.keys()
+
+
+def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(tmp_path: Path) -> None:
+    release = released(tmp_path / "cuhk-03.mat")
+    name = "cuhk03_new_protocol_config_labeled.mat"
+    (tmp_path / name).write_bytes(b"a list")
+    wanted = cuhk03.parts(cuhk03.Params(source=str(release), boxes="labeled"))
+    assert list(wanted) == ["photos", "protocol"]
+    fetch(wanted["protocol"], tmp_path / "fetched", "cuhk", part="protocol")
+    assert (tmp_path / "fetched").read_bytes() == b"a list"
+    (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
+    assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
+    assert list(cuhk03.parts(cuhk03.Params(source=str(release), protocol="classic"))) == ["photos"]
+    desk = Desk(tmp_path / "downloads", Checksums(tmp_path / "checksums.csv", tmp_path / "lock"))
+    with pytest.raises(UserError, match=r"Get cuhk-03\.mat .*\n.*given to researchers"):
+        fetch(cuhk03.parts(cuhk03.Params())["photos"], tmp_path / "none", "cuhk", part="photos", desk=desk)
+
+
+def test_a_release_that_is_damaged_or_another_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, listed = released(tmp_path / "cuhk-03.mat"), tmp_path / "list.mat"
+    listed.write_bytes(b"no list")
+    with pytest.raises(UserError, match=r"list\.mat: the new protocol's list cannot be read"):
+        cuhk(release, listed)
+    listed.write_bytes(configured())
+    monkeypatch.setattr(cuhk03, "TESTED", 3)
+    with pytest.raises(UserError, match="a split tests 2 persons, not 3"):
+        cuhk(release, protocol="classic")
+    release.write_bytes(release.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"is not the cuhk-03\.mat .* or not all of it .*get it again"):
+        cuhk(release, listed)
+    with h5py.File(release, "w") as other:
+        other["photos"] = np.zeros(3)
+    with pytest.raises(UserError, match=r"is not the cuhk-03\.mat that its authors give"):
+        cuhk(release, protocol="classic")
 
 
 @pytest.mark.parametrize("split", [0, 1])
@@ -175,9 +266,9 @@ def test_new_protocol_in_folders_like_markets(tmp_path: Path) -> None:
         cuhk(archive, boxes="labeled", protocol="classic")
 
 
-def test_the_release_as_it_is_is_told_how_to_be_read(tmp_path: Path) -> None:
+def test_other_layouts_and_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     archive = as_zip(tmp_path / "release.zip", {"cuhk03_release/cuhk-03.mat": b"hdf", "README.png": box(0)})
-    with pytest.raises(UserError, match=r"cuhk-03\.mat is not read as it is"):
+    with pytest.raises(UserError, match=r"cuhk-03\.mat itself is read, too, if source names the file"):
         cuhk(archive)
     files = extracted()
     del files["cuhk03/images_detected/1_001_1_01.png"]
@@ -188,5 +279,5 @@ def test_the_release_as_it_is_is_told_how_to_be_read(tmp_path: Path) -> None:
     splits[1]["query"].append(["1_001_1_01.png", 0, 0])
     files["cuhk03/splits_classic_detected.json"] = json.dumps(splits).encode()
     more = as_zip(tmp_path / "more.zip", files)
-    with pytest.raises(UserError, match="split 1 tests 3 persons"):
+    with pytest.raises(UserError, match="a split tests 3 persons, not 2"):
         cuhk(more, protocol="classic", split=1)

@@ -36,6 +36,7 @@ app.add_typer(reproduce.app)
 EXTRAS = {
     **dict.fromkeys(("alembic", "dvc", "mlflow", "snakemake", "sqlalchemy"), "workflow"),
     **dict.fromkeys(("google", "onnx", "pycocotools"), "masks"),
+    "h5py": "persons",
     "onnxruntime": "onnx",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -93,9 +93,13 @@ def check_counts(photos: Mapping[str, PersonPhoto], official: tuple[int, ...], a
 
 
 def items_of(
-    archive: Path, photos: Mapping[str, PersonPhoto], params: PersonParams, key: str, name: str
+    pictures: Iterable[tuple[str, bytes]],
+    photos: Mapping[str, PersonPhoto],
+    params: PersonParams,
+    key: str,
+    name: str,
 ) -> Iterator[Item]:
-    """The photos in the archive's order; image ids are their last folder and name. Too few training persons are an error."""
+    """The photos in the pictures' order; image ids are their last folder and name. Too few training persons are an error."""
     training = sorted({p.person for p in photos.values() if p.train})
     if len(training) < params.val_persons + 2:
         raise UserError(
@@ -104,7 +108,7 @@ def items_of(
         )
     validating = set(training[-params.val_persons :])
     label = {person: number for number, person in enumerate(sorted({p.person for p in photos.values()}))}
-    for member, data in members(archive, photos.__contains__):
+    for member, data in pictures:
         photo, image_id = photos[member], "/".join(PurePosixPath(member).parts[-2:])
         split = "test" if not photo.train else "val" if photo.person in validating else "train"
         yield Item(

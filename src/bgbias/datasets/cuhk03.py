@@ -4,20 +4,22 @@ Protocol ``new`` (Zhong et al., CVPR 2017): 767 persons train, 700 test, queries
 splits with 100 persons to test, each photo of theirs a query, and a gallery with one photo of each (docs/methods.md,
 section 15).
 
-The release is one file of MATLAB's, in HDF5, from which toolboxes write pictures ``pair_person_view_number.png`` into
-``images_detected`` and ``images_labeled``, and classic splits beside them as ``splits_classic_detected.json``; these are read,
-with the new protocol's ``cuhk03_new_protocol_config_detected.mat``. So is CUHK03-NP, the new protocol's photos in folders like
-those of Market-1501.
+The release is one file of MATLAB's, ``cuhk-03.mat``, with the classic splits; the new protocol is a list beside it,
+``cuhk03_new_protocol_config_detected.mat``. They are read as they come, and so is what toolboxes make of the release: pictures
+``pair_person_view_number.png`` in ``images_detected`` and ``images_labeled``, with that list or ``splits_classic_detected.json``.
+CUHK03-NP is the new protocol's photos in folders like those of Market-1501.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from bgbias.datasets import _persons
@@ -26,6 +28,7 @@ from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
+from bgbias.images import pixels
 from bgbias.photos.table import Item
 
 TITLE = "CUHK03"
@@ -34,13 +37,14 @@ KEY = "cuhk03"
 NEW = {"detected": (7_365, 1_400, 5_332), "labeled": (7_368, 1_400, 5_328)}
 TRAINING_PERSONS = {"new": 767, "classic": 1_367}
 TESTED, SPLITS = 100, 20
-LISTS = (
-    *(f"cuhk03_new_protocol_config_{boxes}.mat" for boxes in NEW),
-    *(f"splits_classic_{boxes}.json" for boxes in NEW),
-)
+RELEASE = "cuhk-03.mat"
+LIST = {"new": "cuhk03_new_protocol_config_{}.mat", "classic": "splits_classic_{}.json"}  # of which boxes
+LISTS_AT = "https://raw.githubusercontent.com/zhunzhong07/person-re-ranking/master/evaluation/data/CUHK03"
+HDF5 = b"\x89HDF\r\n\x1a\n"
+OF_FIRST_CAMERA = 5  # the release has up to ten photos of a person: these, then the second camera's
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG
 HINT = (
-    "CUHK03 is given to researchers by its authors as cuhk-03.mat. Name a folder or archive as the option source that has the"
+    f"CUHK03 is given to researchers by its authors as {RELEASE}. The option source can instead name a folder or archive with the"
     " pictures and lists which torchreid makes of it, or, for the new protocol, CUHK03-NP (docs/data.md)."
 )
 
@@ -54,15 +58,17 @@ class Params(PersonParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's folder or archive; nobody else publishes it."""
-    own = Source(
-        place=params.source,
-        sha256=params.sha256,
-        file=None if params.source else "cuhk03.zip",
-        keep=(".json", ".mat"),
-        hint="" if params.source else HINT,
-    )
-    return {"photos": (own,)}
+    """The user's folder or archive, or the release, which nobody else publishes, with the new protocol's list."""
+    if params.source is None:
+        photos = Source(place=None, file=RELEASE, sha256=params.sha256, hint=HINT)
+    else:
+        photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
+    if params.protocol == "classic" or (params.source and not params.source.endswith(".mat")):
+        return {"photos": (photos,)}
+    file = LIST["new"].format(params.boxes)
+    beside = Source(place=str(Path(params.source).with_name(file)), file=file) if params.source else None
+    published = Source(place=f"{LISTS_AT}/{file}", file=file)
+    return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
 
 
 def given(params: Params) -> bool:
@@ -82,17 +88,62 @@ def expected(params: Params) -> dict[str, int]:
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos in the archive's order. Another layout, and other counts than the dataset has, are errors."""
-    archive = parts["photos"]
+    archive, protocol = parts["photos"], parts.get("protocol")
+    if protocol is not None or _is_release(archive):
+        with _released(archive, params) as (boxes, tested, read):
+            if protocol is None:
+                photos = _by_persons(tested, boxes)
+            else:
+                photos = _named(_by_list(protocol.read_bytes(), protocol), boxes, archive)
+                _persons.check_counts(photos, NEW[params.boxes], archive)
+            pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
+            yield from _persons.items_of(pictures, photos, params, KEY, name)
+        return
     names = [n for n in _persons.names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
-    lists = {
-        PurePosixPath(n).name: data for n, data in members(archive, lambda n: PurePosixPath(n).name in LISTS)
-    }
     photos = _persons.in_folders(names, archive) if params.protocol == "new" else {}
     if not photos:
-        photos = _extracted(names, lists, params, archive)
+        photos = _extracted(names, params, archive)
     if params.protocol == "new":
         _persons.check_counts(photos, NEW[params.boxes], archive)
-    yield from _persons.items_of(archive, photos, params, KEY, name)
+    yield from _persons.items_of(members(archive, photos.__contains__), photos, params, KEY, name)
+
+
+def _is_release(path: Path) -> bool:
+    """Whether a file is HDF5, which MATLAB begins with 512 bytes of its own."""
+    if path.is_dir():
+        return False
+    with path.open("rb") as file:
+        return HDF5 in file.read(512 + len(HDF5))
+
+
+@contextmanager
+def _released(
+    archive: Path, params: Params
+) -> Iterator[tuple[list[str], set[str], Callable[[str], np.ndarray]]]:
+    """The names that toolboxes give the photos of cuhk-03.mat, the persons of the split, and what reads a photo.
+
+    MATLAB keeps a matrix with its axes in reverse order, cells as references, and an empty cell as a list of its two sizes.
+    """
+    import h5py
+
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(h5py.File(archive))
+            boxes: dict[str, h5py.Reference] = {}
+            for pair, persons in enumerate(file[params.boxes][()].ravel(), 1):
+                for person, photos in enumerate(file[persons][()].T, 1):
+                    for number, photo in enumerate(photos, 1):
+                        if file[photo].ndim == 3:
+                            view = 1 if number <= OF_FIRST_CAMERA else 2
+                            shown = f"{pair}_{person:03d}_{view}_{number:02d}.png"
+                            boxes[f"images_{params.boxes}/{shown}"] = photo
+            tested = file[file["testsets"][()].ravel()[params.split]][()].T.astype(int).tolist()
+            persons_to_test = {f"{pair}_{person:03d}" for pair, person in tested}
+        except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{archive} is not the {RELEASE} that its authors give, or not all of it ({error}); get it again."
+            ) from error
+        yield list(boxes), persons_to_test, lambda name: np.ascontiguousarray(file[boxes[name]][()].T)
 
 
 def _of_boxes(member: str) -> str | None:
@@ -101,70 +152,78 @@ def _of_boxes(member: str) -> str | None:
     return next((boxes for boxes in NEW if boxes[:5] in folders), None)
 
 
-def _extracted(
-    names: list[str], lists: dict[str, bytes], params: Params, archive: Path
-) -> dict[str, PersonPhoto]:
-    """Pictures as toolboxes write them, by the lists of their protocol."""
-    by_name = {PurePosixPath(n).name: n for n in names}
-    of_protocol = (
-        f"cuhk03_new_protocol_config_{params.boxes}.mat"
-        if params.protocol == "new"
-        else f"splits_classic_{params.boxes}.json"
-    )
-    if of_protocol not in lists or not by_name:
+def _extracted(names: list[str], params: Params, archive: Path) -> dict[str, PersonPhoto]:
+    """Pictures as toolboxes write them, by the list of their protocol beside them."""
+    wanted = LIST[params.protocol].format(params.boxes)
+    listed = next((data for _, data in members(archive, lambda n: PurePosixPath(n).name == wanted)), None)
+    if listed is None or not names:
         raise UserError(
-            f"{archive} has no {of_protocol if by_name else 'pictures of ' + params.boxes + ' boxes'}. cuhk-03.mat is not read as"
-            f" it is: a toolbox (torchreid) writes its pictures (images_{params.boxes}) and classic splits beside it. Of the new"
-            " protocol, CUHK03-NP will do as well (folders bounding_box_train, query and bounding_box_test)."
+            f"{archive} has no {wanted if names else 'pictures of ' + params.boxes + ' boxes'}. It is to hold what a"
+            f" toolbox (torchreid) makes of {RELEASE}, images_{params.boxes} and the protocol's list, or, for the new protocol,"
+            f" CUHK03-NP's folders (bounding_box_train, query and bounding_box_test). {RELEASE} itself is read, too, if source"
+            " names the file."
         )
-    try:
-        listed = (_new if params.protocol == "new" else _classic)(
-            lists[of_protocol], params.split, list(by_name)
-        )
-    except (KeyError, ValueError, IndexError, TypeError) as error:
-        raise UserError(f"{archive}: {of_protocol} cannot be read ({error}); fetch it again.") from error
-    absent = sorted(set(listed) - set(by_name))
+    if params.protocol == "new":
+        return _named(_by_list(listed, archive), names, archive)
+    return _by_persons(_in_split(listed, params.split, archive), names)
+
+
+def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
+    """The photos that a list names, by their own names; one that is not there is an error."""
+    own = {PurePosixPath(n).name: n for n in names}
+    absent = sorted(by_file.keys() - own.keys())
     if absent:
         raise UserError(
-            f"{archive} lacks {len(absent)} of the photos that {of_protocol} names, e.g. '{absent[0]}'."
+            f"{archive} lacks {len(absent)} of the photos that its list names, e.g. '{absent[0]}'."
         )
-    return {by_name[file]: photo for file, photo in listed.items()}
+    return {own[file]: photo for file, photo in by_file.items()}
 
 
-def _camera(file: str) -> str:
+def _person(name: str) -> str:
+    """Pair and number of ``pair_person_view_number.png``."""
+    return "_".join(PurePosixPath(name).name.split("_")[:2])
+
+
+def _camera(name: str) -> str:
     """The view of ``pair_person_view_number.png``: a person is seen by one pair alone."""
-    return file.split("_")[2]
+    return PurePosixPath(name).name.split("_")[2]
 
 
-def _new(config: bytes, split: int, files: list[str]) -> dict[str, PersonPhoto]:
+def _by_list(config: bytes, path: Path) -> dict[str, PersonPhoto]:
     """By the new protocol's configuration, whose places count from 1."""
-    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError, loadmat
 
-    read: dict[str, Any] = loadmat(io.BytesIO(config))
-    listed = [str(cell.item()) for cell in read["filelist"].ravel()]
-    persons = read["labels"].ravel()
-    train, query, gallery = (
-        set((read[f"{n}_idx"].ravel() - 1).tolist()) for n in ("train", "query", "gallery")
-    )
-    return {
-        listed[at]: PersonPhoto(
-            f"{int(persons[at]):04d}",
-            _camera(listed[at]),
-            at in train,
-            at in train or at in query,
-            at in train or at in gallery,
+    try:
+        read: dict[str, Any] = loadmat(io.BytesIO(config))
+        listed = [str(cell.item()) for cell in read["filelist"].ravel()]
+        persons = read["labels"].ravel()
+        train, query, gallery = (
+            set((read[f"{n}_idx"].ravel() - 1).tolist()) for n in ("train", "query", "gallery")
         )
-        for at in sorted(train | query | gallery)
-    }
+        return {
+            listed[at]: PersonPhoto(
+                f"{int(persons[at]):04d}",
+                _camera(listed[at]),
+                at in train,
+                at in train or at in query,
+                at in train or at in gallery,
+            )
+            for at in sorted(train | query | gallery)
+        }
+    except (MatReadError, KeyError, ValueError, IndexError, TypeError) as error:
+        raise UserError(f"{path}: the new protocol's list cannot be read ({error}); get it again.") from error
 
 
-def _classic(splits: bytes, split: int, files: list[str]) -> dict[str, PersonPhoto]:
-    """By one of the 20 lists of persons to test; all others train."""
+def _in_split(splits: bytes, split: int, archive: Path) -> set[str]:
+    """The persons of one of the 20 lists as toolboxes write them."""
+    try:
+        return {_person(str(row[0]).replace("\\", "/")) for row in json.loads(splits)[split]["query"]}
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        raise UserError(f"{archive}: its splits cannot be read ({error}); make them again.") from error
 
-    def person(file: str) -> str:
-        return "_".join(PurePosixPath(file).name.split("_")[:2])
 
-    tested = {person(str(row[0]).replace("\\", "/")) for row in json.loads(splits)[split]["query"]}
+def _by_persons(tested: set[str], names: Iterable[str]) -> dict[str, PersonPhoto]:
+    """By the persons to test; all others train."""
     if len(tested) != TESTED:
-        raise ValueError(f"split {split} tests {len(tested)} persons, not {TESTED}")
-    return {file: PersonPhoto(person(file), _camera(file), person(file) not in tested) for file in files}
+        raise UserError(f"CUHK03: a split tests {len(tested)} persons, not {TESTED}; get its list again.")
+    return {name: PersonPhoto(_person(name), _camera(name), _person(name) not in tested) for name in names}

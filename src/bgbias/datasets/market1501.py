@@ -11,6 +11,7 @@ from pathlib import Path
 from bgbias.datasets import _persons
 from bgbias.datasets._persons import PersonParams
 from bgbias.errors import UserError
+from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
@@ -58,4 +59,4 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         file: p._replace(query=p.query and p.person != _persons.DISTRACTOR) for file, p in photos.items()
     }
     _persons.check_counts(photos, (TRAIN, QUERIES, GALLERY), archive)
-    yield from _persons.items_of(archive, photos, params, KEY, name)
+    yield from _persons.items_of(members(archive, photos.__contains__), photos, params, KEY, name)
