@@ -1,7 +1,7 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [ways] [halves] [repeats]`` makes the named tables (all of them if none is named) beside this
-file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was made.
+``python docs/uncertainty [coverage] [sizes] [ways] [halves] [repeats]`` makes the named tables (all of them if none is named)
+beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bgbias.report.parts import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
-NAMES = ("coverage", "ways", "halves", "repeats")
+NAMES = ("coverage", "sizes", "ways", "halves", "repeats")
 BAND = (0.92, 0.97)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
 DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.safetensors"
@@ -31,6 +31,10 @@ def make(name: str) -> pd.DataFrame:
         import coverage
 
         return coverage.simulate()
+    if name == "sizes":
+        import sizes
+
+        return sizes.compared()
     if name == "ways":
         import ways
 
@@ -76,6 +80,16 @@ def _ways(rows: pd.DataFrame) -> str:
     return markdown(pd.DataFrame(lines, columns=heads))
 
 
+def _sizes(rows: pd.DataFrame) -> str:
+    numbers = sorted(rows["classes"].unique())
+    lines = [
+        [str(way), *(_range(own.loc[own["classes"] == number, "covered"]) for number in numbers)]
+        for way, own in rows.groupby("way", sort=False)
+    ]
+    heads = ["degrees of freedom", *(f"{n} classes: covered, %" for n in numbers)]
+    return markdown(pd.DataFrame(lines, columns=heads))
+
+
 def _band(rows: pd.DataFrame) -> str:
     """How many of the simulated shares lie outside of what is wanted: .92 to .97 covered, .03 to .07 starred."""
     heads = ["the interval is of", "simulated shares", "covered < 92 %", "> 97 %", "starred < 3 %", "> 7 %"]
@@ -109,7 +123,7 @@ def _range(share: pd.Series) -> str:
 
 def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
-    shown = {"coverage": _coverage, "ways": _ways, "halves": _halves, "repeats": _repeats}
+    shown = {"coverage": _coverage, "sizes": _sizes, "ways": _ways, "halves": _halves, "repeats": _repeats}
     tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
     return {name: shown[name](table) for name, table in tables.items()} | {"band": _band(tables["coverage"])}
 

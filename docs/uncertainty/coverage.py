@@ -16,7 +16,7 @@ import pandas as pd
 import bgbias
 from bgbias.results.uncertainty import SIGNIFICANT, change_of_relative_drop, difference, itself, relative_drop
 
-STUDIES = 1000
+STUDIES = 2000
 QUERIES = 20  # of a class, in the mean
 # Standard deviations of what is drawn, before the logistic function.
 OF_QUERIES, OF_METHODS, OF_TRAININGS = 0.9, 0.45, 0.3
@@ -49,9 +49,7 @@ def draw(kind: Kind, random: np.random.Generator) -> Drawn:
     """A study of this kind. A query's value follows from its class, itself, and, for the method trained with a seed, from the
     seed, from what the seed means for the class, and from chance; methods share the first two in part.
     """
-    sizes = np.full(kind.classes, QUERIES)
-    if kind.uneven:  # from a few to a hundred
-        sizes = np.maximum(2, QUERIES * random.lognormal(-0.32, 0.8, kind.classes)).astype(int)
+    sizes = uneven(kind.classes, random) if kind.uneven else np.full(kind.classes, QUERIES)
     classes = np.repeat(np.arange(kind.classes), sizes)
     number = len(classes)
 
@@ -73,6 +71,11 @@ def draw(kind: Kind, random: np.random.Generator) -> Drawn:
         for middle, part in zip((0.4, 0.3), shared, strict=True)
     )
     return Drawn(classes, (clean[0], clean[1]), (clean[0] * kept[0], clean[1] * kept[1]))
+
+
+def uneven(classes: int, random: np.random.Generator) -> np.ndarray:
+    """Sizes of classes [classes], from a few to a hundred."""
+    return np.maximum(2, QUERIES * random.lognormal(-0.32, 0.8, classes)).astype(int)
 
 
 def truth(kind: Kind) -> tuple[float, float]:

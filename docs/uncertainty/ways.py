@@ -38,8 +38,16 @@ class Parts:
     of_cells: np.ndarray
 
     @property
+    def together(self) -> np.ndarray:
+        """The variance that seed and class have together, over what each has by itself."""
+        number = self.seeds * self.classes
+        every = self.of_cells * (number - 1)
+        left = every - self.of_seeds * (self.seeds - 1) - self.of_classes * (self.classes - 1)
+        return left / ((self.seeds - 1) * (self.classes - 1))
+
+    @property
     def floored(self) -> np.ndarray:
-        """The variance that ``bgbias.estimate`` takes."""
+        """The variance of two-way clustering, no less than that over seeds or over classes alone."""
         both = self.of_seeds + self.of_classes - self.of_cells
         return np.maximum(both, np.maximum(self.of_seeds, self.of_classes))
 
@@ -64,6 +72,21 @@ def student(variance: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 
 def used(p: Parts) -> np.ndarray:
     """As ``bgbias.estimate``."""
+    parts = [(p.of_seeds, p.seeds - 1), (p.of_classes, p.classes - 1)]
+    (whole, few), (other, many) = sorted(parts, key=lambda part: part[1])
+    lengths = [student(v, np.array(f)) for v, f in ((whole, few), (np.maximum(other - p.together, 0), many))]
+    power = 2 + 4 / few
+    return np.asarray((lengths[0] ** power + lengths[1] ** power) ** (1 / power))
+
+
+def banerjee(p: Parts) -> np.ndarray:
+    """Squares of the lengths by either t, added (Banerjee 1960)."""
+    lengths = student(p.of_seeds, np.array(p.seeds - 1)), student(p.of_classes, np.array(p.classes - 1))
+    return np.asarray(np.hypot(*lengths))
+
+
+def satterthwaite(p: Parts) -> np.ndarray:
+    """Two-way clustering with Satterthwaite's degrees of freedom of seeds and classes."""
     return student(
         p.floored, p.floored**2 / (p.of_seeds**2 / (p.seeds - 1) + p.of_classes**2 / (p.classes - 1))
     )
@@ -91,10 +114,7 @@ def weighted(p: Parts) -> np.ndarray:
 
 def components(p: Parts) -> np.ndarray:
     """Variance components by analysis of variance, none below 0, with Satterthwaite's degrees of freedom."""
-    number, freedom = p.seeds * p.classes, (p.seeds - 1) * (p.classes - 1)
-    scatter = p.of_cells * number * (number - 1)
-    seeds, classes = p.of_seeds * number * (p.seeds - 1), p.of_classes * number * (p.classes - 1)
-    both = (scatter - seeds - classes) / freedom / number
+    freedom, both = (p.seeds - 1) * (p.classes - 1), p.together
     of_seeds, of_classes = np.maximum(p.of_seeds - both, 0), np.maximum(p.of_classes - both, 0)
     variance = of_seeds + of_classes + both
     squares = of_seeds**2 / (p.seeds - 1) + of_classes**2 / (p.classes - 1) + both**2 / freedom
@@ -103,6 +123,8 @@ def components(p: Parts) -> np.ndarray:
 
 WAYS: dict[str, Way] = {
     "as used here": used,
+    "squares of both parts' lengths added": banerjee,
+    "two-way clustering, Satterthwaite's degrees of freedom": satterthwaite,
     "degrees of freedom of all three parts": all_three,
     "one less than the fewer of seeds and classes": fewest,
     "both t weighted by their variances": weighted,

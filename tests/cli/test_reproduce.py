@@ -195,3 +195,12 @@ def test_an_edited_formula_is_different(published: Project, checked: Callable[[]
     assert "\ndifferent: " in made.stdout
     assert "says now that" not in made.stdout
     assert "bgbias reproduce smoke" in checked()
+    # Where it cannot be made again soon, it may stay, and says how it differs.
+    page, table = published.folder / "README.md", "<!-- from smoke table1 -->\n<!-- end -->\n"
+    page.write_text(page.read_text() + table)
+    published.bgbias("publish", "--grid", "smoke", "--keep", "MAP@R was 1 less")
+    assert checked() == ""
+    assert "Made before an edit that computes otherwise: MAP@R was 1 less." in page.read_text()
+    assert "computing the same" not in page.read_text()
+    both = published.bgbias("publish", "--grid", "smoke", "--keep", "x", "--accept", "x", check=False)
+    assert "--accept and --keep say opposites" in both.stdout

@@ -17,6 +17,7 @@ from bgbias.results import uncertainty
 ROOT = Path(__file__).resolve().parents[2]
 coverage = runpy.run_path(str(ROOT / "docs/uncertainty/coverage.py"))
 ways = runpy.run_path(str(ROOT / "docs/uncertainty/ways.py"))
+sizes = runpy.run_path(str(ROOT / "docs/uncertainty/sizes.py"))
 Kind = coverage["Kind"]
 STUDIES = 1000
 # Of these models and of the method, over what a study may be: few and many classes, alike or not, equal and unequal.
@@ -91,6 +92,17 @@ def test_the_way_that_is_compared_with_others_is_the_projects() -> None:
         reach = ways["used"](ways["Parts"].of(values))
         estimates = [bgbias.estimate([own], np.arange(classes)) for own in values]
         assert reach == pytest.approx([found.high - found.value for found in estimates])
+
+
+def test_the_degrees_of_freedom_that_are_compared_with_others_are_the_projects() -> None:
+    of_classes = np.array([2, 5, 9, 40, 3])
+    levels = np.random.default_rng(0).normal(size=5)
+    # All of a class alike, so that its share of the variance is its size squared.
+    values, classes = np.repeat(levels, of_classes)[None, :, None], np.repeat(np.arange(5), of_classes)
+    worth = (of_classes**2).sum() ** 2 / (of_classes**4).sum()
+    own = uncertainty._Classed.of(values, np.zeros_like(values), classes).degrees_of_freedom(np.ones(1))
+    assert own == pytest.approx(sizes["WAYS"]["as used here"](5, worth))
+    assert sizes["WAYS"]["of as many classes of equal size as these are worth"](5, worth) < own < 4
 
 
 def test_components_of_variance_are_those_of_a_naive_table() -> None:

@@ -72,13 +72,16 @@ def test_a_difference_between_thirds_is_judged_without_each_class_and_seed() -> 
 
     seeds = variance([without(seed=s) for s in range(len(SEEDS))])
     classes = variance([without(label=c) for c in range(8)])
-    cells = variance([without(s, c, both=True) for s in range(len(SEEDS)) for c in range(8)])
-    both = max(seeds + classes - cells, seeds, classes)
+    cells = np.array([[without(s, c, both=True) for c in range(8)] for s in range(len(SEEDS))])
+    left = cells - cells.mean(0) - cells.mean(1)[:, None] + cells.mean()
+    together = (left**2).sum() * (cells.size - 1) ** 2 / cells.size / (len(SEEDS) - 1) / 7
     row = made(values, masks(CONFIDENCE)).loc["plain"]
     from scipy import stats
 
-    freedom = max(1.0, both**2 / (seeds**2 / (len(SEEDS) - 1) + classes**2 / 7))
-    reach = 100 * stats.t.ppf(0.975, freedom) * math.sqrt(both)
+    few = len(SEEDS) - 1
+    lengths = stats.t.ppf(0.975, few) ** 2 * seeds, stats.t.ppf(0.975, 7) ** 2 * max(classes - together, 0)
+    power = 1 + 2 / few
+    reach = 100 * (lengths[0] ** power + lengths[1] ** power) ** (1 / power / 2)
     assert row["drop_more_high"] - row["drop_more"] == pytest.approx(reach)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from chance import chance_map_at_r
 from scipy import stats
+from scipy.optimize import brentq
 from scipy.special import stdtrit
 
 import bgbias
@@ -126,21 +127,32 @@ def naive(
     of_class = max(0, (between - within) / n0)
     shares = [n * n * (of_class + within / n) for n in sizes]
     worth = sum(shares) ** 2 / sum(a * a for a in shares) * (len(names) - 1) / len(names)
+    worth = max(1, 2 / (1 / worth + 1 / (len(names) - 1)))
 
-    v, freedom = variance([number(leave_class=name) for name in names]), worth
-    if len(seeds) >= uncertainty.FEWEST_SEEDS:
-        v_seeds, v_classes = variance([number(leave_seed=s) for s in seeds]), v
-        v_cells = variance([number(s, name, both=True) for s in seeds for name in names])
-        v = max(v_seeds + v_classes - v_cells, v_seeds, v_classes)
-        freedom = v**2 / (v_seeds**2 / (len(seeds) - 1) + v_classes**2 / worth)
-    t, value = stats.t(max(1, freedom)), number()
-    error = math.sqrt(v)
-    return (
-        value,
-        value + t.ppf(0.025) * error,
-        value + t.ppf(0.975) * error,
-        2 * t.sf(abs(value) / error),
-    )
+    v, value = variance([number(leave_class=name) for name in names]), number()
+    if len(seeds) < uncertainty.FEWEST_SEEDS:
+        t, error = stats.t(worth), math.sqrt(v)
+        ends = value + t.ppf(0.025) * error, value + t.ppf(0.975) * error
+        return value, *ends, 2 * t.sf(abs(value) / error)
+    cells = {(s, name): number(s, name, both=True) for s in seeds for name in names}
+    by_seed = {s: sum(cells[s, name] for name in names) / len(names) for s in seeds}
+    by_class = {name: sum(cells[s, name] for s in seeds) / len(seeds) for name in names}
+    middle, count = sum(cells.values()) / len(cells), len(cells)
+    squares = sum((cells[s, name] - by_seed[s] - by_class[name] + middle) ** 2 for s, name in cells)
+    together = squares * (count - 1) ** 2 / count / (len(seeds) - 1) / (len(names) - 1)
+    of_seeds = variance([number(leave_seed=s) for s in seeds])
+    whole, few, other, many = of_seeds, len(seeds) - 1, v, worth
+    if many < few:
+        whole, few, other, many = other, many, whole, few
+    power = 1 + 2 / few
+
+    def reach(level: float) -> float:
+        first = stats.t(few).isf(level / 2) ** 2 * whole
+        second = stats.t(many).isf(level / 2) ** 2 * max(0.0, other - together)
+        return float((first**power + second**power) ** (1 / power / 2))
+
+    p = math.exp(brentq(lambda log: reach(math.exp(log)) - abs(value), math.log(1e-16), -1e-12, xtol=1e-13))
+    return value, value - reach(0.05), value + reach(0.05), p
 
 
 def told(found: Estimate) -> tuple[float, float, float, float]:
@@ -173,16 +185,35 @@ def test_golden_values_of_seeds_and_classes(monkeypatch: pytest.MonkeyPatch) -> 
     values = np.array([[0.2, 0.1, 0.4], [0.3, 0.0, 0.5]])
     parts = (np.delete(values, i, axis).mean() for axis in (0, 1) for i in range(values.shape[axis]))
     *of_seeds, first, second, third = parts
-    of_cells = (values.sum() - values.ravel()) / 5
+    of_cells = (values.sum() - values) / 5
     variances = [
-        uncertainty._jackknife(np.array(p)) for p in (of_seeds, [first, second, third], of_cells.tolist())
+        uncertainty._jackknife(np.array(p)) for p in (of_seeds, [first, second, third], of_cells.ravel())
     ]
     assert variances == pytest.approx([0.00027778, 0.01333333, 0.00583333], abs=5e-9)
+    # By hand: what is left of each cell is -1/30, 1/15, -1/30 and the same with the other sign, of two degrees of freedom.
+    assert uncertainty._interaction(of_cells) == pytest.approx(2 * 6 / 900 / 2 / 6)
     found = estimate([values], np.arange(3))
-    # Their sum less the cells' would be below the classes' own.
-    freedom = 0.01333333**2 / (0.00027778**2 / 1 + 0.01333333**2 / 2)
-    reach = stdtrit(freedom, 0.975) * math.sqrt(0.01333333)
-    assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25 - reach, 0.25 + reach), abs=1e-6)
+    # The seeds' part has one degree of freedom, and t = 12.7062 of it; the classes' two, and 4.302653.
+    lengths = 12.7062**2 * 0.00027778, 4.302653**2 * (0.01333333 - 0.00111111)
+    reach = (lengths[0] ** 3 + lengths[1] ** 3) ** (1 / 6)
+    assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25 - reach, 0.25 + reach), abs=2e-6)
+
+
+def test_where_one_part_is_all_there_is_it_is_students() -> None:
+    random = np.random.default_rng(3)
+    seeds, classes = random.normal(1, 1, (4, 1)), random.normal(1, 1, (1, 9))
+    for values, units in ((seeds + np.zeros((4, 9)), seeds), (classes + np.zeros((4, 9)), classes)):
+        expected = stats.ttest_1samp(units.ravel(), 0)
+        interval = expected.confidence_interval(uncertainty.CONFIDENCE)
+        found = estimate([values], np.arange(9))
+        assert told(found) == pytest.approx((units.mean(), interval.low, interval.high, expected.pvalue))
+
+
+def test_an_interval_that_ends_at_nothing_has_the_p_of_its_level() -> None:
+    values = np.random.default_rng(4).normal(1, 1, (3, 8)) + np.arange(3)[:, None]
+    found = estimate([values], np.arange(8))
+    moved = estimate([values - found.low], np.arange(8))
+    assert (moved.low, moved.p) == pytest.approx((0, 1 - uncertainty.CONFIDENCE))
 
 
 def test_classes_of_one_size_are_as_many_values_to_scipy() -> None:
@@ -295,7 +326,7 @@ def test_neither_the_order_of_queries_nor_the_names_of_classes_matter(seeds: int
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_copies_of_queries_are_no_further_evidence(seeds: int) -> None:
     random = np.random.default_rng(7)
-    clean, corrupted = random.random((2, seeds, 12)) + 0.5
+    clean, corrupted = random.random((2, 1, 12)) + random.normal(0, 0.05, (2, seeds, 12)) + 0.5
     once = estimate([clean, corrupted], np.arange(12), relative_drop)
     twice = estimate(
         [np.repeat(c, 2, axis=1) for c in (clean, corrupted)], np.repeat(np.arange(12), 2), relative_drop

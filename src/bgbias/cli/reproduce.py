@@ -40,6 +40,13 @@ def publish(
             show_default=False,
         ),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="How results differ from what code that was edited since computes: they stay until made again, and say it.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Put a grid's finished report into docs/results and write the pages that show it; without a grid, all pages and figures."""
     from bgbias.files.atomic import write_text
@@ -47,20 +54,22 @@ def publish(
     from bgbias.results import publication
 
     study = load(params, grid)
-    if check and accept is not None:
-        raise UserError("--check writes nothing; leave it out, or --accept.")
+    word = accept if keep is None else keep
+    if sum([check, accept is not None, keep is not None]) > 1:
+        raise UserError("--check writes nothing, --accept and --keep say opposites: give one of them.")
     texts = {page: page.read_text(encoding="utf-8") for page in pages.pages() if page.exists()}
     shown = {(of, file) for page, text in texts.items() for of, file in pages.shown_figures(page, text)}
     if check:
         failures, notes = _checked(texts, shown, params)
         print("\n".join([*failures, *notes]), end="\n" * bool(failures or notes))
         raise typer.Exit(bool(failures))
-    if accept is not None:
+    if word is not None:
         if not grid:
             raise UserError(
                 'Name the grid whose published results stay: bgbias publish --grid demo --accept "why"'
             )
-        print(publication.accept(publication.read(grid), study, accept).folder)
+        leave = publication.accept if keep is None else publication.keep
+        print(leave(publication.read(grid), study, word).folder)
     elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
@@ -204,7 +213,7 @@ def _vouched(published: Publication, study: Study, made: Study, model: Model | N
     if accepted := [told for goal in graph.goals(made) if (told := accept.told(made, goal))]:
         return f"{accepted[0]} With --fresh it is made by the code of now alone."
     edited, whole = publication.edited(published, study), model is None
-    if not edited and not (whole and "accepted" in published.made):
+    if not edited and not (whole and {"accepted", "kept"} & published.made.keys()):
         return "Made by the code of now, too."
     by = repeat.vouched(study, model) if model else edited
     proved = publication.vouch(published, study, by, commit, whole)

@@ -38,7 +38,7 @@ FIGURE = re.compile(r"\]\(((?:[^)\s]*/)?)([\w-]+)/([\w-]+\.png)\)")
 CHOSEN = re.compile(rf"(?:(?P<rows>[^:;|=]+):)?\s*(?P<tables>(?:table\d+(?:\+\S+)?|{SEEDS}): .*)", re.DOTALL)
 DIGITS = re.compile(r"(\+?)\.(\d)(\[\])?")
 # Paragraphs of captions that say which code made a table: once a page is enough.
-NOTES = (accept.EARLIER, publication.SINCE)
+NOTES = (accept.EARLIER, publication.SINCE, publication.BEFORE)
 OF_SEEDS = (
     Column("Corrupted", words.number("corrupted", 1)),
     Column("Clean", words.number("clean", 1)),

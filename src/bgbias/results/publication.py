@@ -4,7 +4,8 @@
 pages show, and ``made.yaml``: how, where and when all this was made, from which settings, and by which code. As long as both
 are those of now, a run of now gives these numbers; ``differing_settings`` and ``edited`` say when they are not. Code that was
 edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``), or gives her
-word for it where that takes too long (``accept``), which tables then say.
+word for it where that takes too long (``accept``), which tables then say. Where it computes others, results may stay until they
+are made again (``keep``), and tables say how they differ.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ MADE, SEEDS = "made.yaml", "seeds"
 TRAINED = ("pretrain", "train")  # whose minutes are those of training
 # Nodes that bring bytes which checksums verify, or draw what tables say.
 WITHOUT_NUMBERS = ("fetch", "weights", "figure")
-SINCE = "Edited since"  # how a caption's paragraph on accepted code begins
+# How paragraphs of a caption on edited code begin.
+SINCE, BEFORE = "Edited since", "Made before an edit that computes otherwise"
 NOT_HERE = ("by hand", "missing file")  # states of a dataset's parts that no command can bring
 
 
@@ -62,7 +64,8 @@ class Publication:
         edited = {file for a in self.made.get("accepted", []) for file in a["edited"]}
         files = f"{len(edited)} file{'s' * (len(edited) > 1)} of its code"
         word = f"\n\n{SINCE}, and taken for computing the same: {files} ({MADE} says which, and why)."
-        return str(self.made["captions"][name]) + (word if edited else "")
+        others = [f"\n\n{BEFORE}: {kept['because']}." for kept in self.made.get("kept", [])]
+        return "".join([str(self.made["captions"][name]), word if edited else "", *others])
 
     def damaged(self) -> list[str]:
         """The files that are not those that were published."""
@@ -220,18 +223,32 @@ def accept(publication: Publication, study: Study, because: str) -> Publication:
     """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and whole
     tables say so until all numbers are made again. Raises UserError if no code was edited, if settings were, or without a reason.
     """
+    return _leave(publication, study, because, "accepted")
+
+
+def keep(publication: Publication, study: Study, because: str) -> Publication:
+    """Let published numbers stay though the code of now makes others: ``because`` is how they differ, and tables say it until all
+    are made again. Raises UserError as ``accept``.
+    """
+    return _leave(publication, study, because, "kept")
+
+
+def _leave(publication: Publication, study: Study, because: str, kind: str) -> Publication:
     if other := differing_settings(publication, study):
         moved = f"{publication.folder} was made by other settings ({other[0]}), which move numbers"
         raise UserError(f"{moved}: make run GRID={study.grid}")
     if not because.strip() or "\n" in because or "<!--" in because:
-        raise UserError('Say in one line why the edit computes the same: --accept "a variable was renamed"')
+        raise UserError(
+            'Say in one line why the edit computes the same, --accept "a variable was renamed", or how what it computes differs,'
+            ' --keep "medians where now are means"'
+        )
     names = edited(publication, study)
     if not names:
         raise UserError(
             f"The code of now is the one that made {publication.folder}; there is nothing to accept."
         )
-    told = [*publication.made.get("accepted", []), {"edited": names, "because": because}]
-    made = publication.made | {"accepted": told, "code": code_of(study)}
+    told = [*publication.made.get(kind, []), {"edited": names, "because": because}]
+    made = publication.made | {kind: told, "code": code_of(study)}
     return write(Publication(publication.folder, made))
 
 
@@ -245,7 +262,9 @@ def vouch(
     for name in made_by:
         for kind in ("files", "libraries"):
             known[kind] |= {name: now[kind][name]} if name in now[kind] else {}
-    made = {key: value for key, value in publication.made.items() if not (whole and key == "accepted")}
+    made = {
+        key: value for key, value in publication.made.items() if not (whole and key in ("accepted", "kept"))
+    }
     proved = Publication(publication.folder, made | {"code": known, "commit": commit})
     if all(known[kind].get(n) == mark for kind in ("files", "libraries") for n, mark in now[kind].items()):
         proved.made["code"] = now

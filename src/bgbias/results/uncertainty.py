@@ -16,6 +16,8 @@ CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 # With fewer there is no interval, or none over seeds, that holds what it promises (the simulation in docs/methods.md).
 FEWEST_CLASSES, FEWEST_SEEDS = 5, 3
+# Below the first a p is 0; so many halvings of its logarithm find one to 12 digits.
+SMALLEST_P, HALVINGS = 1e-16, 50
 # From the means of columns, each an array of one shape, to the number that is made of them, an array of that shape.
 Statistic = Callable[..., np.ndarray]
 
@@ -75,11 +77,9 @@ def estimate(
     sum would change without it (``evaluation.without_class``).
 
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
-    clusters: CV3 in MacKinnon, Nielsen & Webb 2023), and Student's t has the degrees of freedom of as many classes of equal size
-    as these are worth (Carter, Schnepel & Steigerwald 2017). With seeds, the variance is that without each seed, plus that
-    without each class, minus that without each class of each seed (two-way clustering: Cameron, Gelbach & Miller 2011), and no
-    less than either of the first two, with Satterthwaite's degrees of freedom; it needs ``FEWEST_SEEDS`` seeds. With fewer than
-    ``FEWEST_CLASSES`` classes there is neither interval nor p.
+    clusters: CV3 in MacKinnon, Nielsen & Webb 2023), with Student's t (``_Classed.degrees_of_freedom``). With ``FEWEST_SEEDS``
+    seeds or more, the variance without each seed is the other part, and their lengths are put together as ``_of_both`` says.
+    With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p.
 
     Raises ValueError if columns differ in shape, or if no query is left.
     """
@@ -105,10 +105,8 @@ def estimate(
     if seeds < FEWEST_SEEDS:
         return _by_student(value, of_classes, worth)
     of_seeds = _jackknife(found(total - classed.sums.sum(1), np.full(seeds, (seeds - 1) * every)))
-    of_cells = _jackknife(found(total - gone, seeds * every - classed.sizes))
-    variance = max(of_seeds + of_classes - of_cells, of_seeds, of_classes)
-    parts = of_seeds**2 / (seeds - 1) + of_classes**2 / worth
-    return _by_student(value, variance, max(1.0, variance**2 / parts) if parts else 1.0)
+    together = _interaction(found(total - gone, seeds * every - classed.sizes))
+    return _of_both(value, (of_seeds, seeds - 1), (of_classes, worth), together)
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,11 @@ class _Classed:
         return cls(sums, others, sizes, apart.T @ apart)
 
     def degrees_of_freedom(self, gradient: np.ndarray) -> float:
-        """Those of a variance over classes, G - 1 if all are of one size.
+        """Those of a variance over classes, G - 1 if all are of one size, else the harmonic mean of G - 1 and of one less than
+        the classes of equal size that these are worth (Carter, Schnepel & Steigerwald 2017).
+
+        The latter alone make intervals too long: a large class that lies far off moves the number and its variance alike. G - 1
+        alone makes them too short. The mean holds what it promises in the simulations of docs/methods.md.
 
         A class's share of the variance is its size squared times the variance of its mean, which is one of classes and one of
         queries; these two come from an analysis of variance of the linear form that ``gradient`` [C] makes of the columns.
@@ -149,7 +151,7 @@ class _Classed:
         classes = max(0.0, (between - (number - 1) * queries) / float(every - (sizes**2).sum() / every))
         share = sizes**2 * (classes + queries / sizes)
         effective = share.sum() ** 2 / (share**2).sum() if share.any() else number
-        return max(1.0, float(effective) * (number - 1) / number)
+        return max(1.0, (number - 1) * 2 * float(effective) / (float(effective) + number))
 
 
 def _gradient(of: Statistic, means: np.ndarray) -> np.ndarray:
@@ -162,6 +164,46 @@ def _gradient(of: Statistic, means: np.ndarray) -> np.ndarray:
 def _jackknife(without: np.ndarray) -> float:
     """The variance of a number from what it is without each unit in turn."""
     return float((without.size - 1) * np.mean((without - without.mean()) ** 2))
+
+
+def _interaction(without: np.ndarray) -> float:
+    """The variance that seed and class have together, over what each has by itself, from a number [S, G] without each class of
+    each seed: the mean square of what is left of an analysis of variance.
+    """
+    seeds, classes = without.shape
+    left = without - without.mean(0) - without.mean(1, keepdims=True) + without.mean()
+    freedom = (seeds - 1) * (classes - 1)
+    return float((left**2).sum() * (without.size - 1) ** 2 / (without.size * freedom))
+
+
+def _of_both(
+    value: float, seeds: tuple[float, float], classes: tuple[float, float], together: float
+) -> Estimate:
+    """The interval over seeds and classes, each a variance with its degrees of freedom, which both hold what seed and class have
+    ``together``.
+
+    That is counted once (two-way clustering: Cameron, Gelbach & Miller 2011): the part of fewer degrees of freedom f, with
+    variance v, is taken whole, of the other, w, what exceeds it. The squares of lengths by each part's own t, added, would be too
+    long (Banerjee 1960); they are added as powers: reach^2p = (t_f^2 v)^p + (t_g^2 (w - together))^p with
+    p = 1 + 2 / f. Where one part is all there is, this is its Student's t; between, it covers what it promises (docs/methods.md).
+    """
+    from scipy.special import stdtrit
+
+    (whole, few), (other, many) = sorted([seeds, classes], key=lambda part: part[1])
+    variances, power = np.array([whole, max(other - together, 0.0)]), 1 + 2 / few
+
+    def reach(level: float) -> float:
+        lengths = stdtrit([few, many], level / 2) ** 2 * variances
+        return float((lengths**power).sum() ** (0.5 / power))
+
+    # The level at which the interval would end at 0.
+    low, high = math.log(SMALLEST_P), 0.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if reach(math.exp(middle)) > abs(value) else (low, middle)
+    p = math.exp(high) if reach(SMALLEST_P) > abs(value) else float(value == 0)
+    own = reach(1 - CONFIDENCE)
+    return Estimate(value, value - own, value + own, p)
 
 
 def _by_student(value: float, variance: float, freedom: float) -> Estimate:
