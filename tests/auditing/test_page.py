@@ -176,6 +176,28 @@ def test_queries_of_small_masks_that_lose_more_are_told_beside_the_verdict(
     assert said in "".join(told)
 
 
+@pytest.mark.parametrize(
+    ("relative", "points", "classes", "told"),
+    [
+        (Estimate(0.5, 0.3, 0.7), Estimate(0.2, 0.1, 0.3), 9, ""),
+        (Estimate(0.5, -0.1, 1.1), Estimate(0.2, -0.1, 0.5), 9, ", which may be chance"),
+        (Estimate(-0.5, -0.7, -0.3), Estimate(-0.2, -0.3, -0.1), 9, ""),
+        (
+            Estimate(0.68, 0.29, 1.07),
+            Estimate(0.043, -0.021, 0.107),
+            81,
+            "; in points it is 4.3 [−2.1, 10.7], which may be chance: a few classes have most of what can be lost",
+        ),
+        (Estimate(0.5), Estimate(0.2), 4, "; with fewer than 5 classes there is no interval"),
+        (Estimate(0.5), Estimate(0.2), 5, "; no interval can be had"),
+    ],
+)
+def test_a_verdict_says_what_may_be_chance(
+    relative: Estimate, points: Estimate, classes: int, told: str
+) -> None:
+    assert written._by_chance(relative, points, classes) == told
+
+
 def test_a_title_has_no_folders_of_a_disk() -> None:
     names = ("/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
     assert [*map(audit_page._short, names)] == ["mine.py:build", *names[1:]]

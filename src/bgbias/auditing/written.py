@@ -78,17 +78,7 @@ def verdict(audit: Measured) -> str:
         return "The model finds nothing on photos as they are, so that nothing can be lost."
     before, after = (100 * level(audit, c, QUERY_ONLY).value for c in (CLEAN, RANDOM_BACKGROUND))
     levels = f"(MAP@R from {before:.1f} to {after:.1f}{_first_hits(found)}; only queries changed)"
-    if math.isnan(lost.low):
-        few = len(found.classes) < FEWEST_CLASSES
-        chance = (
-            f"; with fewer than {FEWEST_CLASSES} classes there is no interval"
-            if few
-            else "; no interval can be had"
-        )
-    elif lost.low <= 0 <= lost.high:
-        chance = ", which may be chance"
-    else:
-        chance = ""
+    chance = _by_chance(lost, drop(audit, unit="points"), len(found.classes))
     how = "worse" if lost.value >= 0 else "better"
     classes = len(found.classes)
     suffer = findings.suffering(found.classes)
@@ -99,6 +89,18 @@ def verdict(audit: Measured) -> str:
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
         f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
     )
+
+
+def _by_chance(lost: Estimate, points: Estimate, classes: int) -> str:
+    """Whether a relative drop may be chance, or that in points, which is unsure where what there is to lose differs much."""
+    if math.isnan(lost.low):
+        few = f"with fewer than {FEWEST_CLASSES} classes there is no interval"
+        return f"; {few if classes < FEWEST_CLASSES else 'no interval can be had'}"
+    if lost.low <= 0 <= lost.high:
+        return ", which may be chance"
+    if points.low <= 0 <= points.high:
+        return f"; in points it is {said(points, 1)}, which may be chance: a few classes have most of what can be lost"
+    return ""
 
 
 def _first_hits(found: Findings) -> str:
