@@ -7,8 +7,9 @@ star.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, repeat
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ import pandas as pd
 import bgbias
 from bgbias.results.uncertainty import SIGNIFICANT, change_of_relative_drop, difference, itself, relative_drop
 
-STUDIES = 2000
+STUDIES = 1000
 QUERIES = 20  # of a class, in the mean
 # Standard deviations of what is drawn, before the logistic function.
 OF_QUERIES, OF_METHODS, OF_TRAININGS = 0.9, 0.45, 0.3
@@ -121,10 +122,10 @@ def kinds() -> Iterator[Kind]:
 
 def simulate(studies: int = STUDIES) -> pd.DataFrame:
     """A row a kind of study: what it is, and its rates."""
-    rows = []
-    for number, kind in enumerate(kinds()):
-        rows.append(vars(kind) | rates(kind, studies, np.random.default_rng(number)))
-    return pd.DataFrame(rows)
+    every = list(kinds())
+    with ProcessPoolExecutor() as processes:
+        found = processes.map(rates, every, repeat(studies), map(np.random.default_rng, range(len(every))))
+        return pd.DataFrame([vars(kind) | own for kind, own in zip(every, found, strict=True)])
 
 
 def _share(latent: np.ndarray) -> np.ndarray:

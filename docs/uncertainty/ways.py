@@ -73,10 +73,12 @@ def student(variance: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 def used(p: Parts) -> np.ndarray:
     """As ``bgbias.estimate``."""
     parts = [(p.of_seeds, p.seeds - 1), (p.of_classes, p.classes - 1)]
-    (whole, few), (other, many) = sorted(parts, key=lambda part: part[1])
-    lengths = [student(v, np.array(f)) for v, f in ((whole, few), (np.maximum(other - p.together, 0), many))]
-    power = 2 + 4 / few
-    return np.asarray((lengths[0] ** power + lengths[1] ** power) ** (1 / power))
+    power = 2 + 6 / min(freedom for _, freedom in parts)
+    inverse = np.zeros_like(p.mean)
+    for (whole, few), (other, many) in (parts, parts[::-1]):
+        lengths = student(whole, np.array(few)), student(np.maximum(other - p.together, 0), np.array(many))
+        inverse += many / (few + many) / (lengths[0] ** power + lengths[1] ** power) ** (2 / power)
+    return inverse**-0.5
 
 
 def banerjee(p: Parts) -> np.ndarray:

@@ -212,6 +212,15 @@ def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(tmp_path
     assert list(wanted) == ["photos", "protocol"]
     fetch(wanted["protocol"], tmp_path / "fetched", "cuhk", part="protocol")
     assert (tmp_path / "fetched").read_bytes() == b"a list"
+    for source, found in {
+        "https://host/d/cuhk-03.mat?dl=1": f"https://host/d/{name}",
+        "shared:CUHK-03.MAT": f"shared:{name}",
+        "cuhk-03.mat": name,
+    }.items():
+        parts = cuhk03.parts(cuhk03.Params(source=source, boxes="labeled"))
+        assert next(s.place for s in parts["protocol"]) == found
+    with pytest.raises(UserError, match=r"list is not beside .*/photos: rename that file to cuhk-03\.mat"):
+        cuhk(release.rename(tmp_path / "photos"), source=str(tmp_path / "photos"))
     (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
     assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
     assert list(cuhk03.parts(cuhk03.Params(source=str(release), protocol="classic"))) == ["photos"]
@@ -227,10 +236,20 @@ def test_a_release_that_is_damaged_or_another_file_is_refused(
     listed.write_bytes(b"no list")
     with pytest.raises(UserError, match=r"list\.mat: the new protocol's list cannot be read"):
         cuhk(release, listed)
+    for length in (200, 700, len(configured()) - 10):
+        listed.write_bytes(configured()[:length])
+        with pytest.raises(UserError, match=r"list\.mat: the new protocol's list cannot be read"):
+            cuhk(release, listed)
     listed.write_bytes(configured())
     monkeypatch.setattr(cuhk03, "TESTED", 3)
     with pytest.raises(UserError, match="a split tests 2 persons, not 3"):
         cuhk(release, protocol="classic")
+    monkeypatch.setattr(cuhk03, "TESTED", 2)
+    with h5py.File(release, "r+") as file:
+        photo = file[file[file["labeled"][0, 0]][0, 0]]
+        file[file["labeled"][0, 0]][0, 0] = file["#refs#"].create_dataset("odd", data=photo[()] / 2).ref
+    with pytest.raises(UserError, match=r"images_labeled/1_001_1_01\.png cannot be read \(float64 of"):
+        cuhk(release, protocol="classic", boxes="labeled")
     release.write_bytes(release.read_bytes()[:-1000])
     with pytest.raises(UserError, match=r"is not the cuhk-03\.mat .* or not all of it .*get it again"):
         cuhk(release, listed)
@@ -264,6 +283,12 @@ def test_new_protocol_in_folders_like_markets(tmp_path: Path) -> None:
     }
     with pytest.raises(UserError, match=r"no splits_classic_labeled\.json.*torchreid"):
         cuhk(archive, boxes="labeled", protocol="classic")
+
+
+def test_a_picture_of_another_name_is_named(tmp_path: Path) -> None:
+    files = extracted() | {"cuhk03/logo.png": box(0)}
+    with pytest.raises(UserError, match=r"'cuhk03/logo\.png' is not named pair_person_view_number\.png"):
+        cuhk(as_zip(tmp_path / "cuhk.zip", files), protocol="classic")
 
 
 def test_other_layouts_and_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_seeds_as_if_they_were_one_model_would_be_found_out(monkeypatch: pytest.
 
 def test_the_way_that_is_compared_with_others_is_the_projects() -> None:
     random = np.random.default_rng(0)
-    for seeds, classes in ((3, 5), (5, 25)):
+    for seeds, classes in ((3, 5), (5, 5), (5, 25), (10, 5), (10, 10)):
         values = random.normal(size=(4, seeds, classes)) + random.normal(size=(4, seeds, 1)) * 0.5
         reach = ways["used"](ways["Parts"].of(values))
         estimates = [bgbias.estimate([own], np.arange(classes)) for own in values]

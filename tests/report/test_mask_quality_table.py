@@ -78,11 +78,13 @@ def test_a_difference_between_thirds_is_judged_without_each_class_and_seed() -> 
     row = made(values, masks(CONFIDENCE)).loc["plain"]
     from scipy import stats
 
-    few = len(SEEDS) - 1
-    lengths = stats.t.ppf(0.975, few) ** 2 * seeds, stats.t.ppf(0.975, 7) ** 2 * max(classes - together, 0)
-    power = 1 + 2 / few
-    reach = 100 * (lengths[0] ** power + lengths[1] ** power) ** (1 / power / 2)
-    assert row["drop_more_high"] - row["drop_more"] == pytest.approx(reach)
+    parts = [(seeds, len(SEEDS) - 1), (classes, 7)]
+    power, inverse = 1 + 3 / (len(SEEDS) - 1), 0.0
+    for (whole, few), (other, many) in (parts, parts[::-1]):
+        first = stats.t.ppf(0.975, few) ** 2 * whole
+        second = stats.t.ppf(0.975, many) ** 2 * max(other - together, 0)
+        inverse += many / (few + many) / (first**power + second**power) ** (1 / power)
+    assert row["drop_more_high"] - row["drop_more"] == pytest.approx(100 * inverse**-0.5)
 
 
 def test_true_masks_say_more_than_the_maskers_word() -> None:

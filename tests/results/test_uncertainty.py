@@ -127,7 +127,7 @@ def naive(
     of_class = max(0, (between - within) / n0)
     shares = [n * n * (of_class + within / n) for n in sizes]
     worth = sum(shares) ** 2 / sum(a * a for a in shares) * (len(names) - 1) / len(names)
-    worth = max(1, 2 / (1 / worth + 1 / (len(names) - 1)))
+    worth = 2 / (1 / worth + 1 / (len(names) - 1))
 
     v, value = variance([number(leave_class=name) for name in names]), number()
     if len(seeds) < uncertainty.FEWEST_SEEDS:
@@ -140,18 +140,19 @@ def naive(
     middle, count = sum(cells.values()) / len(cells), len(cells)
     squares = sum((cells[s, name] - by_seed[s] - by_class[name] + middle) ** 2 for s, name in cells)
     together = squares * (count - 1) ** 2 / count / (len(seeds) - 1) / (len(names) - 1)
-    of_seeds = variance([number(leave_seed=s) for s in seeds])
-    whole, few, other, many = of_seeds, len(seeds) - 1, v, worth
-    if many < few:
-        whole, few, other, many = other, many, whole, few
-    power = 1 + 2 / few
+    parts = [(variance([number(leave_seed=s) for s in seeds]), len(seeds) - 1), (v, worth)]
+    power = 1 + 3 / min(freedom for _, freedom in parts)
 
     def reach(level: float) -> float:
-        first = stats.t(few).isf(level / 2) ** 2 * whole
-        second = stats.t(many).isf(level / 2) ** 2 * max(0.0, other - together)
-        return float((first**power + second**power) ** (1 / power / 2))
+        inverse = 0.0
+        for (whole, of_whole), (other, of_other) in (parts, parts[::-1]):
+            first = stats.t(of_whole).isf(level / 2) ** 2 * whole
+            second = stats.t(of_other).isf(level / 2) ** 2 * max(0.0, other - together)
+            share = of_other / (of_whole + of_other)
+            inverse += share / (first**power + second**power) ** (1 / power)
+        return float(inverse**-0.5)
 
-    p = math.exp(brentq(lambda log: reach(math.exp(log)) - abs(value), math.log(1e-16), -1e-12, xtol=1e-13))
+    p = math.exp(brentq(lambda log: reach(math.exp(log)) - abs(value), math.log(1e-16), -1e-5, xtol=1e-13))
     return value, value - reach(0.05), value + reach(0.05), p
 
 
@@ -193,9 +194,11 @@ def test_golden_values_of_seeds_and_classes(monkeypatch: pytest.MonkeyPatch) -> 
     # By hand: what is left of each cell is -1/30, 1/15, -1/30 and the same with the other sign, of two degrees of freedom.
     assert uncertainty._interaction(of_cells) == pytest.approx(2 * 6 / 900 / 2 / 6)
     found = estimate([values], np.arange(3))
-    # The seeds' part has one degree of freedom, and t = 12.7062 of it; the classes' two, and 4.302653.
-    lengths = 12.7062**2 * 0.00027778, 4.302653**2 * (0.01333333 - 0.00111111)
-    reach = (lengths[0] ** 3 + lengths[1] ** 3) ** (1 / 6)
+    # The seeds' part has one degree of freedom, and t = 12.7062 of it; the classes' two, and 4.302653. Together they have more
+    # than the seeds by themselves.
+    of_seeds_whole = ((161.4475 * 0.00027778) ** 4 + (18.51282 * (0.01333333 - 0.00111111)) ** 4) ** 0.25
+    of_classes_whole = 18.51282 * 0.01333333
+    reach = (3 / (2 / of_seeds_whole + 1 / of_classes_whole)) ** 0.5
     assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25 - reach, 0.25 + reach), abs=2e-6)
 
 
@@ -246,7 +249,7 @@ def test_a_class_of_most_queries_is_worth_fewer() -> None:
         uncertainty._Classed.of(values, np.zeros_like(values), c).degrees_of_freedom(np.ones(1))
         for c in classes
     )
-    assert 1 <= few < 3 < all_of_them
+    assert few < 3 < all_of_them
 
 
 @pytest.mark.parametrize("seeds", [1, 4])
@@ -305,8 +308,26 @@ def test_a_relative_drop_from_nothing_is_unknown() -> None:
         (NAN, NAN, NAN, NAN), nan_ok=True
     )
     # Without its one class that finds something there is nothing to lose.
-    found = estimate([np.eye(6)[2], np.eye(6)[2] / 2], np.arange(6), relative_drop)
-    assert told(found) == pytest.approx((0.5, NAN, NAN, NAN), nan_ok=True)
+    for seeds in (1, 4):
+        clean = np.repeat(np.eye(6)[2:3], seeds, axis=0)
+        found = estimate([clean, clean / 2], np.arange(6), relative_drop)
+        assert told(found) == pytest.approx((0.5, NAN, NAN, NAN), nan_ok=True)
+
+
+def test_which_part_has_fewer_degrees_of_freedom_makes_no_leap() -> None:
+    for v_seeds, v_classes, together in ((1.0, 2.0, 0.5), (2.0, 0.5, 0.4), (0.3, 0.3, 0.3)):
+        less, equal, more = (
+            uncertainty._of_both(1.0, (v_seeds, 4.0), (v_classes, freedom), together)
+            for freedom in (4 - 1e-9, 4.0, 4 + 1e-9)
+        )
+        assert told(less) == pytest.approx(told(equal), rel=1e-7)
+        assert told(more) == pytest.approx(told(equal), rel=1e-7)
+    random = np.random.default_rng(5)
+    for seeds in (5, 10):
+        values, classes = random.random((seeds, seeds)), np.arange(seeds)
+        once, shuffled = estimate([values], classes), estimate([values], random.permutation(classes))
+        assert told(shuffled) == pytest.approx(told(once), rel=1e-9)
+        assert estimate([0.1 * values], classes).high == pytest.approx(0.1 * once.high, rel=1e-9)
 
 
 @pytest.mark.parametrize("seeds", [1, 4])

@@ -245,6 +245,10 @@ def _checked(
             for file, _ in redrawn.differing(published, study)
         ]
         other, edited = publication.differing_settings(published, study), publication.edited(published, study)
+        notes += [
+            f"{published.folder} was made before an edit that computes otherwise ({kept['because']}): {again}"
+            for kept in published.made.get("kept", [])
+        ]
         if not other and not edited:
             continue
         what = "settings" if other else "code"

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic import Field
@@ -40,6 +43,15 @@ TESTED, SPLITS = 100, 20
 RELEASE = "cuhk-03.mat"
 LIST = {"new": "cuhk03_new_protocol_config_{}.mat", "classic": "splits_classic_{}.json"}  # of which boxes
 LISTS_AT = "https://raw.githubusercontent.com/zhunzhong07/person-re-ranking/master/evaluation/data/CUHK03"
+NAME = re.compile(r"(\d_\d{3})_(\d)_\d{2}\.png")
+PERSON = "{}_{:03d}"
+UNREADABLE = (
+    KeyError,
+    ValueError,
+    IndexError,
+    TypeError,
+    NotImplementedError,
+)  # what is not of the form that is read
 HDF5 = b"\x89HDF\r\n\x1a\n"
 OF_FIRST_CAMERA = 5  # the release has up to ten photos of a person: these, then the second camera's
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG
@@ -63,12 +75,16 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
         photos = Source(place=None, file=RELEASE, sha256=params.sha256, hint=HINT)
     else:
         photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
-    if params.protocol == "classic" or (params.source and not params.source.endswith(".mat")):
+    if params.protocol == "classic" or (params.source and not _names_release(params.source)):
         return {"photos": (photos,)}
     file = LIST["new"].format(params.boxes)
-    beside = Source(place=str(Path(params.source).with_name(file)), file=file) if params.source else None
+    beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
     return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
+
+
+def _names_release(source: str) -> bool:
+    return urlsplit(source).path.lower().endswith(".mat")
 
 
 def given(params: Params) -> bool:
@@ -91,8 +107,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     archive, protocol = parts["photos"], parts.get("protocol")
     if protocol is not None or _is_release(archive):
         with _released(archive, params) as (boxes, tested, read):
-            if protocol is None:
+            if params.protocol == "classic":
                 photos = _by_persons(tested, boxes)
+            elif protocol is None:
+                raise UserError(
+                    f"{name}: the new protocol's list is not beside {params.source}: rename that file to {RELEASE}, and write so"
+                    f" under datasets.{name}.options.source in params.yaml."
+                )
             else:
                 photos = _named(_by_list(protocol.read_bytes(), protocol), boxes, archive)
                 _persons.check_counts(photos, NEW[params.boxes], archive)
@@ -109,11 +130,12 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 
 def _is_release(path: Path) -> bool:
-    """Whether a file is HDF5, which MATLAB begins with 512 bytes of its own."""
+    """Whether a file is HDF5, before which MATLAB writes 512 bytes of its own."""
     if path.is_dir():
         return False
     with path.open("rb") as file:
-        return HDF5 in file.read(512 + len(HDF5))
+        begin = file.read(512 + len(HDF5))
+    return begin.startswith(HDF5) or (begin.startswith(b"MATLAB") and begin.endswith(HDF5))
 
 
 @contextmanager
@@ -135,15 +157,27 @@ def _released(
                     for number, photo in enumerate(photos, 1):
                         if file[photo].ndim == 3:
                             view = 1 if number <= OF_FIRST_CAMERA else 2
-                            shown = f"{pair}_{person:03d}_{view}_{number:02d}.png"
+                            shown = f"{PERSON.format(pair, person)}_{view}_{number:02d}.png"
                             boxes[f"images_{params.boxes}/{shown}"] = photo
             tested = file[file["testsets"][()].ravel()[params.split]][()].T.astype(int).tolist()
-            persons_to_test = {f"{pair}_{person:03d}" for pair, person in tested}
-        except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+            persons_to_test = {PERSON.format(*person) for person in tested}
+        except (OSError, AttributeError, *UNREADABLE) as error:
             raise UserError(
                 f"{archive} is not the {RELEASE} that its authors give, or not all of it ({error}); get it again."
             ) from error
-        yield list(boxes), persons_to_test, lambda name: np.ascontiguousarray(file[boxes[name]][()].T)
+
+        def read(name: str) -> np.ndarray:
+            try:
+                shown = file[boxes[name]][()].T
+                if shown.dtype != np.uint8 or shown.shape[2:] != (3,):
+                    raise ValueError(f"{shown.dtype} of {shown.shape} is no picture")
+                return np.ascontiguousarray(shown)
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"{archive}: {name} cannot be read ({error}); get {RELEASE} again."
+                ) from error
+
+        yield list(boxes), persons_to_test, read
 
 
 def _of_boxes(member: str) -> str | None:
@@ -179,14 +213,14 @@ def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path)
     return {own[file]: photo for file, photo in by_file.items()}
 
 
-def _person(name: str) -> str:
-    """Pair and number of ``pair_person_view_number.png``."""
-    return "_".join(PurePosixPath(name).name.split("_")[:2])
-
-
-def _camera(name: str) -> str:
-    """The view of ``pair_person_view_number.png``: a person is seen by one pair alone."""
-    return PurePosixPath(name).name.split("_")[2]
+def _person_and_camera(name: str) -> tuple[str, str]:
+    """Pair and person, and view, of ``pair_person_view_number.png``: a person is seen by one pair alone. ValueError if named
+    otherwise.
+    """
+    match = NAME.fullmatch(PurePosixPath(name).name)
+    if match is None:
+        raise ValueError(f"'{name}' is not named pair_person_view_number.png, like 1_001_1_01.png")
+    return match[1], match[2]
 
 
 def _by_list(config: bytes, path: Path) -> dict[str, PersonPhoto]:
@@ -203,22 +237,23 @@ def _by_list(config: bytes, path: Path) -> dict[str, PersonPhoto]:
         return {
             listed[at]: PersonPhoto(
                 f"{int(persons[at]):04d}",
-                _camera(listed[at]),
+                _person_and_camera(listed[at])[1],
                 at in train,
                 at in train or at in query,
                 at in train or at in gallery,
             )
             for at in sorted(train | query | gallery)
         }
-    except (MatReadError, KeyError, ValueError, IndexError, TypeError) as error:
+    except (MatReadError, zlib.error, OSError, *UNREADABLE) as error:
         raise UserError(f"{path}: the new protocol's list cannot be read ({error}); get it again.") from error
 
 
 def _in_split(splits: bytes, split: int, archive: Path) -> set[str]:
     """The persons of one of the 20 lists as toolboxes write them."""
     try:
-        return {_person(str(row[0]).replace("\\", "/")) for row in json.loads(splits)[split]["query"]}
-    except (KeyError, ValueError, IndexError, TypeError) as error:
+        rows = json.loads(splits)[split]["query"]
+        return {_person_and_camera(str(row[0]).replace("\\", "/"))[0] for row in rows}
+    except UNREADABLE as error:
         raise UserError(f"{archive}: its splits cannot be read ({error}); make them again.") from error
 
 
@@ -226,4 +261,10 @@ def _by_persons(tested: set[str], names: Iterable[str]) -> dict[str, PersonPhoto
     """By the persons to test; all others train."""
     if len(tested) != TESTED:
         raise UserError(f"CUHK03: a split tests {len(tested)} persons, not {TESTED}; get its list again.")
-    return {name: PersonPhoto(_person(name), _camera(name), _person(name) not in tested) for name in names}
+    try:
+        photos = {name: _person_and_camera(name) for name in names}
+    except ValueError as error:
+        raise UserError(f"CUHK03: {error}; take it away from the photos.") from error
+    return {
+        name: PersonPhoto(person, camera, person not in tested) for name, (person, camera) in photos.items()
+    }

@@ -284,9 +284,10 @@ def _methods(study: Study, table: pd.DataFrame) -> Iterator[str]:
         )
     yield (
         "Retrieval by the embeddings' distance was measured by MAP@R (Musgrave et al. 2020), the query itself left out."
-        " Intervals are 95 %, by the jackknife over classes with Student's t, over classes and training seeds from"
-        f" {FEWEST_SEEDS} seeds on (Cameron, Gelbach & Miller 2011; MacKinnon, Nielsen & Webb 2023). Differences from plain"
-        " training are paired by query and seed, and corrected after Holm (1979)."
+        f" Intervals are 95 %, by the jackknife over classes (MacKinnon, Nielsen & Webb 2023) and, from {FEWEST_SEEDS} training"
+        " seeds on, over seeds, each with its own Student's t (Banerjee 1960), and what both have together counted once"
+        " (Cameron, Gelbach & Miller 2011). Differences from plain training are paired by query and seed, and corrected after"
+        " Holm (1979)."
     )
 
 

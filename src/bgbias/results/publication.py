@@ -60,11 +60,11 @@ class Publication:
         return as_written(self.folder / f"{name}.csv")
 
     def caption(self, name: str) -> str:
-        """That of a table, and which code was accepted since it was made."""
+        """That of a table, which code was accepted since it was made, and how results that were kept differ from those of now."""
         edited = {file for a in self.made.get("accepted", []) for file in a["edited"]}
         files = f"{len(edited)} file{'s' * (len(edited) > 1)} of its code"
         word = f"\n\n{SINCE}, and taken for computing the same: {files} ({MADE} says which, and why)."
-        others = [f"\n\n{BEFORE}: {kept['because']}." for kept in self.made.get("kept", [])]
+        others = [f"\n\n{BEFORE}: {kept['because'].rstrip('.')}." for kept in self.made.get("kept", [])]
         return "".join([str(self.made["captions"][name]), word if edited else "", *others])
 
     def damaged(self) -> list[str]:
@@ -245,7 +245,7 @@ def _leave(publication: Publication, study: Study, because: str, kind: str) -> P
     names = edited(publication, study)
     if not names:
         raise UserError(
-            f"The code of now is the one that made {publication.folder}; there is nothing to accept."
+            f"The code of now is the one that made {publication.folder}; there is nothing to accept or to keep."
         )
     told = [*publication.made.get(kind, []), {"edited": names, "because": because}]
     made = publication.made | {kind: told, "code": code_of(study)}

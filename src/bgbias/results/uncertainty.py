@@ -135,8 +135,8 @@ class _Classed:
         return cls(sums, others, sizes, apart.T @ apart)
 
     def degrees_of_freedom(self, gradient: np.ndarray) -> float:
-        """Those of a variance over classes, G - 1 if all are of one size, else the harmonic mean of G - 1 and of one less than
-        the classes of equal size that these are worth (Carter, Schnepel & Steigerwald 2017).
+        """Those of a variance over classes: G - 1 if all are of one size, else the harmonic mean of G - 1 and of (G - 1) / G
+        times the number of classes of equal size that these are worth (Carter, Schnepel & Steigerwald 2017).
 
         The latter alone make intervals too long: a large class that lies far off moves the number and its variance alike. G - 1
         alone makes them too short. The mean holds what it promises in the simulations of docs/methods.md.
@@ -151,7 +151,7 @@ class _Classed:
         classes = max(0.0, (between - (number - 1) * queries) / float(every - (sizes**2).sum() / every))
         share = sizes**2 * (classes + queries / sizes)
         effective = share.sum() ** 2 / (share**2).sum() if share.any() else number
-        return max(1.0, (number - 1) * 2 * float(effective) / (float(effective) + number))
+        return 2 * (number - 1) * float(effective) / (float(effective) + number)
 
 
 def _gradient(of: Statistic, means: np.ndarray) -> np.ndarray:
@@ -179,30 +179,35 @@ def _interaction(without: np.ndarray) -> float:
 def _of_both(
     value: float, seeds: tuple[float, float], classes: tuple[float, float], together: float
 ) -> Estimate:
-    """The interval over seeds and classes, each a variance with its degrees of freedom, which both hold what seed and class have
-    ``together``.
+    """The interval over seeds and classes: of each the variance v and its degrees of freedom f, and the variance that they have
+    ``together``, which either v holds and which counts once (two-way clustering: Cameron, Gelbach & Miller 2011).
 
-    That is counted once (two-way clustering: Cameron, Gelbach & Miller 2011): the part of fewer degrees of freedom f, with
-    variance v, is taken whole, of the other, w, what exceeds it. The squares of lengths by each part's own t, added, would be too
-    long (Banerjee 1960); they are added as powers: reach^2p = (t_f^2 v)^p + (t_g^2 (w - together))^p with
-    p = 1 + 2 / f. Where one part is all there is, this is its Student's t; between, it covers what it promises (docs/methods.md).
+    With the seeds' variance taken whole and the classes' over what is together, a square of the reach is made of the squares of
+    lengths by each part's own t. Their sum would be too long (Banerjee 1960); they are added as powers p = 1 + 3 / min(f):
+    h^2p = (t_s^2 v_s)^p + (t_c^2 (v_c - together)+)^p. The other way round there is another square; the reach is the root of the
+    harmonic mean of both, weighted by the degrees of freedom of the part that is not whole. What it covers: docs/methods.md.
     """
     from scipy.special import stdtrit
 
-    (whole, few), (other, many) = sorted([seeds, classes], key=lambda part: part[1])
-    variances, power = np.array([whole, max(other - together, 0.0)]), 1 + 2 / few
+    variances, freedoms = np.array([seeds, classes]).T
+    power, over = 1 + 3 / freedoms.min(), np.maximum(variances - together, 0)
 
     def reach(level: float) -> float:
-        lengths = stdtrit([few, many], level / 2) ** 2 * variances
-        return float((lengths**power).sum() ** (0.5 / power))
+        squares = stdtrit(freedoms, level / 2) ** 2
+        ways = ((squares * variances) ** power + (squares * over)[::-1] ** power) ** (1 / power)
+        if not ways.all():
+            return math.sqrt(ways.max())
+        return math.sqrt(freedoms.sum() / (freedoms[::-1] / ways).sum())
 
+    own = reach(1 - CONFIDENCE)
+    if not math.isfinite(own):
+        return Estimate(value)
     # The level at which the interval would end at 0.
     low, high = math.log(SMALLEST_P), 0.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if reach(math.exp(middle)) > abs(value) else (low, middle)
     p = math.exp(high) if reach(SMALLEST_P) > abs(value) else float(value == 0)
-    own = reach(1 - CONFIDENCE)
     return Estimate(value, value - own, value + own, p)
 
 
