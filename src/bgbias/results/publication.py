@@ -247,7 +247,11 @@ def _leave(publication: Publication, study: Study, because: str, kind: str) -> P
         raise UserError(
             f"The code of now is the one that made {publication.folder}; there is nothing to accept or to keep."
         )
-    told = [*publication.made.get(kind, []), {"edited": names, "because": because}]
+    told = [dict(entry) for entry in publication.made.get(kind, [])]
+    if told and told[-1]["because"] == because:
+        told[-1]["edited"] = sorted({*told[-1]["edited"], *names})
+    else:
+        told.append({"edited": names, "because": because})
     made = publication.made | {kind: told, "code": code_of(study)}
     return write(Publication(publication.folder, made))
 
