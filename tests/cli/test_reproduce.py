@@ -149,9 +149,9 @@ def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_withi
         "nothing to accept or to keep"
         in published.bgbias("publish", "--grid", "smoke", "--accept", "x", check=False).stdout
     )
-    published.edit(" + 0.0", " + 0.00", LOSS)
-    published.bgbias("publish", "--grid", "smoke", "--keep", "a zero had one digit.")
-    assert "Made before an edit that computes otherwise: a zero had one digit.\n" in page.read_text()
+    published.edit(" + 0.0", " - 0.0", LOSS)
+    published.bgbias("publish", "--grid", "smoke", "--keep", "a zero was added.")
+    assert "Made before an edit that computes otherwise: a zero was added.\n" in page.read_text()
     assert "same: all " in published.bgbias("reproduce", "smoke").stdout
     published.bgbias("publish")
     assert words not in page.read_text()
