@@ -53,7 +53,7 @@ class Project:
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
             if self.warm and environment.keys() <= warm_python.FREE:
                 name = f"/proc/{os.getpid()}/fd/{said.fileno()}"
-                code = warm_python.server().run(words, self.folder, around, name, seconds)
+                code = warm_python.run(words, self.folder, around, name, seconds)
             else:
                 code = subprocess.run(
                     command,

@@ -1,7 +1,9 @@
-"""Python processes that begin with the imports done that Snakemake, DVC and our own commands share.
+"""Python processes that begin with imports done, of nothing of ours, which differs from folder to folder.
 
-Each test process keeps one process (this file) that has imported them, and nothing of ours: it forks for every command. What a
-command is told, its folder, environment and arguments, is what ``python -m`` would have; its jobs are processes as ever.
+Each test process keeps two processes (this file) that fork for every command: one has imported what Snakemake, DVC and our own
+commands share, the other what nodes do. What a command is told, its folder, environment and arguments, is what ``python -m``
+would have, and so are the jobs of Snakemake: processes that their warm process forks, which is itself forked from the latter
+(see warm_start/sitecustomize.py).
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
-# What takes more than a tenth of a second to import; torch, MLflow and whatever starts threads is left to those who need it.
-IMPORTED = (
+# What takes more than a tenth of a second to import; MLflow and whatever starts threads is left to those who need it.
+COMMANDS = (
     "snakemake.cli",
     "dvc.cli.parser",
     "dvc.repo",
@@ -30,17 +35,23 @@ IMPORTED = (
     "typer",
     "rich.console",
 )
+NODES = ("torch", "pandas", "pyarrow.parquet", "pydantic", "typer", "matplotlib.figure", "scipy.stats")
+# Commands of ours that import what nodes do.
+LIKE_NODES = {"audit", "train", "embed"}
 # What else a command's environment says must be what the imported modules have read.
 FREE = {"PATH", "PYTHONPATH", "BGBIAS_TRACK"}
+PLACE = "BGBIAS_TESTS_WARM"
+START = Path(__file__).with_name("warm_start")
+ROOM = " " * 1000  # among the arguments, for those that forked processes show in their place
 
 
 class Server:
-    """The process that forks, for one command at a time."""
+    """A process that forks, for one command at a time; and, where it has a ``place``, for warm processes meanwhile."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, imported: tuple[str, ...], place: str = "") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__],
-            env={name: value for name, value in environment.items() if name != "PYTHONPATH"},
+            [sys.executable, "-P", __file__, ",".join(imported), place, ROOM],
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -63,25 +74,77 @@ class Server:
 
 
 @functools.cache
-def server() -> Server:
+def _server(kind: str) -> Server:
     """That of this test process."""
-    return Server(dict(os.environ))
+    return Server(NODES, _place()) if kind == "nodes" else Server(COMMANDS)
 
 
-def _serve() -> None:
-    for name in IMPORTED:
+def _place() -> str:
+    return f"bgbias-tests-{os.getpid()}"
+
+
+def run(words: tuple[str, ...], folder: Path, environment: dict[str, str], said: str, seconds: float) -> int:
+    """See ``Server.run``; nodes and the jobs of Snakemake begin with what nodes import."""
+    nodes = _server("nodes")
+    searched = filter(None, (environment.get("PYTHONPATH"), str(START)))
+    around = environment | {PLACE: _place(), "PYTHONPATH": os.pathsep.join(searched)}
+    like_nodes = words[0] == "bgbias" and LIKE_NODES.intersection(words[1:2])
+    return (nodes if like_nodes else _server("commands")).run(words, folder, around, said, seconds)
+
+
+def _serve(imported: list[str], place: str) -> None:
+    """Fork for each line of the standard input, and for each message that comes to the place. Ends with the input."""
+    for name in imported:
         importlib.import_module(name)
     # Else each command would look through all of it for garbage, and copy it doing so.
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1
-    while line := sys.stdin.readline():
-        child = os.fork()
-        if child == 0:
-            _become(*json.loads(line))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if place:
+        listener.bind("\0" + place)
+        listener.listen(16)
+    waits = [sys.stdin.fileno(), *([listener.fileno()] if place else [])]
+    while True:
+        if listener.fileno() in select.select(waits, [], [])[0]:
+            begin = _warm_process(listener)
+        elif line := sys.stdin.readline():
+            begin = _command(line)
+        else:
             return
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        if begin:
+            listener.close()
+            begin()
+            return
+
+
+def _command(line: str) -> Callable[[], None] | None:
+    """What the forked process begins with; this one says its number, and how it ended."""
+    child = os.fork()
+    if child == 0:
+        return functools.partial(_become, *json.loads(line))
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return None
+
+
+def _warm_process(listener: socket.socket) -> Callable[[], None] | None:
+    """As ``_command``, of a process that nobody waits for, and that keeps the pipe it was given."""
+    connection, _ = listener.accept()
+
+    with connection:
+        asked, pipes, _, _ = socket.recv_fds(connection, 2**18, 1)
+    child = os.fork()
+    if child == 0:
+        if os.fork():
+            os._exit(0)
+        words, folder, environment = json.loads(asked)
+        return functools.partial(
+            _become, ["bgbias", words[0], str(pipes[0]), *words[2:]], folder, environment, os.devnull
+        )
+    os.waitpid(child, 0)
+    os.close(pipes[0])
+    return None
 
 
 def _become(words: list[str], folder: str, environment: dict[str, str], said: str) -> None:
@@ -94,8 +157,9 @@ def _become(words: list[str], folder: str, environment: dict[str, str], said: st
     searched = environment.get("PYTHONPATH")
     sys.path[:0] = [folder, *(searched.split(os.pathsep) if searched else ())]
     sys.argv[1:] = words[1:]
+    sys.orig_argv[:] = [sys.executable, "-m", *words]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1].split(","), sys.argv[2])
