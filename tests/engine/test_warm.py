@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+import warm_python
+from project import PATIENCE
 
 from benchmarks import _study
 from bgbias.engine import warm
@@ -341,3 +344,26 @@ def test_code_that_was_edited_is_not_served_from_before(started: Callable[..., R
             assert any(map(listens, run.warm()))
         digests.append(json.loads(run.record("backgrounds").read_text())["digest"])
     assert digests[0] != digests[1]
+
+
+def test_the_tests_own_begin_with_imports_done_if_somebody_has_them(
+    started: Callable[..., Run], tmp_path: Path
+) -> None:
+    """What support/warm_python.py is asked, and that a job goes on by itself where the one that was asked does nothing."""
+    run = started("asks")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
+        there.bind(name := str(tmp_path / "socket"))
+        there.listen()
+        there.settimeout(PATIENCE)
+        searched = os.pathsep.join(map(str, (run.source, warm_python.WARM_START)))
+        job = run.start(*BACKGROUNDS, PYTHONPATH=searched, **{warm_python.SOCKET: name})
+        asks, _ = there.accept()
+        with asks:
+            asked, (pipe,), _, _ = socket.recv_fds(asks, 2**18, 1)
+        os.close(pipe)
+    words, folder, environment = json.loads(asked)
+    assert (words[0], words[2:], folder) == (warm.SERVE, [warm.ROOM], str(run.folder))
+    assert environment["BGBIAS_WARM"] == str(run.snakemake.pid)
+    said, _ = job.communicate()
+    assert job.returncode == 0, said
+    assert run.worker("backgrounds") == job.pid

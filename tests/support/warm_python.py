@@ -3,7 +3,8 @@
 Each test process keeps two processes (this file) that fork for every command: one has imported what Snakemake, DVC and our own
 commands share, the other what nodes do. What a command is told, its folder, environment and arguments, is what ``python -m``
 would have, and so are the jobs of Snakemake: processes that their warm process forks, which is itself forked from the latter
-(see warm_start/sitecustomize.py).
+(see warm_start/sitecustomize.py). Only the kernel tells such processes apart: for it their environment and name are those of this
+file's. Tests of what outlives Snakemake, which is known by these, start it by ``Project.start``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 # What takes more than a tenth of a second to import; MLflow and whatever starts threads is left to those who need it.
@@ -36,22 +40,24 @@ COMMANDS = (
     "rich.console",
 )
 NODES = ("torch", "pandas", "pyarrow.parquet", "pydantic", "typer", "matplotlib.figure", "scipy.stats")
-# Commands of ours that import what nodes do.
+# Commands of ours that import what nodes do; none that starts Snakemake, whose jobs would wait for its end.
 LIKE_NODES = {"audit", "train", "embed"}
 # What else a command's environment says must be what the imported modules have read.
 FREE = {"PATH", "PYTHONPATH", "BGBIAS_TRACK"}
-PLACE = "BGBIAS_TESTS_WARM"
-START = Path(__file__).with_name("warm_start")
+THREADS = "OMP_NUM_THREADS"  # which libraries read when they are imported
+SOCKET, WARM_START = "BGBIAS_TESTS_WARM", Path(__file__).with_name("warm_start")
+ANSWER_SECONDS = 1.0  # of a process that has nothing else to do
 ROOM = " " * 1000  # among the arguments, for those that forked processes show in their place
 
 
 class Server:
-    """A process that forks, for one command at a time; and, where it has a ``place``, for warm processes meanwhile."""
+    """A process that forks, for one command at a time; and, where it has a socket, for warm processes between commands."""
 
-    def __init__(self, imported: tuple[str, ...], place: str = "") -> None:
+    def __init__(self, imported: tuple[str, ...], named: str = "") -> None:
+        around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, ",".join(imported), place, ROOM],
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            [sys.executable, "-P", __file__, ",".join(imported), named, ROOM],
+            env=around | {THREADS: "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,38 +68,48 @@ class Server:
         self, words: tuple[str, ...], folder: Path, environment: dict[str, str], said: str, seconds: float
     ) -> int:
         """``python -m WORDS`` in a folder, which says what it says to a file; its exit code."""
+        assert environment[THREADS] == "1"
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps([words, str(folder), environment, said]), file=self._process.stdin, flush=True)
-        child = int(self._process.stdout.readline())
+        child = self._told()
         late = threading.Timer(seconds, os.kill, [child, signal.SIGKILL])
         late.start()
-        code = int(self._process.stdout.readline())
+        code = self._told()
         late.cancel()
         return code
+
+    def _told(self) -> int:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the process that tests' commands are forked from has ended"
+        return int(line)
 
 
 @functools.cache
 def _server(kind: str) -> Server:
     """That of this test process."""
-    return Server(NODES, _place()) if kind == "nodes" else Server(COMMANDS)
+    return Server(NODES, _socket()) if kind == "nodes" else Server(COMMANDS)
 
 
-def _place() -> str:
-    return f"bgbias-tests-{os.getpid()}"
+@functools.cache
+def _socket() -> str:
+    """Its name, in a folder that is nobody else's."""
+    folder = tempfile.mkdtemp(prefix="bgbias-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return f"{folder}/warm"
 
 
 def run(words: tuple[str, ...], folder: Path, environment: dict[str, str], said: str, seconds: float) -> int:
     """See ``Server.run``; nodes and the jobs of Snakemake begin with what nodes import."""
     nodes = _server("nodes")
-    searched = filter(None, (environment.get("PYTHONPATH"), str(START)))
-    around = environment | {PLACE: _place(), "PYTHONPATH": os.pathsep.join(searched)}
+    searched = filter(None, (environment.get("PYTHONPATH"), str(WARM_START)))
+    around = environment | {SOCKET: _socket(), "PYTHONPATH": os.pathsep.join(searched)}
     like_nodes = words[0] == "bgbias" and LIKE_NODES.intersection(words[1:2])
     return (nodes if like_nodes else _server("commands")).run(words, folder, around, said, seconds)
 
 
-def _serve(imported: list[str], place: str) -> None:
-    """Fork for each line of the standard input, and for each message that comes to the place. Ends with the input."""
+def _serve(imported: list[str], named: str) -> None:
+    """Fork for each line of the standard input, and for each message that comes to the socket. Ends with the input."""
     for name in imported:
         importlib.import_module(name)
     # Else each command would look through all of it for garbage, and copy it doing so.
@@ -101,10 +117,10 @@ def _serve(imported: list[str], place: str) -> None:
     gc.freeze()
     assert threading.active_count() == 1
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if place:
-        listener.bind("\0" + place)
+    if named:
+        listener.bind(named)
         listener.listen(16)
-    waits = [sys.stdin.fileno(), *([listener.fileno()] if place else [])]
+    waits = [sys.stdin.fileno(), *([listener.fileno()] if named else [])]
     while True:
         if listener.fileno() in select.select(waits, [], [])[0]:
             begin = _warm_process(listener)
@@ -131,9 +147,12 @@ def _command(line: str) -> Callable[[], None] | None:
 def _warm_process(listener: socket.socket) -> Callable[[], None] | None:
     """As ``_command``, of a process that nobody waits for, and that keeps the pipe it was given."""
     connection, _ = listener.accept()
-
-    with connection:
+    asked, pipes = b"", []
+    with connection, suppress(OSError):
+        connection.settimeout(ANSWER_SECONDS)
         asked, pipes, _, _ = socket.recv_fds(connection, 2**18, 1)
+    if not pipes:  # it has ended meanwhile
+        return None
     child = os.fork()
     if child == 0:
         if os.fork():

@@ -6,15 +6,17 @@ It is forked from the process of support/warm_python.py that has them, and this 
 import os
 import sys
 
-MARK, PLACE = "warm-process", "BGBIAS_TESTS_WARM"
+MARK = "warm-process"  # as engine/warm.py calls it
+SOCKET = "BGBIAS_TESTS_WARM"  # the variable that names it
+THREADS = "OMP_NUM_THREADS"  # libraries read it when they are imported
 
-if sys.orig_argv[1:4] == ["-m", "bgbias", MARK] and PLACE in os.environ:
+if sys.orig_argv[1:4] == ["-m", "bgbias", MARK] and SOCKET in os.environ and os.environ.get(THREADS) == "1":
     import json
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
         try:
-            there.connect("\0" + os.environ[PLACE])
+            there.connect(os.environ[SOCKET])
             asked = json.dumps([sys.orig_argv[3:], os.getcwd(), dict(os.environ)])  # noqa: PTH109  # no pathlib here
             socket.send_fds(there, [asked.encode()], [int(sys.orig_argv[4])])
         except OSError:  # none is there: the imports are done here
