@@ -2,9 +2,9 @@
 
 Each test process keeps two processes (this file) that fork for every command: one has imported what Snakemake, DVC and our own
 commands share, the other what nodes do. What a command is told, its folder, environment and arguments, is what ``python -m``
-would have, and so are the jobs of Snakemake: processes that their warm process forks, which is itself forked from the latter
-(see warm_start/sitecustomize.py). Only the kernel tells such processes apart: for it their environment and name are those of this
-file's. Tests of what outlives Snakemake, which is known by these, start it by ``Project.start``.
+would have. The warm process that Snakemake's jobs are forked from (engine/warm.py) is itself forked from the latter
+(warm_start/sitecustomize.py). In ``/proc`` such processes have the environment and the name of this file's. Jobs that outlive
+Snakemake are known by their environment there: tests of these start it by ``Project.start``.
 """
 
 from __future__ import annotations

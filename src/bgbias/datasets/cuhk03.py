@@ -45,13 +45,8 @@ LIST = {"new": "cuhk03_new_protocol_config_{}.mat", "classic": "splits_classic_{
 LISTS_AT = "https://raw.githubusercontent.com/zhunzhong07/person-re-ranking/master/evaluation/data/CUHK03"
 NAME = re.compile(r"(\d_\d{3})_(\d)_\d{2}\.png")
 PERSON = "{}_{:03d}"
-UNREADABLE = (
-    KeyError,
-    ValueError,
-    IndexError,
-    TypeError,
-    NotImplementedError,
-)  # what is not of the form that is read
+# What a file raises that is not of the form that is read.
+UNREADABLE = (KeyError, ValueError, IndexError, TypeError, NotImplementedError)
 HDF5 = b"\x89HDF\r\n\x1a\n"
 OF_FIRST_CAMERA = 5  # the release has up to ten photos of a person: these, then the second camera's
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG

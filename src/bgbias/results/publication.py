@@ -234,6 +234,7 @@ def keep(publication: Publication, study: Study, because: str) -> Publication:
 
 
 def _leave(publication: Publication, study: Study, because: str, kind: str) -> Publication:
+    """What ``accept`` and ``keep`` share: ``made.yaml`` says of which ``kind`` the edit is, and has the code of now."""
     if other := differing_settings(publication, study):
         moved = f"{publication.folder} was made by other settings ({other[0]}), which move numbers"
         raise UserError(f"{moved}: make run GRID={study.grid}")
