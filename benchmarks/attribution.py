@@ -17,6 +17,7 @@ OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
 LIMITS = {"fp32": "forward and backward alone, fp32", "bf16": "forward and backward alone, bf16"}
 FASTER = {"fp32": 1.5, "bf16": 2.5}
 SAMPLES = 25
+PHOTOS = {"cpu": 2, "cuda": 40}
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
@@ -29,7 +30,9 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.toy.render import specimens
 
     # The weights do not matter to speed.
-    backbone, options, photos = ("tiny", {}, 1) if tiny else ("bn_inception", {"weights": None}, 2)
+    backbone, options, photos = (
+        ("tiny", {}, 1) if tiny else ("bn_inception", {"weights": None}, PHOTOS[torch.device(device).type])
+    )
     params = plugins.load("backbones", backbone).Params.model_validate(options)
     model = build_model(backbone, params, 128, seeds.torch_generator("benchmark model")).to(device).eval()
     pictures, masks = specimens(photos, model.input_size)
@@ -110,6 +113,7 @@ def _alone(network: Any, x: Any, reference: Any, precision: str) -> Callable[[],
     """What no attribution can do without: the folded network there and back, for as many views, to the input only."""
     import torch
 
+    from bgbias.attribution.smoothgrad import PASSES
     from bgbias.compute.device import autocast
 
     views = torch.cat([photo.expand(SAMPLES, -1, -1, -1) for photo in x]).contiguous(
@@ -117,7 +121,7 @@ def _alone(network: Any, x: Any, reference: Any, precision: str) -> Callable[[],
     )
 
     def run() -> None:
-        for batch in views.split(SAMPLES if x.device.type == "cpu" else len(views)):
+        for batch in views.split(PASSES[x.device.type]):
             batch.requires_grad_()
             with autocast(x.device.type, precision):
                 embeddings = network(batch)

@@ -83,6 +83,7 @@ def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
     things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
     found = fetched(x * 2 for x in ahead(things, "cuda", sent))
     assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
+    assert len(list(ahead(things, "cuda", sent))) == 20
     reserved = torch.cuda.memory_reserved()
     assert [len(list(ahead(things, "cuda", sent))) for _ in range(4)] == [20] * 4
     # Not once more for every time.

@@ -47,9 +47,9 @@ def photo(height: int, width: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def masker(weights: Path, **options: object) -> saliency.SaliencyMasker:
+def masker(weights: Path, device: str = "cpu", **options: object) -> saliency.SaliencyMasker:
     module = plugins.load("maskers", "u2netp")
-    return module.build(module.Params(weights=str(weights), input_size=SIZE, **options), "cpu")
+    return module.build(module.Params(weights=str(weights), input_size=SIZE, **options), device)
 
 
 # Parameter counts of the official release's two classes.
@@ -143,6 +143,15 @@ def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -
     assert len(found) == count
     assert [m.confidence for m in found] == [m.confidence for m in expected]
     assert all(np.array_equal(a.alpha, b.alpha) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_makes_the_same_masks(weights: Path) -> None:
+    photos = [photo(40 + 9 * n, 90, n) for n in range(7)]
+    expected, found = masker(weights)(photos), masker(weights, "cuda", batch_size=3)(photos)
+    for a, b in zip(found, expected, strict=True):
+        assert a.confidence == pytest.approx(b.confidence, abs=1e-4)
+        assert np.abs(a.alpha.astype(int) - b.alpha).max() <= 1
 
 
 def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> None:

@@ -10,6 +10,7 @@ from bgbias import seeds
 from bgbias.images import pixels
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SIZE = 37
 
 
@@ -24,18 +25,19 @@ def pictures(channels: int) -> list[np.ndarray]:
     return [m[..., 0] if channels == 1 else m for m in made]
 
 
-def on_device(shown: list[np.ndarray]) -> DeviceCrops:
-    return DeviceCrops(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu")
+def on_device(shown: list[np.ndarray], device: str = "cpu") -> DeviceCrops:
+    return DeviceCrops(shown.__getitem__, [p.shape for p in shown], SIZE, device)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_crops_are_pillows_but_for_single_grey_levels(channels: int) -> None:
+def test_crops_are_pillows_but_for_single_grey_levels(channels: int, device: str) -> None:
     rng = seeds.generator("boxes", channels)
     shown = pictures(channels)
     rows = rng.integers(len(shown), size=60).tolist()
     drawn = [pixels.random_box(rng, *shown[row].shape[:2]) for row in rows]
     boxes, flips = [b for b, _ in drawn], [f for _, f in drawn]
-    found = on_device(shown).crops(rows, boxes, flips)
+    found = on_device(shown, device).crops(rows, boxes, flips).cpu()
     assert (found.shape, found.dtype) == ((60, channels, SIZE, SIZE), torch.uint8)
     assert found.is_contiguous(memory_format=torch.channels_last)
     differences = []

@@ -43,7 +43,7 @@ class Method(BaseMethod):
         self.visited: list[int] = []
         for batch in passes("brightness", 7):
             self.visited += batch.index.tolist()
-            seen = self.photos(batch).mean((1, 2, 3)).cpu() / (1 + epoch)
+            seen = self.photos(batch).mean((1, 2, 3)) / (1 + epoch)
             self.own.offsets[batch.index] = 0.5 * self.own.offsets[batch.index] + seen  # type: ignore[index, operator]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
