@@ -203,6 +203,11 @@ def test_a_title_has_no_folders_of_a_disk() -> None:
     assert [*map(audit_page._short, names)] == ["mine.py:build", *names[1:]]
 
 
+def test_the_terminal_prints_no_zero_below_zero() -> None:
+    points = pd.Series({"value": -0.0001, "low": -0.0004, "high": 0.07})
+    assert written._interval(points) == "0.0 [0.0, 7.0]"
+
+
 def test_classes_tell_how_many_masks_are_unsure_where_some_are() -> None:
     rows = {"class_name": ["a", "b"], "queries": [12, 9], "clean": [0.5, 0.25], "corrupted": [0.1, 0.2]}
     classes = pd.DataFrame(rows | {"lost": [0.4, 0.05], "sd": [0.1, np.nan], "unsure_masks": [3, 0]})

@@ -330,8 +330,8 @@ def _points(found: Estimate) -> str:
 def _interval(row: pd.Series) -> str:
     if math.isnan(row["value"]):
         return NOTHING
-    ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
-    return f"{100 * row['value']:.1f}{ends}"
+    ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:z.1f}, {100 * row['high']:z.1f}]"
+    return f"{100 * row['value']:z.1f}{ends}"
 
 
 def queries(audit: Measured) -> int:
