@@ -32,6 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(workers.Ending(config))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu"):
+        import faiss
+        import torch
+
+        if not (torch.cuda.is_available() and faiss.get_num_gpus()):
+            pytest.skip("torch or faiss sees no GPU")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that run the workflow come first: the last ones shall be short, or one core waits for the other."""
     long = {item.path for item in items if item.get_closest_marker("workflow")}

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from bgbias.compute.overlap import ahead, fetched, sent
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -78,12 +76,12 @@ def test_what_is_fetched_comes_in_order() -> None:
     assert [int(t) for t in fetched(torch.tensor(n) for n in range(3))] == [0, 1, 2]
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
     things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
     found = fetched(x * 2 for x in ahead(things, "cuda", sent))
     assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
-    assert len(list(ahead(things, "cuda", sent))) == 20
+    list(ahead(things, "cuda", sent))  # reserves what the others use
     reserved = torch.cuda.memory_reserved()
     assert [len(list(ahead(things, "cuda", sent))) for _ in range(4)] == [20] * 4
     # Not once more for every time.

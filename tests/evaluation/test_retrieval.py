@@ -173,7 +173,7 @@ def test_rounding_of_the_device_does_not_change_the_order(
     np.testing.assert_array_equal(exact_order(points, 30), expected)
 
 
-@pytest.mark.skipif(not faiss.get_num_gpus(), reason="faiss sees no GPU")
+@pytest.mark.gpu
 def test_a_gpu_gives_the_same_order() -> None:
     embeddings, labels = with_duplicates()
     on_gpu = neighbours(embeddings, labels, embeddings, labels, k=20, device="cuda").indices

@@ -145,7 +145,7 @@ def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -
     assert all(np.array_equal(a.alpha, b.alpha) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_gpu_makes_the_same_masks(weights: Path) -> None:
     photos = [photo(40 + 9 * n, 90, n) for n in range(7)]
     expected, found = masker(weights)(photos), masker(weights, "cuda", batch_size=3)(photos)

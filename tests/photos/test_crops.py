@@ -10,7 +10,6 @@ from bgbias import seeds
 from bgbias.images import pixels
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SIZE = 37
 
 
@@ -29,7 +28,7 @@ def on_device(shown: list[np.ndarray], device: str = "cpu") -> DeviceCrops:
     return DeviceCrops(shown.__getitem__, [p.shape for p in shown], SIZE, device)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_crops_are_pillows_but_for_single_grey_levels(channels: int, device: str) -> None:
     rng = seeds.generator("boxes", channels)

@@ -249,7 +249,7 @@ def _of_classes(classes: pd.DataFrame) -> Iterator[str]:
         name = " ".join(short[row["class_name"]].split())  # a line stays one
         name = name if len(name) < 39 else f"...{name[-35:]}"
         spread = "" if math.isnan(row["sd"]) else f" ({100 * row['sd']:.0f})"
-        lost = f"{100 * row['lost']:.1f}{spread}"
+        lost = f"{100 * row['lost']:z.1f}{spread}"
         clean, then = 100 * row["clean"], 100 * row["corrupted"]
         doubtful = row["unsure_masks"] if unsure else ""
         yield f"{name:<40}{row['queries']:>8}{doubtful:>8}{clean:>8.1f}{then:>8.1f}{lost:>18}"
