@@ -68,9 +68,14 @@ def verdict(figure: Record) -> str:
 
 def spread(values: Sequence[float]) -> str:
     """``1.23 [1.20 - 1.31]``: the median, the least and the most."""
-    if len(values) == 1:
-        return f"{values[0]:.3g}"
-    return f"{median(values):.3g} [{min(values):.3g} - {max(values):.3g}]"
+    found, *ends = (_digits(value) for value in (median(values), min(values), max(values)))
+    return f"{found} [{' - '.join(ends)}]" if len(values) > 1 else found
+
+
+def _digits(value: float) -> str:
+    """Three of them, without an exponent where a number is large: ``1.23``, ``7,110``."""
+    three = f"{value:.3g}"
+    return f"{float(three):,.0f}" if abs(value) >= 999.5 else three
 
 
 def write(path: Path, device: str, records: Sequence[Record], changed: Collection[str] = ()) -> None:

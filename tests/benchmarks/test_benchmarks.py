@@ -165,6 +165,14 @@ def test_tiny_sizes_are_not_written_into_the_page(tmp_path: Path) -> None:
         _bench.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [([7113.2], "7,110"), ([999.6], "1,000"), ([1.0, 0.00012, 2.345], "1 [0.00012 - 2.35]")],
+)
+def test_figures_have_three_digits_and_large_ones_no_exponent(values: list[float], told: str) -> None:
+    assert _report.spread(values) == told
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_an_absent_gpu_is_told_with_what_waits_for_it() -> None:
     with pytest.raises(UserError, match=r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu"):
