@@ -120,8 +120,8 @@ def test_nodes_make_there_what_they_make_on_a_processor(study: Study) -> None:
 
 def asked(study: Study) -> list[Node]:
     """How every method is trained and embeds, and every other node of plain models and of the backbone as it comes."""
-    found = [node for node in graph.in_order(study) if node.name in taking_a_device() - NOT_ASKED]
-    whole = ("plain", "pretrained")
+    names, whole = taking_a_device() - NOT_ASKED, ("plain", "pretrained")
+    found = [node for node in graph.in_order(study) if node.name in names]
     return [n for n in found if n.name in ("train", "embed") or not n.cell or n.cell.method in whole]
 
 
