@@ -1,5 +1,6 @@
 """``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
 
+from bgbias.compute import cores
 from bgbias.engine import warm
 
 
@@ -10,4 +11,5 @@ def _command() -> None:
 
 
 if __name__ == "__main__":
+    cores.share()  # before the warm process is asked, which is one of the same environment
     warm.run(_command)
