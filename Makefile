@@ -73,7 +73,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
 .PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
-	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and write all pages that show results (GRID left out: pages alone)
 	@python -m bgbias publish $(CHOICE)

@@ -202,6 +202,10 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.load(Path("runs/timm:vit/model.safetensors"))
     with pytest.raises(UserError, match=r"was given a Identity\..*go into bgbias\.audit"):
         bgbias.load(torch.nn.Identity())  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"attribute\(\) takes a model that bgbias trained.*not a function"):
+        bgbias.attribute(lambda _: [], [], [])  # type: ignore[arg-type, return-value]
+    with pytest.raises(UserError, match=r"explain\(\) takes a model that bgbias trained.*not a Identity"):
+        bgbias.explain(torch.nn.Identity(), [])  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"picture nowhere\.png is missing"):
         bgbias.embed(model, ["mug_0.png", "nowhere.png"])
     with pytest.raises(UserError, match=r"'model\.safetensors' cannot be decoded"):

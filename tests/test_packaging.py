@@ -12,17 +12,21 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from project import ROOT
 
 import bgbias
 from bgbias import plugins, seeds
+from bgbias.auditing import masker
 from bgbias.images import pixels
+from bgbias.masks import u2net
 from bgbias.models import model
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -153,6 +157,52 @@ def test_an_installed_bgbias_works_from_any_folder(installed: Path, tmp_path: Pa
     assert "embed" in _run([installed / "bgbias", "--help"], tmp_path)
 
 
+def brought_by_the_core() -> set[str]:
+    """The distributions that `pip install .` brings, by their canonical names."""
+    found: set[str] = set()
+    waiting = list(PROJECT["dependencies"])
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found.add(name)
+            waiting += requires(name) or ()
+    return found
+
+
+# What an environment without extras lacks cannot be imported.
+WITHOUT_EXTRAS = """
+import sys
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name in ABSENT:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+sys.meta_path.insert(0, Nowhere())
+"""
+
+
+def test_the_core_is_enough_for_an_audits_usual_masker(installed: Path, tmp_path: Path) -> None:
+    """Its published weights are an ONNX file."""
+    core = brought_by_the_core()
+    brought = packages_distributions()
+    kept = core | {"bgbias"}
+    absent = {name for name, by in brought.items() if not kept & {canonicalize_name(b) for b in by}}
+    assert {"snakemake", "mlflow", "pycocotools", "onnxruntime"} <= absent
+    (tmp_path / "cache" / masker.WEIGHTS).mkdir(parents=True)
+    file = tmp_path / "cache" / masker.WEIGHTS / plugins.load("maskers", masker.DEFAULT).PUBLISHED[0].called
+    assert file.suffix == ".onnx"
+    torch.onnx.export(u2net.u2netp().eval(), (torch.rand(1, 3, 32, 32),), file, dynamo=False)
+    code = f"""ABSENT = {absent}
+{WITHOUT_EXTRAS}
+import numpy
+from bgbias.auditing import masker
+(mask,) = masker.find(masker.DEFAULT, None, "cpu").make()([numpy.zeros((40, 40, 3), "uint8")])
+print(mask.alpha.shape)
+"""
+    said = _run([installed / "python", "-c", code], tmp_path, BGBIAS_CACHE=str(tmp_path / "cache"))
+    assert said == "(40, 40)\n"
+
+
 HER_LOSS = """
 from bgbias.settings import Strict
 
@@ -198,8 +248,9 @@ def test_an_installed_bgbias_takes_somebody_elses_loss_from_her_folder(
     assert "train" in _run([installed / "bgbias", "forecast"], tmp_path)
 
 
-def _run(command: list[str | Path], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, env=_plain(), capture_output=True, text=True, check=False)
+def _run(command: list[str | Path], folder: Path, **environment: str) -> str:
+    around = _plain() | environment
+    done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

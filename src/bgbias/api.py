@@ -218,6 +218,7 @@ def attribute(
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.photos.table import COLUMNS, ImageTable
 
+    _ours(model, "attribute")
     keys = [str(number) for number in range(len(photos))] if names is None else [str(name) for name in names]
     if not len(photos) == len(masks) == len(keys):
         raise UserError(
@@ -272,6 +273,7 @@ def explain(
     """
     from bgbias.attribution import explanation
 
+    _ours(model, "explain")
     decoded = [_rgb(photo, number) for number, photo in enumerate(photos)]
     return explanation.explain(model.model, decoded, same, score)
 
@@ -337,6 +339,17 @@ def audit(
         return run(asking, audited, Path(out))
     with tempfile.TemporaryDirectory() as folder:
         return run(asking, audited, Path(folder))
+
+
+def _ours(model: object, name: str) -> None:
+    """Refuse a model that bgbias did not train."""
+    from bgbias.evaluation.embedder import Embedder
+
+    if not isinstance(model, Embedder):
+        raise UserError(
+            f"{name}() takes a model that bgbias trained, as bgbias.load() gives it, not a {type(model).__name__}. Where a"
+            " model of your own looks is in its audit: bgbias.audit(photos, model)."
+        )
 
 
 def _distance(model: Embedder) -> str:

@@ -103,7 +103,7 @@ def test_table_fits_a_hundred_columns_and_loses_nothing(
     for a in availability.arrivals(study):
         assert a.dataset in text
         assert "".join(a.state.split()) in text
-    assert text.endswith("--coresalldata")
+    assert text.endswith("grid=small--data")
 
 
 def test_grid_alone_can_be_asked_for(study: Study) -> None:

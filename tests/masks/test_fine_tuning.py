@@ -13,8 +13,10 @@ import torch
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
+from bgbias import plugins
 from bgbias.cli import app
 from bgbias.errors import UserError
+from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.masks import cross_validation, fine_tuning, saliency
 from bgbias.masks import pairs as mask_pairs
@@ -322,8 +324,18 @@ def test_commands_leave_a_good_masker_alone(
     saliency.load_weights(u2netp(), out, "u2netp")
 
 
-def test_commands_that_cannot_work_are_refused(tmp_path: Path, pairs: list[MaskPair]) -> None:
-    words = ["train-masker", str(drawn(tmp_path / "drawn", pairs)), "--start", str(TOY), "--device", "cpu"]
+def test_commands_that_cannot_work_are_refused(
+    tmp_path: Path, pairs: list[MaskPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["train-masker", str(drawn(tmp_path / "drawn", pairs)), "--device", "cpu"]
+    # Without weights to start from it takes the published ones, wherever they are.
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    nowhere = (Source(place="http://127.0.0.1:9/u2netp.onnx"),)
+    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", nowhere)
+    with pytest.raises(UserError, match=r"(?s)the weights of u2netp could not be fetched.*by --start FILE"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    words += ["--start", str(TOY)]
     with pytest.raises(UserError, match=r"mine\.pth is not called so"):
         CliRunner().invoke(app, [*words, "--out", "mine.pth"], catch_exceptions=False)
     with pytest.raises(UserError, match="no net 'resnet' to fine-tune; there are: u2net, u2netp"):

@@ -243,8 +243,12 @@ def test_maskers_weights_come_the_same_way(
     chosen = load(tmp_path, raw)
     (node,) = (n for n in graph.in_order(chosen) if n.name == "weights")
     assert node.keywords == {"owner": "maskers/ground_truth"}
-    nodes.weights(chosen, "maskers/ground_truth")
     index.index(chosen, "squares")
+    with pytest.raises(
+        UserError, match=r"missing; `python -m bgbias weights .*maskers/ground_truth` fetches it"
+    ):
+        masks.masks(chosen, "squares", device="cpu")
+    nodes.weights(chosen, "maskers/ground_truth")
     masks.masks(chosen, "squares", device="cpu")
     read = record(chosen, "masks_record", dataset="squares", masker="ground_truth")["inputs"]
     assert str(chosen.files.at("weights", owner="maskers/ground_truth")) in read

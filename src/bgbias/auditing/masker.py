@@ -22,6 +22,7 @@ from bgbias.settings import Strict
 DEFAULT = "u2netp"
 FOLDER = "masks"
 WEIGHTS = "weights"
+NO_NETWORK = "; or do without a network: --masker grabcut"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     module = plugins.load("maskers", name)
     chosen: dict[str, str] = {}
     if "weights" in module.Params.model_fields:
-        chosen["weights"] = str(weights or _weights(name, getattr(module, "PUBLISHED", ())))
+        chosen["weights"] = str(weights or weights_of(name, instead=NO_NETWORK))
     params: Strict = module.Params.model_validate(chosen)
     identity = {
         "code": code.fingerprint(module.__name__),
@@ -84,10 +85,14 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
     return NamedMasker(name, key, make)
 
 
-def _weights(name: str, published: Sequence[Source]) -> Path:
-    """The file of the masker's weights, fetched if need be."""
+def weights_of(name: str, option: str = "--mask-weights", instead: str = "") -> Path:
+    """The file of the masker's weights: in the cache or the shared data, else fetched.
+
+    Where none can be had, the error names the ``option`` that takes a file, where to put one, and what can be done ``instead``.
+    """
+    published: Sequence[Source] = getattr(plugins.load("maskers", name), "PUBLISHED", ())
     if not published:
-        raise UserError(f"Masker '{name}' has no published weights; name its file by --mask-weights.")
+        raise UserError(f"Masker '{name}' has no published weights; name its file by {option}.")
     folder, shared = places.cache() / WEIGHTS, places.source(f"shared:{WEIGHTS}")
     called = [source.called for source in published]
     for path in (
@@ -101,8 +106,8 @@ def _weights(name: str, published: Sequence[Source]) -> Path:
     target = folder / source.called
     kinds = ", ".join(sorted({Path(file).suffix for file in called}))
     cure = (
-        f"Name a file of them by --mask-weights FILE ({kinds} or .safetensors); or get {source.called}{source.facts} by other"
-        f" means and put it at {target}; or do without a network: --masker grabcut"
+        f"Name a file of them by {option} FILE ({kinds} or .safetensors); or get {source.called}{source.facts} by other"
+        f" means and put it at {target}{instead}"
     )
     same = tuple(other for other in published if other.called == source.called)
     fetch.fetch(same, target, f"the weights of {name}", cure)

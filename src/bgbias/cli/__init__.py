@@ -36,7 +36,7 @@ app.add_typer(reproduce.app)
 # What the core does without, and the extra of the package that brings it.
 EXTRAS = {
     **dict.fromkeys(("alembic", "dvc", "mlflow", "snakemake", "sqlalchemy"), "workflow"),
-    **dict.fromkeys(("google", "onnx", "pycocotools"), "masks"),
+    "pycocotools": "masks",
     "h5py": "persons",
     "onnxruntime": "onnx",
 }

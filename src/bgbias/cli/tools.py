@@ -229,7 +229,10 @@ def train_masker(
     out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
         "data/weights/u2netp_mine.safetensors"
     ),
-    start: Annotated[str, typer.Option(help="Weights to start from.")] = "shared:weights/u2netp.safetensors",
+    start: Annotated[
+        str | None,
+        typer.Option(help="Weights to start from; if not given, the published ones.", show_default=False),
+    ] = None,
     kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
     folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
     report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bgbias import progress
+from bgbias.auditing import masker
 from bgbias.errors import UserError
 from bgbias.files.places import source
 from bgbias.masks import cross_validation, fine_tuning, saliency
@@ -17,7 +18,7 @@ def fine_tune(
     place: Path,
     out: Path,
     report: Path,
-    start: str,
+    start: str | None,
     kind: str,
     folds: int,
     recipe: Recipe,
@@ -26,14 +27,15 @@ def fine_tune(
 ) -> None:
     """Judge by ``folds`` on the pairs of ``place``, and write weights to ``out`` if they help, or ``always``.
 
-    Figures and pictures of the judgement go to ``report``. ``out`` appears complete or not at all.
+    It starts from the weights ``start``, or, if None, from the published ones. Figures and pictures of the judgement go to
+    ``report``. ``out`` appears complete or not at all.
     """
     if out.suffix != ".safetensors":
         raise UserError(f"Weights are written as .safetensors; {out} is not called so. Correct --out.")
     if kind not in NETS:
         raise UserError(f"There is no net '{kind}' to fine-tune; there are: {', '.join(NETS)}.")
     net = NETS[kind]()
-    saliency.load_weights(net, source(start), kind)
+    saliency.load_weights(net, source(start) if start else masker.weights_of(kind, "--start"), kind)
     pairs = mask_pairs.read_pairs(place)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, device)
     cross_validation.write(judged, report)

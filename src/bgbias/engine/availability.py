@@ -69,7 +69,8 @@ def show(study: Study, only_grid: bool = False) -> None:
         previous = a.dataset
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED)
     console.print(table)
-    console.print(Text(for_this_study("All that can be fetched: snakemake --cores all data")))
+    command = f"snakemake --cores all --config grid={study.grid} -- data"
+    console.print(Text(for_this_study(f"All that the grid needs and can be fetched: {command}")))
 
 
 def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...], last: str) -> Arrival:

@@ -110,7 +110,8 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
         )
     if total.unknown:
         lines.append(
-            "  +?: and those of datasets and backgrounds that are not counted yet; `snakemake --cores all data` counts them"
+            "  +?: and those of datasets and backgrounds that are not counted yet;"
+            f" `snakemake --cores all --config grid={study.grid} -- data` counts them"
         )
     return for_this_study("\n".join([*lines, *_time(study, each, current)]))
 

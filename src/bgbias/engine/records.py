@@ -192,6 +192,16 @@ def _interruption(error: BaseException) -> BaseException | None:
 
 
 def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
+    owner = next(
+        (
+            f"maskers/{name}"
+            for name in study.maskers
+            if study.files.at("weights", owner=f"maskers/{name}") == path
+        ),
+        None,
+    )
+    if owner:
+        return f"`python -m bgbias weights {owner}` fetches it."
     cell = next((c for c in subject.values() if isinstance(c, Cell) and c.name in str(path)), None)
     if cell is None or cell in plan.cells(study):
         return f"`snakemake --cores all --config grid={study.grid}` makes it."
