@@ -52,6 +52,7 @@ rule pretrain:
         record=PATHS.pretrain_record,
     log:
         f"{LOGS}/{STUDY.grid}/pretrain/{{backbone}}/{{dataset}}/seed{{run}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1

@@ -187,6 +187,7 @@ rule remask:
         record=PATHS.remask_record,
     log:
         f"{LOGS}/{STUDY.grid}/remask/{{dataset}}/{{backbone}}.log",
+    priority: 1
     conda:
         "../envs/bgbias.yaml"
     threads: 4 if HAS_GPU else 1
