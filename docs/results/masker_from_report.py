@@ -134,7 +134,8 @@ EVIDENCE = Evidence("masker", PAGES, made, "make docs-masker", TABLES, HERE / "m
 def taken(arguments: list[str]) -> tuple[Path, ...]:
     """Fine-tune, take the figures of the report, and measure rembg's masks."""
     report, masks = map(Path, arguments)
-    command = ["train-masker", str(masks), "--device", "cpu", "--report", str(report)]
+    start = "shared:weights/u2netp.safetensors"
+    command = ["train-masker", str(masks), "--start", start, "--device", "cpu", "--report", str(report)]
     subprocess.run([sys.executable, "-m", "bgbias", *command], check=True)
     for name in FIGURES:
         (ROOT / HERE / f"masker_{name}.csv").write_bytes((report / f"{name}.csv").read_bytes())

@@ -1,15 +1,18 @@
-"""``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
+"""``bgbias``, and ``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
 
 from bgbias.compute import cores
-from bgbias.engine import warm
 
 
-def _command() -> None:
-    from bgbias.cli import main
+def main() -> None:
+    """A command of bgbias, in a process of its own."""
+    cores.share()  # before numpy and torch load the libraries that read it
+    from bgbias.cli import main as command
 
-    main()
+    command()
 
 
 if __name__ == "__main__":
-    cores.share()  # before the warm process is asked, which is one of the same environment
-    warm.run(_command)
+    cores.share()  # before a warm process is asked, which serves commands of the same environment alone
+    from bgbias.engine import warm
+
+    warm.run(main)

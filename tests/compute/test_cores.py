@@ -5,22 +5,36 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from bgbias.compute import cores
 
-# A command, and then the library whose threads it is about, which says what it was told.
+# The command `bgbias`, and then the libraries whose threads it is about, which say what they were told.
 COMMAND = """
 import sys
+from importlib.metadata import entry_points
+from bgbias.compute import cores
+cores.quota = lambda: GRANTED
+(command,) = entry_points(group="console_scripts", name="bgbias")
 sys.argv[1:] = ["--version"]
-from bgbias import cli
 try:
-    cli.main()
+    command.load()()
 finally:
     import torch
-    print("threads", torch.get_num_threads())
+    from threadpoolctl import threadpool_info
+    print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())
+"""
+# `python -m bgbias`, which hands its work to a process of the same environment.
+MODULE = """
+import os, runpy
+from bgbias.compute import cores
+from bgbias.engine import warm
+cores.quota = lambda: None
+warm.run = lambda command: print("spins", os.environ.get("GOMP_SPINCOUNT"))
+runpy.run_module("bgbias", run_name="__main__")
 """
 OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
 
@@ -30,16 +44,18 @@ OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
     [({}, cores.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
 )
 def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in OWN}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND],
-        env=environment | {"OMP_DISPLAY_ENV": "VERBOSE"} | given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "threads" in done.stdout, done.stderr
-    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+    said = _run(COMMAND.replace("GRANTED", "None"), given | {"OMP_DISPLAY_ENV": "VERBOSE"})
+    assert f"GOMP_SPINCOUNT = '{spins}'" in said
+
+
+def test_processes_that_do_others_work_are_told_too() -> None:
+    assert f"spins {cores.SPINS}\n" in _run(MODULE)
+    assert "spins 77\n" in _run(MODULE, {"GOMP_SPINCOUNT": "77"})
+
+
+def test_every_library_has_no_more_threads_than_the_container_has_cores() -> None:
+    """Also those that read the environment when numpy is imported."""
+    assert "threads 1 1\n" in _run(COMMAND.replace("GRANTED", "1"))
 
 
 @pytest.mark.parametrize(
@@ -73,3 +89,16 @@ def test_threads_are_no_more_than_the_containers_cores(
     monkeypatch.setattr(cores, "quota", lambda: granted)
     cores.share()
     assert os.environ.get("OMP_NUM_THREADS") == threads
+
+
+def _run(code: str, given: Mapping[str, str] | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in OWN}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | (given or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr

@@ -17,7 +17,6 @@ import typer
 
 from bgbias import __version__
 from bgbias.cli import audit, nodes, reproduce, tools
-from bgbias.compute import cores
 from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -58,7 +57,6 @@ def _of_all_commands(
 
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
-    cores.share()
     signal.signal(signal.SIGTERM, _end)
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")

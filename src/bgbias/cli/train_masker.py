@@ -34,9 +34,9 @@ def fine_tune(
         raise UserError(f"Weights are written as .safetensors; {out} is not called so. Correct --out.")
     if kind not in NETS:
         raise UserError(f"There is no net '{kind}' to fine-tune; there are: {', '.join(NETS)}.")
+    pairs = mask_pairs.read_pairs(place)
     net = NETS[kind]()
     saliency.load_weights(net, source(start) if start else masker.weights_of(kind, "--start"), kind)
-    pairs = mask_pairs.read_pairs(place)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, device)
     cross_validation.write(judged, report)
     rows = cross_validation.table(judged.verdicts)

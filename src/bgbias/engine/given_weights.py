@@ -87,7 +87,8 @@ def _check(study: Study, owner: str, frozen: tuple[str, ...], starts: bool) -> N
     if file is not None and not file.exists():
         if not pretrained.fetched(study, owner):
             raise UserError(
-                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml."
+                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
+                + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
                 + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
             )
         file = None  # the node `weights` brings it

@@ -49,7 +49,8 @@ class Dataset(Strict):
     masker: str = Field(description="a name under `maskers`")
     backgrounds: str = Field(description="a name under `backgrounds`")
     losses: str | None = Field(
-        None, description="which column of `losses` holds its settings; its kind by default"
+        None,
+        description="which column of `losses` holds its settings, where a loss has it; by default that of its name or kind",
     )
     fit_probes_on: str | None = Field(
         None,
@@ -91,8 +92,8 @@ class Shared(Strict):
         " src/bgbias/training/pretraining/) and its options",
     )
     losses: dict[str, dict[str, dict[str, Any]]] = Field(
-        description="files in src/bgbias/training/losses/, each with a column of settings for a dataset's name, its `losses`,"
-        " its kind, or `default`"
+        description="files in src/bgbias/training/losses/, each with columns of settings: for a dataset's `losses`, its name,"
+        " its kind, or `default`; the first that is there is taken"
     )
     methods: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
@@ -207,8 +208,8 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
-    """A loss's settings for a dataset: those of its ``losses`` column, else of its kind, else ``default``; and what its name
-    says beside them.
+    """A loss's settings for a dataset: the column of its ``losses``, else its name, else its kind, else ``default``; and what the
+    loss's name says beside them.
     """
     loss, changed = variants.own(loss)
     known = study.losses.get(loss, {})
