@@ -274,7 +274,7 @@ def test_one_that_does_not_answer_is_not_waited_for_forever(run: Run) -> None:
     stopped.suspend()
     code = (
         "import sys; sys.orig_argv[1:3] = ['-m', 'bgbias']; from bgbias.engine import warm; warm.ANSWER_SECONDS = .2;"
-        " from bgbias.__main__ import cores, main; cores.share(); warm.run(main)"
+        " from bgbias.__main__ import main; from bgbias.compute import cores; cores.share(); warm.run(main)"
     )
     environment = {
         "PYTEST_CURRENT_TEST": "",

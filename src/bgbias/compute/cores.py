@@ -1,7 +1,7 @@
-"""How a command shares the processor with others: set before OpenMP is loaded, which reads its environment once.
+"""How a command shares the processor with others: how soon its waiting threads sleep, and how many there are in a container.
 
-What the environment says already stays as it is. Neither changes a result's bits, but for the number of threads where a container
-has fewer cores than its machine.
+Both are said in the environment, which OpenMP reads once, when it is loaded; what it says already stays as it is. How threads
+wait changes no result's bits; how many there are may.
 """
 
 from __future__ import annotations
