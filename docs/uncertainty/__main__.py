@@ -1,7 +1,8 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [sizes] [ways] [halves] [repeats]`` makes the named tables (all of them if none is named)
-beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was made.
+``python docs/uncertainty [coverage] [again] [sizes] [ways] [halves] [repeats]`` makes the named tables (all of them if none is
+named) beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was
+made.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from bgbias.report.parts import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
-NAMES = ("coverage", "sizes", "ways", "halves", "repeats")
-BAND = (0.92, 0.97)
+NAMES = ("coverage", "again", "sizes", "ways", "halves", "repeats")
+BAND, STARS = (0.92, 0.97), (0.03, 0.07)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
+TIMES = 10  # as many studies of each kind that is simulated again
 DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.safetensors"
 
 
@@ -31,6 +33,12 @@ def make(name: str) -> pd.DataFrame:
         import coverage
 
         return coverage.simulate()
+    if name == "again":
+        import coverage
+
+        first = pd.read_csv(ROOT / TABLES["coverage"])
+        which = first.index[_outside(first).any(axis=1)].to_list()
+        return coverage.simulate(TIMES * coverage.STUDIES, which, run=1)
     if name == "sizes":
         import sizes
 
@@ -91,14 +99,47 @@ def _sizes(rows: pd.DataFrame) -> str:
 
 
 def _band(rows: pd.DataFrame) -> str:
-    """How many of the simulated shares lie outside of what is wanted: .92 to .97 covered, .03 to .07 starred."""
+    """How many of the simulated shares lie outside of what is wanted."""
     heads = ["the interval is of", "simulated shares", "covered < 92 %", "> 97 %", "starred < 3 %", "> 7 %"]
     lines = []
     for of, part in _speaking(rows).groupby("of", sort=False):
         covered, starred = part[[*COVERED]].stack(), part[[*STARRED]].stack()
-        outside = covered < BAND[0], covered > BAND[1], starred < 0.03, starred > 0.07
+        outside = covered < BAND[0], covered > BAND[1], starred < STARS[0], starred > STARS[1]
         lines.append([str(of), str(len(covered)), *(str(int(where.sum())) for where in outside)])
     return markdown(pd.DataFrame(lines, columns=heads))
+
+
+def _outside(rows: pd.DataFrame) -> pd.DataFrame:
+    """Which of the shares lie there: a column each."""
+    bands = {column: BAND for column in COVERED} | {column: STARS for column in STARRED}
+    return pd.DataFrame({column: ~rows[column].between(*band) for column, band in bands.items()})
+
+
+def _again(rows: pd.DataFrame, first: pd.DataFrame) -> str:
+    """A line for each share that lay outside: what it was, and what it is in other studies of its kind, ten times as many."""
+    heads = [
+        "the interval is of",
+        "classes",
+        "correlation",
+        "sizes",
+        "sd of seeds, for all and for each class",
+    ]
+    lines = []
+    outside = _outside(first)
+    kinds = first.index[outside.any(axis=1)]
+    for number, now in zip(kinds, rows.to_dict("records"), strict=True):
+        then = first.loc[number]
+        of = _speaking(first.loc[[number]])["of"].item()
+        sizes, sd = (
+            "unequal" if then["uneven"] else "equal",
+            f"{then['of_seeds']}, {then['of_seed_and_class']}",
+        )
+        for column in outside.columns[outside.loc[number]]:
+            shares = (f"{100 * share:.1f}" for share in (then[column], now[column]))
+            lines.append([of, str(then["classes"]), str(then["correlation"]), sizes, sd, column, *shares])
+    return markdown(
+        pd.DataFrame(lines, columns=[*heads, "share", "in 1,000 studies, %", "in 10,000 others, %"])
+    )
 
 
 def _halves(rows: pd.DataFrame) -> str:
@@ -125,7 +166,9 @@ def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
     shown = {"coverage": _coverage, "sizes": _sizes, "ways": _ways, "halves": _halves, "repeats": _repeats}
     tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
-    return {name: shown[name](table) for name, table in tables.items()} | {"band": _band(tables["coverage"])}
+    coverage, again = tables["coverage"], tables.pop("again")
+    two = {"band": _band(coverage), "again": _again(again, coverage)}
+    return {name: shown[name](table) for name, table in tables.items()} | two
 
 
 TABLES = {name: HERE / f"{name}.csv" for name in NAMES}

@@ -6,7 +6,7 @@ star.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product, repeat
@@ -120,12 +120,15 @@ def kinds() -> Iterator[Kind]:
             yield Kind(classes, seeds, correlation, uneven, *mixture)
 
 
-def simulate(studies: int = STUDIES) -> pd.DataFrame:
-    """A row a kind of study: what it is, and its rates."""
-    every = list(kinds())
+def simulate(
+    studies: int = STUDIES, which: Sequence[int] = range(len([*kinds()])), run: int = 0
+) -> pd.DataFrame:
+    """A row a kind of study, of ``which`` by number: what it is, and its rates. Each ``run`` draws other studies."""
+    every = [*kinds()]
+    randoms = [np.random.default_rng([run, n] if run else n) for n in which]
     with ProcessPoolExecutor() as processes:
-        found = processes.map(rates, every, repeat(studies), map(np.random.default_rng, range(len(every))))
-        return pd.DataFrame([vars(kind) | own for kind, own in zip(every, found, strict=True)])
+        found = processes.map(rates, [every[n] for n in which], repeat(studies), randoms)
+        return pd.DataFrame([vars(every[n]) | own for n, own in zip(which, found, strict=True)], list(which))
 
 
 def _share(latent: np.ndarray) -> np.ndarray:
