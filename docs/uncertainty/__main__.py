@@ -22,23 +22,23 @@ HERE = Path("docs/uncertainty")
 NAMES = ("coverage", "again", "sizes", "ways", "halves", "repeats")
 BAND, STARS = (0.92, 0.97), (0.03, 0.07)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
-TIMES = 10  # as many studies of each kind that is simulated again
+BANDS = dict.fromkeys(COVERED, BAND) | dict.fromkeys(STARRED, STARS)
+KIND = ["classes", "seeds", "correlation", "uneven", "of_seeds", "of_seed_and_class"]
+TIMES_AGAIN = 10  # studies of a kind that is simulated again, over those of the first time
 DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.safetensors"
 
 
 def make(name: str) -> pd.DataFrame:
     """A table, from the start."""
     shared = Path(os.environ.get("BGBIAS_SHARED_DATA", "../shared/data"))
-    if name == "coverage":
+    if name in ("coverage", "again"):
         import coverage
 
-        return coverage.simulate()
-    if name == "again":
-        import coverage
-
+        if name == "coverage":
+            return coverage.simulate()
         first = pd.read_csv(ROOT / TABLES["coverage"])
         which = first.index[_outside(first).any(axis=1)].to_list()
-        return coverage.simulate(TIMES * coverage.STUDIES, which, run=1)
+        return coverage.simulate(TIMES_AGAIN * coverage.STUDIES, which, run=1)
     if name == "sizes":
         import sizes
 
@@ -99,7 +99,7 @@ def _sizes(rows: pd.DataFrame) -> str:
 
 
 def _band(rows: pd.DataFrame) -> str:
-    """How many of the simulated shares lie outside of what is wanted."""
+    """How many of the simulated shares lie below and above what is wanted (``BANDS``)."""
     heads = ["the interval is of", "simulated shares", "covered < 92 %", "> 97 %", "starred < 3 %", "> 7 %"]
     lines = []
     for of, part in _speaking(rows).groupby("of", sort=False):
@@ -110,13 +110,24 @@ def _band(rows: pd.DataFrame) -> str:
 
 
 def _outside(rows: pd.DataFrame) -> pd.DataFrame:
-    """Which of the shares lie there: a column each."""
-    bands = {column: BAND for column in COVERED} | {column: STARS for column in STARRED}
-    return pd.DataFrame({column: ~rows[column].between(*band) for column, band in bands.items()})
+    """Of each simulated share, whether it lies outside of what is wanted."""
+    return pd.DataFrame({column: ~rows[column].between(*band) for column, band in BANDS.items()})
 
 
-def _again(rows: pd.DataFrame, first: pd.DataFrame) -> str:
-    """A line for each share that lay outside: what it was, and what it is in other studies of its kind, ten times as many."""
+def _again(first: pd.DataFrame, again: pd.DataFrame) -> str:
+    """A line for each share that lay outside at first, with what it is in ten times as many other studies."""
+    kinds = first[_outside(first).any(axis=1)]
+    both = kinds.merge(again, on=KIND, how="left", suffixes=("", " again"), validate="one_to_one")
+    if both.isna().any(axis=None):
+        sys.exit("again.csv lacks kinds of coverage.csv; make it anew: python docs/uncertainty again")
+    lines = []
+    for row in _speaking(both).to_dict("records"):
+        sizes, sd = "unequal" if row["uneven"] else "equal", f"{row['of_seeds']}, {row['of_seed_and_class']}"
+        kind = [row["of"], str(row["classes"]), str(row["correlation"]), sizes, sd]
+        for column, (low, high) in BANDS.items():
+            if not low <= row[column] <= high:
+                shares = (f"{100 * row[name]:.1f}" for name in (column, f"{column} again"))
+                lines.append([*kind, column, *shares])
     heads = [
         "the interval is of",
         "classes",
@@ -124,22 +135,8 @@ def _again(rows: pd.DataFrame, first: pd.DataFrame) -> str:
         "sizes",
         "sd of seeds, for all and for each class",
     ]
-    lines = []
-    outside = _outside(first)
-    kinds = first.index[outside.any(axis=1)]
-    for number, now in zip(kinds, rows.to_dict("records"), strict=True):
-        then = first.loc[number]
-        of = _speaking(first.loc[[number]])["of"].item()
-        sizes, sd = (
-            "unequal" if then["uneven"] else "equal",
-            f"{then['of_seeds']}, {then['of_seed_and_class']}",
-        )
-        for column in outside.columns[outside.loc[number]]:
-            shares = (f"{100 * share:.1f}" for share in (then[column], now[column]))
-            lines.append([of, str(then["classes"]), str(then["correlation"]), sizes, sd, column, *shares])
-    return markdown(
-        pd.DataFrame(lines, columns=[*heads, "share", "in 1,000 studies, %", "in 10,000 others, %"])
-    )
+    heads += ["share", "in 1,000 studies, %", "in 10,000 others, %"]
+    return markdown(pd.DataFrame(lines, columns=heads))
 
 
 def _halves(rows: pd.DataFrame) -> str:
@@ -166,9 +163,11 @@ def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
     shown = {"coverage": _coverage, "sizes": _sizes, "ways": _ways, "halves": _halves, "repeats": _repeats}
     tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
-    coverage, again = tables["coverage"], tables.pop("again")
-    two = {"band": _band(coverage), "again": _again(again, coverage)}
-    return {name: shown[name](table) for name, table in tables.items()} | two
+    coverage = tables["coverage"]
+    return {name: show(tables[name]) for name, show in shown.items()} | {
+        "band": _band(coverage),
+        "again": _again(coverage, tables["again"]),
+    }
 
 
 TABLES = {name: HERE / f"{name}.csv" for name in NAMES}

@@ -120,15 +120,18 @@ def kinds() -> Iterator[Kind]:
             yield Kind(classes, seeds, correlation, uneven, *mixture)
 
 
-def simulate(
-    studies: int = STUDIES, which: Sequence[int] = range(len([*kinds()])), run: int = 0
-) -> pd.DataFrame:
-    """A row a kind of study, of ``which`` by number: what it is, and its rates. Each ``run`` draws other studies."""
+def simulate(studies: int = STUDIES, which: Sequence[int] | None = None, run: int = 0) -> pd.DataFrame:
+    """A row a kind of study, of the kinds numbered ``which`` or of all: what it is, and its rates. Another ``run`` draws other
+    studies.
+    """
     every = [*kinds()]
-    randoms = [np.random.default_rng([run, n] if run else n) for n in which]
+    numbers = range(len(every)) if which is None else which
+    chosen = [every[number] for number in numbers]
+    # A zero at the end of a seed changes nothing: run 0 draws what the number alone does.
+    randoms = [np.random.default_rng([number, run]) for number in numbers]
     with ProcessPoolExecutor() as processes:
-        found = processes.map(rates, [every[n] for n in which], repeat(studies), randoms)
-        return pd.DataFrame([vars(every[n]) | own for n, own in zip(which, found, strict=True)], list(which))
+        found = processes.map(rates, chosen, repeat(studies), randoms)
+        return pd.DataFrame([vars(kind) | own for kind, own in zip(chosen, found, strict=True)])
 
 
 def _share(latent: np.ndarray) -> np.ndarray:

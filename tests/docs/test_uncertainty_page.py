@@ -32,6 +32,14 @@ def test_what_was_found_is_what_is_promised() -> None:
             assert shares.between(low - 0.011, high + 0.017).all(), names
             assert shares.between(low, high).mean() >= 0.95, names
             assert low + 0.01 <= shares.mean() <= high - 0.01, names
+    # Shares that lay outside of it, in ten times as many other studies.
+    again = found["again"]
+    assert again[[*evidence["COVERED"]]].stack().between(0.92, 0.97).all()
+    starred = again[[*evidence["STARRED"]]]
+    assert starred.stack().between(0.025, 0.07).all()
+    rare = again[(starred < 0.03).any(axis=1)]
+    assert (rare["classes"] == 5).all()
+    assert (rare["seeds"] == 3).all()
     used = found["ways"][found["ways"]["way"] == "as used here"]["covered"]
     assert used.between(0.92, 0.97).all()
     assert found["sizes"][found["sizes"]["way"] == "as used here"]["covered"].between(0.94, 0.97).all()
@@ -54,3 +62,29 @@ def test_shares_outside_of_the_band_are_counted_where_they_lie() -> None:
         }
     )
     assert evidence["_band"](kinds).splitlines()[-1] == "| these models | 4 | 1 | 1 | 2 | 1 |"
+
+
+def test_shares_that_lay_outside_stand_beside_those_of_their_own_kind() -> None:
+    """Three kinds, of which one lies inside; what was found again is in another order, and may be missing."""
+    shares = {"mean covered": 0.95, "drop covered": 0.95, "difference starred": 0.05, "change starred": 0.05}
+    kind = {"seeds": 1, "correlation": 0.3, "uneven": False, "of_seeds": 0.0, "of_seed_and_class": 0.0}
+    first = pd.DataFrame(
+        [
+            kind | shares | {"classes": 5, "mean covered": 0.91},
+            kind | shares | {"classes": 10},
+            kind | shares | {"classes": 25, "change starred": 0.08, "drop covered": 0.98},
+        ]
+    )
+    again = pd.DataFrame(
+        [
+            kind | shares | {"classes": 25, "drop covered": 0.961, "change starred": 0.062},
+            kind | shares | {"classes": 5, "mean covered": 0.943},
+        ]
+    )
+    assert evidence["_again"](first, again).splitlines()[2:] == [
+        "| these models | 5 | 0.3 | equal | 0.0, 0.0 | mean covered | 91.0 | 94.3 |",
+        "| these models | 25 | 0.3 | equal | 0.0, 0.0 | drop covered | 98.0 | 96.1 |",
+        "| these models | 25 | 0.3 | equal | 0.0, 0.0 | change starred | 8.0 | 6.2 |",
+    ]
+    with pytest.raises(SystemExit, match=r"make it anew: python docs/uncertainty again"):
+        evidence["_again"](first, again[:1])
