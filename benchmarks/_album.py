@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,15 @@ class Files:
     backgrounds: list[Path]
 
 
-def album(photos: int, backgrounds: int) -> Files:
-    """Pictures as files and in stores, in a temporary folder."""
+def album(photos: int, backgrounds: int, times: int = 1) -> Files:
+    """Pictures as files and in stores, in a temporary folder; each photo so many ``times``, under names of its own."""
     made = _files(photos, backgrounds)
+    for n in range(photos, times * photos):
+        photo, mask = made.photos[n - photos], made.masks[n - photos]
+        made.photos.append(made.folder / f"photo_{n:03d}{photo.suffix}")
+        made.masks.append(made.photos[-1].with_suffix(mask.suffix))
+        shutil.copy(photo, made.photos[-1])
+        shutil.copy(mask, made.masks[-1])
     for name, listed in (("photos", made.photos), ("masks", made.masks), ("pool", made.backgrounds)):
         with writing(made.folder / f"{name}.zip") as store:
             for path in listed:

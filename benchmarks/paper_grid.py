@@ -20,7 +20,7 @@ GRID, PARAMS = "paper", Path("params.yaml")
 # Early stopping decides how many a training takes; so many are assumed.
 EPOCHS = 80
 BATCH, DRAWS, SAMPLES = 32, 5, 25
-EMBEDDED, ATTRIBUTED = 256, 40  # photos
+EMBEDDED, DIFFERENT, ATTRIBUTED = 1280, 32, 40  # photos
 TRAIN, MASKS, RETRIEVAL = training_gpu.ours(BATCH), masks.OURS["fp32"], retrieval.OURS
 EMBED, ATTRIBUTE, START = "embedding", "attribution", "start of a node"
 IMPORTS = "import typer, pydantic, yaml, pandas, torch, faiss, pytorch_metric_learning.losses"
@@ -84,7 +84,7 @@ def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[]
     module = plugins.load("backbones", backbone)
     params = module.Params.model_validate(options)
     model = build_model(backbone, params, 128, seeds.torch_generator("bench")).to(device)
-    made = _album.album(2 if tiny else EMBEDDED, 2 if tiny else 60)
+    made = _album.album(2, 2) if tiny else _album.album(DIFFERENT, 60, EMBEDDED // DIFFERENT)
     photos = _album.evaluation(made, module.FACTS.input_size)
     attributed = _album.evaluation(made, module.FACTS.input_size, ATTRIBUTED)
     settings, network = Attribution(samples=SAMPLES), for_inference(model)

@@ -89,6 +89,15 @@ def test_golden_quantile_normalisation() -> None:
     assert made.tolist()[0] == pytest.approx([0.0, 0.252525, 0.505051, 0.757576, 1.0], abs=5e-7)
 
 
+def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    for size in (*range(2, 400), 112**2, 227**2):
+        map_ = torch.randn(size, generator=drawn).abs().double()[None]
+        high = torch.quantile(map_, 0.99)
+        expected = ((map_ - map_.min()) / (high - map_.min())).clamp(0, 1)
+        assert torch.equal(normalise(map_), expected), size
+
+
 def test_golden_pixel() -> None:
     """One pixel, two noise samples, three channels: signed channels cancel, absolute ones do not."""
     gradients = [torch.tensor([1.0, -1.0, 0.0]), torch.tensor([0.5, 0.5, 0.5])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import ceil, floor, nan
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ def normalise(strengths: Tensor) -> Tensor:
     strengths = strengths.double()
     if not strengths.isfinite().all():
         raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), torch.quantile(strengths, QUANTILE)
+    low, high = strengths.min(), _quantile(strengths, QUANTILE)
     if high <= low:
         raise NoScoreError("constant map")
     return ((strengths - low) / (high - low)).clamp(0, 1)
@@ -78,3 +78,12 @@ def score(attribution: Tensor, mask: Tensor) -> float:
         raise NoScoreError("empty map")
     on_object = (mask * attribution).sum() / total
     return float((on_object - fraction) / (1 - fraction))
+
+
+def _quantile(values: Tensor, share: float) -> Tensor:
+    """As ``torch.quantile`` computes it, to the last bit, without sorting them all: that takes longer than a GPU's passes."""
+    rank = share * (values.numel() - 1)
+    below, above = floor(rank), ceil(rank)
+    parted = np.partition(values.numpy(), (below, above), axis=None)
+    low, high = torch.from_numpy(parted[[below, above]])
+    return torch.lerp(low, high, rank - below)

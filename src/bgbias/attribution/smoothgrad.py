@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 import pandas as pd
@@ -94,7 +93,8 @@ def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
 
     The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
     """
-    return _noisy(x[None], _drawn(key, samples, x.shape).to(x.device, x.dtype)[None], noise)
+    drawn = _draw(torch.empty(samples, *x.shape), key)
+    return _noisy(x[None], drawn.to(x.device, x.dtype)[None], noise)
 
 
 def gradient_maps(
@@ -166,11 +166,12 @@ def _strengths_of_groups(
     samples, device = settings.samples, str(reference.device)
 
     def drawn() -> Iterator[_Shown]:
-        # One number follows from the other, so that a photo's noise is one thread's work.
+        # One number follows from the other, so that a photo's noise is one thread's work; it is drawn where a GPU fetches it.
         with ThreadPoolExecutor(threads()) as pool:
             for x, keys in groups:
-                noise = pool.map(_drawn, keys, repeat(samples), repeat(x.shape[1:]))
-                yield _Shown(x, torch.stack(list(noise)).to(x.dtype))
+                noise = torch.empty(len(keys), samples, *x.shape[1:], pin_memory=device.startswith("cuda"))
+                list(pool.map(_draw, noise, keys))
+                yield _Shown(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
         for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
@@ -186,9 +187,9 @@ def _strengths_of_groups(
     return fetched(strengths())
 
 
-def _drawn(key: str, samples: int, shape: Sequence[int]) -> Tensor:
-    """Standard normal float32 [samples, *shape]."""
-    return torch.randn(samples, *shape, generator=seeds.torch_generator("attribution", key))
+def _draw(noise: Tensor, key: str) -> Tensor:
+    """Fill a photo's part [samples, 3, H, W], float32, with standard normal numbers."""
+    return noise.normal_(generator=seeds.torch_generator("attribution", key))
 
 
 def _noisy(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:

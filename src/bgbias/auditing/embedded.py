@@ -62,7 +62,8 @@ class Views(Mapping[View, np.ndarray]):
         arrays = {view: self[view] for view in self._asked}
         for rows in self.missing:
             whose = (photos.table.ids[row] for row in rows for _ in self._asked)
-            flat = vectors(model, photos.views(self._asked, workers(model.device), rows), whose)
+            views = photos.views(self._asked, workers(model.device, len(rows)), rows)
+            flat = vectors(model, views, whose)
             of_views = flat.reshape(len(rows), len(self._asked), -1)
             for number, view in enumerate(self._asked):
                 arrays[view][rows.start : rows.stop] = of_views[:, number]

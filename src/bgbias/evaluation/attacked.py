@@ -70,7 +70,7 @@ def embed_attacked(
 
 def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator[tuple[int, torch.Tensor]]:
     """The first row, and views uint8 [B, 3, S, S] as networks are fastest with."""
-    views = photos.views([(CLEAN, 0)], workers(device))
+    views = photos.views([(CLEAN, 0)], workers(device, len(photos.table)))
     start = 0
     while gathered := list(itertools.islice(views, batch_size)):
         yield start, torch.from_numpy(np.stack(gathered)).permute(0, 3, 1, 2)

@@ -28,7 +28,7 @@ def embed(
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
     from bgbias.models.inference import embed_views
 
-    stream = photos.views(views, workers(device))
+    stream = photos.views(views, workers(device, len(photos.table)))
     flat = embed_views(model, stream, device, precision, batch_size, pooled)
     by_photo = flat.reshape(len(photos.table), len(views), -1)
     masked = "masks" in conditions.needs(name for name, _ in views)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +12,7 @@ import numpy as np
 from bgbias import plugins
 from bgbias.backgrounds.draws import Pool
 from bgbias.compute.device import threads
+from bgbias.compute.forked import forked
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
@@ -21,7 +21,7 @@ from bgbias.images.composite import CutOut
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
-PHOTOS_AHEAD = 8  # of each worker
+ENOUGH = 32  # photos for a process of its own
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class EvaluationPhotos:
     ) -> Iterator[np.ndarray]:
         """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each; of the table's ``rows`` alone if given.
 
-        Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` threads make the views, in the
-        same order. A condition that needs what these photos were opened without is a ValueError.
+        Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in the
+        same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
         """
         opened = {"masks": self.masks, "backgrounds": self.backgrounds, "inpainted": self.inpainted}
         for need in sorted(conditions.needs(name for name, _ in asked)):
@@ -75,15 +75,14 @@ class EvaluationPhotos:
                 kept = "masks" in condition.NEEDS and not photo.trusted
                 yield photo.view if kept else condition.view(photo, draw)
 
-        shown = iter(range(len(self.table)) if rows is None else rows)
-        if workers == 1:
-            for row in shown:
-                yield from of_photo(row)
-            return
-        with ThreadPoolExecutor(workers) as pool:
-            while some := list(itertools.islice(shown, workers * PHOTOS_AHEAD)):
-                for views in pool.map(lambda row: list(of_photo(row)), some):
-                    yield from views
+        shown = range(len(self.table)) if rows is None else rows
+        shape = (len(modules), self.size, self.size, 3)
+        made = (
+            map(of_photo, shown)
+            if workers == 1
+            else forked(lambda number: of_photo(shown[number]), len(shown), shape, workers)
+        )
+        yield from itertools.chain.from_iterable(made)
 
     def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
         """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
@@ -164,6 +163,8 @@ class Photo:
         return CutOut(self.view, self.mask)
 
 
-def workers(device: str) -> int:
-    """Threads that make views: beside a network on the CPU, more than one would only take its cores."""
-    return threads() if device.startswith("cuda") else 1
+def workers(device: str, photos: int) -> int:
+    """Processes that make views of so many photos: beside a network on the CPU, more than one would only take its cores; beside
+    one on a GPU this process needs two, to tell the GPU what to do and to send it what was made.
+    """
+    return max(1, min(threads() - 2, photos // ENOUGH)) if device.startswith("cuda") else 1

@@ -51,9 +51,13 @@ def embed_views(
     The next batch is composed and sent while the last one goes through the network. No views at all are an error.
     """
 
+    pinned = device.startswith("cuda")  # from where a copy needs nobody's time
+
     def batches() -> Iterator[torch.Tensor]:
         while gathered := list(itertools.islice(views, batch_size)):
-            yield torch.from_numpy(np.stack(gathered))
+            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=pinned)
+            np.stack(gathered, out=batch.numpy())
+            yield batch
 
     def embedded() -> Iterator[torch.Tensor]:
         look = model.pooled if pooled else model

@@ -59,7 +59,7 @@ def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
 
 def number(axes: look.Axes, score: float, colour: str) -> None:
     """A score in the corner of a picture."""
-    text = "no score" if np.isnan(score) else f"{score:.2f}".replace("-", "−")
+    text = "no score" if np.isnan(score) else f"{score:z.2f}".replace("-", "−")
     box = {"boxstyle": "round,pad=0.28", "fc": colour, "ec": "none", "alpha": 0.92}
     look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", fontsize=7, weight="bold", color="white")
 
