@@ -30,40 +30,85 @@ def pictures(number: int) -> Iterator[np.ndarray]:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 30])
-@pytest.mark.parametrize("ahead", [1, 2**23])
+@pytest.mark.parametrize(
+    "ahead", [1, 2**23]
+)  # 1: two places for each process, so that each is filled many times
 def test_they_come_in_order_and_stay_as_they_were(
     processes: int, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        module, "AHEAD", ahead
-    )  # two places for each process, so that each is filled many times
+    monkeypatch.setattr(module, "AHEAD", ahead)
     made = list(forked(pictures, 23, SHAPE, processes))
     assert [one[:, 0, 0, 0].tolist() for one in made] == [[10 * n, 10 * n + 1] for n in range(23)]
 
 
-def test_what_is_raised_there_is_raised_here_when_its_turn_comes() -> None:
+def test_thousands_of_small_ones_come_too() -> None:
+    """What the processes tell each other piles up nowhere."""
+    made = list(forked(lambda number: [np.full((2, 2), number % 256, np.uint8)], 6000, (1, 2, 2), 2))
+    assert [int(one[0, 0, 0]) for one in made] == [n % 256 for n in range(6000)]
+
+
+@pytest.mark.parametrize(("count", "shape"), [(0, SHAPE), (5, (0, 3, 3, 3))])
+def test_nothing_is_made_of_nothing(count: int, shape: tuple[int, ...]) -> None:
+    assert not list(forked(lambda number: [], count, shape, 2))
+
+
+class Unpackable(Exception):
+    """Goes to another process, and does not come out of its parcel there."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (
+            UserError("'bird_5' is damaged; fetch it again."),
+            UserError,
+            "'bird_5' is damaged; fetch it again.",
+        ),
+        (ValueError("no", lambda: None), RuntimeError, "ValueError: ('no', <function"),
+        (Unpackable("a", "b"), RuntimeError, "Unpackable: ab"),
+        (SystemExit("enough"), SystemExit, "enough"),
+    ],
+)
+def test_what_is_raised_there_is_raised_here_when_its_turn_comes(
+    error: BaseException, kind: type[BaseException], told: str
+) -> None:
     def broken(number: int) -> Iterator[np.ndarray]:
         if number == 5:
-            raise UserError("'bird_5' is damaged; fetch it again.")
+            raise error
         return pictures(number)
 
     coming = forked(broken, 23, SHAPE, 3)
     assert [next(coming)[0, 0, 0, 0] for _ in range(5)] == [0, 10, 20, 30, 40]
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(kind) as raised:
         next(coming)
-    assert str(raised.value) == "'bird_5' is damaged; fetch it again."
+    assert str(raised.value).startswith(told)
     assert "in broken" in raised.value.__notes__[0]
     assert not multiprocessing.active_children()
 
 
-def test_a_killed_process_is_told_of() -> None:
+@pytest.mark.parametrize("picture", [np.zeros((3, 3, 1), np.uint8), np.zeros((3, 3, 3))])
+def test_pictures_of_another_shape_or_kind_are_an_error(picture: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"a picture is .*, not uint8 \[3, 3, 3\]"):
+        list(forked(lambda number: [picture, picture], 4, SHAPE, 2))
+
+
+@pytest.mark.parametrize(
+    "when", [4, 300]
+)  # before it was told anything, and with something told that it has not read
+def test_a_killed_process_is_told_of(when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AHEAD", 1)
+
     def killed(number: int) -> Iterator[np.ndarray]:
-        if number == 4:
+        if number == when:
+            time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
-        return pictures(number)
+        return pictures(number % 20)
 
     with pytest.raises(RuntimeError, match="was killed"):
-        list(forked(killed, 23, SHAPE, 3))
+        list(forked(killed, 1000, SHAPE, 3))
     assert not multiprocessing.active_children()
 
 
@@ -75,19 +120,25 @@ def test_who_stops_early_leaves_no_process_behind() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_they_end_with_the_one_that_wanted_them() -> None:
-    wants = """
+@pytest.mark.parametrize("side", [3, 3000])  # of many places for each process, and of two
+def test_they_end_with_the_one_that_wanted_them_and_say_nothing(side: int, tmp_path: Path) -> None:
+    wants = f"""
         import multiprocessing, time
         import numpy as np
         from bgbias.compute.forked import forked
-        coming = forked(lambda number: [np.zeros((3, 3), np.uint8)], 10**9, (1, 3, 3), 3)
+        picture = np.zeros(({side}, {side}), np.uint8)
+        coming = forked(lambda number: [picture], 10**9, (1, {side}, {side}), 3)
         next(coming)
         print(*(process.pid for process in multiprocessing.active_children()), flush=True)
         time.sleep(600)
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(wants)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(wants)], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout
         made = [int(number) for number in process.stdout.readline().split()]
         process.kill()
@@ -97,6 +148,7 @@ def test_they_end_with_the_one_that_wanted_them() -> None:
         time.sleep(0.1)
         waited += 1
         assert waited < 3000, "they are still there"
+    assert not said.read_text()
 
 
 def alive(number: int) -> bool:

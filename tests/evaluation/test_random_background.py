@@ -15,7 +15,7 @@ from bgbias import seeds
 from bgbias.backgrounds import draws
 from bgbias.evaluation import embedding, embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background, views
-from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
@@ -158,6 +158,14 @@ def test_views_are_clean_then_one_a_draw(tmp_path: Path, pool: Path) -> None:
     for n, name in enumerate(BOTH):
         for alone, one in zip(shown.views([(name, 0)]), pictures[n::4], strict=True):
             assert (alone == one).all()
+
+
+def test_processes_that_make_views_leave_two_cores_to_a_gpus_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "16")
+    assert [workers("cuda:1", photos) for photos in (0, 31, 64, 100, 10**5)] == [1, 1, 2, 3, 14]
+    assert workers("cpu", 10**5) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert workers("cuda", 10**5) == 1
 
 
 def test_usable_photos_are_marked_and_embeddings_survive_the_disk(tmp_path: Path, pool: Path) -> None:

@@ -19,6 +19,7 @@ from bgbias.cli import nodes
 from bgbias.compute.device import describe
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node
+from bgbias.evaluation import photos
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -92,8 +93,13 @@ def test_every_method_and_all_nodes_but_some_are_asked(study: Study) -> None:
 
 
 @pytest.mark.gpu
-def test_nodes_make_there_what_they_make_on_a_processor(study: Study) -> None:
+def test_nodes_make_there_what_they_make_on_a_processor(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that is wrong is told, not the first of it, and what was right is, too: who has a GPU may have it for minutes."""
+    # So that even these few photos are seen by several processes.
+    monkeypatch.setattr(photos, "ENOUGH", 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
     wanted, wrong = asked(study), []
     for node in graph.in_order(study, wanted):
         if node not in wanted:

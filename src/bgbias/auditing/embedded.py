@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -60,15 +60,16 @@ class Views(Mapping[View, np.ndarray]):
     def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], None]) -> None:
         """Embed what is missing; ``done`` is told how many more photos are there."""
         arrays = {view: self[view] for view in self._asked}
-        for rows in self.missing:
-            whose = (photos.table.ids[row] for row in rows for _ in self._asked)
-            views = photos.views(self._asked, workers(model.device, len(rows)), rows)
-            flat = vectors(model, views, whose)
-            of_views = flat.reshape(len(rows), len(self._asked), -1)
-            for number, view in enumerate(self._asked):
-                arrays[view][rows.start : rows.stop] = of_views[:, number]
-            self._done[rows.start // PER_CHUNK] = 1
-            done(len(rows))
+        missing = list(itertools.chain.from_iterable(self.missing))
+        with closing(photos.views(self._asked, workers(model.device, len(missing)), missing)) as views:
+            for rows in self.missing:
+                whose = (photos.table.ids[row] for row in rows for _ in self._asked)
+                flat = vectors(model, itertools.islice(views, len(rows) * len(self._asked)), whose)
+                of_views = flat.reshape(len(rows), len(self._asked), -1)
+                for number, view in enumerate(self._asked):
+                    arrays[view][rows.start : rows.stop] = of_views[:, number]
+                self._done[rows.start // PER_CHUNK] = 1
+                done(len(rows))
 
 
 def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = ()) -> np.ndarray:

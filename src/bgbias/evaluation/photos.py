@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,12 +56,12 @@ class EvaluationPhotos:
         return Photo(self, row)
 
     def views(
-        self, asked: Sequence[View], workers: int = 1, rows: range | None = None
-    ) -> Iterator[np.ndarray]:
+        self, asked: Sequence[View], workers: int = 1, rows: Sequence[int] | None = None
+    ) -> Generator[np.ndarray, None, None]:
         """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each; of the table's ``rows`` alone if given.
 
-        Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in the
-        same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
+        Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in
+        the same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
         """
         opened = {"masks": self.masks, "backgrounds": self.backgrounds, "inpainted": self.inpainted}
         for need in sorted(conditions.needs(name for name, _ in asked)):

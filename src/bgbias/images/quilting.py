@@ -6,6 +6,7 @@ along the line where both differ least. Lengths are told for photos whose short 
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import cv2
@@ -60,16 +61,16 @@ def before_cut(errors: Errors) -> NDArray[np.bool_]:
     """What lies left of the path of least total error from the first row to the last of [H, W], which moves by one column at most
     from a row to the next; the path itself lies right.
     """
-    total = errors.astype(np.float64)
-    for row in range(1, len(total)):
-        above = np.pad(total[row - 1], 1, constant_values=np.inf)
-        total[row] += np.minimum(np.minimum(above[:-2], above[1:-1]), above[2:])
-    path = np.empty(len(total), int)
-    path[-1] = total[-1].argmin()
-    for row in range(len(total) - 2, -1, -1):
-        first = max(path[row + 1] - 1, 0)
-        path[row] = first + total[row, first : path[row + 1] + 2].argmin()
-    return np.arange(errors.shape[1]) < path[:, None]
+    height, width = errors.shape
+    total = np.full((height, width + 2), np.inf)  # with a column on either side that no path takes
+    total[:, 1:-1] = errors
+    for above, row in itertools.pairwise(total):
+        row[1:-1] += np.minimum(np.minimum(above[:-2], above[1:-1]), above[2:])
+    path = [int(total[-1].argmin())]
+    for row in total[-2::-1]:
+        first = path[-1] - 1
+        path.append(first + int(row[first : first + 3].argmin()))
+    return np.arange(1, width + 1) < np.array(path[::-1])[:, None]
 
 
 def _continuation(

@@ -51,7 +51,7 @@ def embed_views(
     The next batch is composed and sent while the last one goes through the network. No views at all are an error.
     """
 
-    pinned = device.startswith("cuda")  # from where a copy needs nobody's time
+    pinned = device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
         while gathered := list(itertools.islice(views, batch_size)):
