@@ -11,10 +11,8 @@ TITLE = "every condition but cue_conflict, five draws of those with chance, Mobi
 DEVICES = ("cpu", "cuda")
 THREADS = None
 OURS, LIMIT = "bgbias", "passes alone"
-QUILTED, CUE_CONFLICT = (
-    "cue_conflict",
-    "views of cue_conflict alone",
-)  # which quilts a texture for each of them
+# This one quilts a texture for each of its views.
+QUILTED, CUE_CONFLICT = "cue_conflict", "views of cue_conflict alone"
 DRAWS = 5
 # That each of 32 photos is seen: enough for several processes.
 TIMES = {"cpu": 1, "cuda": 8}
