@@ -60,9 +60,10 @@ class Views(Mapping[View, np.ndarray]):
     def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], None]) -> None:
         """Embed what is missing; ``done`` is told how many more photos are there."""
         arrays = {view: self[view] for view in self._asked}
-        missing = list(itertools.chain.from_iterable(self.missing))
+        chunks = self.missing
+        missing = list(itertools.chain.from_iterable(chunks))
         with closing(photos.views(self._asked, workers(model.device, len(missing)), missing)) as views:
-            for rows in self.missing:
+            for rows in chunks:
                 whose = (photos.table.ids[row] for row in rows for _ in self._asked)
                 flat = vectors(model, itertools.islice(views, len(rows) * len(self._asked)), whose)
                 of_views = flat.reshape(len(rows), len(self._asked), -1)

@@ -1,11 +1,12 @@
 """Pictures made by several processes at once, in their order.
 
-Threads of one process run Python one at a time, and sixteen of them made hardly more views than two. Forked processes see all
+Threads of one process run Python one at a time, and sixteen of them made hardly more views than one. Forked processes see all
 that this one has opened, and leave what they make in memory that it shares with them.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import mmap
 import multiprocessing
@@ -14,14 +15,14 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 
 import numpy as np
 
-AHEAD = 2**23  # bytes that each process makes before they are asked for
-MOST = 16  # and numbers: what the two ends tell each other has to fit into a pipe that nobody reads from
+AHEAD = 2**23  # bytes that each process makes before they are asked for, or two numbers' if these are more
+MOST = 16  # numbers that it makes ahead: messages that nobody has read yet have to fit into the pipe
 
 
 def forked(
@@ -31,10 +32,11 @@ def forked(
 
     Process k of P makes those of k, k + P, k + 2 P ... What ``make`` raises is raised here when its turn comes; pictures of
     another shape or kind are a ValueError, and a process that was killed is a RuntimeError. ``make`` must not touch a GPU, which
-    a forked process cannot use.
+    a forked process cannot use, and no other thread may make pictures while this begins: a lock that it holds in that moment
+    stays locked in the new process.
     """
     size = math.prod(shape)
-    if not count or not size:
+    if not (count and size):
         return
     slots = min(max(2, AHEAD // size), MOST, -(-count // processes))
     # Not in /dev/shm, of which containers have little.
@@ -48,16 +50,15 @@ def forked(
             numbers, open_here = range(number, count, processes), [ours, *(pipe for _, pipe in workers)]
             given = (make, numbers, places[number], theirs, open_here)
             worker = fork.Process(target=_work, args=given, daemon=True)
-            with warnings.catch_warnings():
-                # That other threads' locks stay locked in the new process. To make pictures none of them is needed.
-                warnings.simplefilter("ignore", DeprecationWarning)
+            with warnings.catch_warnings(), _without_collection():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
                 worker.start()
             theirs.close()
             workers.append((worker, ours))
         for number in range(count):
             turn, which = divmod(number, processes)
-            _, pipe = workers[which]
-            _wait(pipe)
+            worker, pipe = workers[which]
+            _wait(worker, pipe)
             made = places[which, turn % slots].copy()
             if number + slots * processes < count:
                 with suppress(OSError):  # of one that has ended, whose last words are still to be read
@@ -71,15 +72,31 @@ def forked(
             worker.join()
 
 
-def _wait(pipe: Connection) -> None:
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Garbage stays where it is: to collect what belongs to a GPU would end a forked process."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _wait(worker: ForkProcess, pipe: Connection) -> None:
     """Until the next pictures are there."""
     try:
-        error = pipe.recv()
-    except (EOFError, ConnectionError):
+        told = pipe.recv()
+    except (EOFError, OSError):
+        worker.join()
         raise RuntimeError(
-            "A process that made pictures was killed: by somebody, or for want of memory."
+            f"A process that made pictures was killed or broke (exit code {worker.exitcode}). If memory was short, give fewer"
+            " threads (OMP_NUM_THREADS): there are as many processes, but two."
         ) from None
-    if error is not None:
+    if told is not None:
+        error, where = told
+        error.add_note(where)
         raise error
 
 
@@ -90,10 +107,12 @@ def _work(
     pipe: Connection,
     inherited: list[Connection],
 ) -> None:
+    gc.freeze()  # what the other process left behind is not this one's to collect
+    gc.enable()
     # Open in a process that waits, these would keep others from noticing that nobody is at the other end.
     for end in inherited:
         end.close()
-    # Whoever forked this process ends it, and may have told its own signals to do something else first.
+    # The process that forked this one ends it, and may handle signals in its own way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(EOFError, ConnectionError):  # nobody waits any more
@@ -112,12 +131,11 @@ def _work(
             pipe.send(None)
 
 
-def _sendable(error: BaseException) -> BaseException:
-    """The error with where it came from; one that cannot go from process to process as words."""
+def _sendable(error: BaseException) -> tuple[BaseException, str]:
+    """The error and where it came from; one that cannot be sent becomes its words."""
+    where = f"In a process of its own:\n{traceback.format_exc()}"
     try:
         pickle.loads(pickle.dumps(error))
-        sent = error
     except Exception:
-        sent = RuntimeError(f"{type(error).__name__}: {error}")
-    sent.add_note(f"In a process of its own:\n{traceback.format_exc()}")
-    return sent
+        return RuntimeError("".join(traceback.format_exception_only(error)).strip()), where
+    return error, where

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import torch
@@ -70,11 +71,11 @@ def embed_attacked(
 
 def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator[tuple[int, torch.Tensor]]:
     """The first row, and views uint8 [B, 3, S, S] as networks are fastest with."""
-    views = photos.views([(CLEAN, 0)], workers(device, len(photos.table)))
     start = 0
-    while gathered := list(itertools.islice(views, batch_size)):
-        yield start, torch.from_numpy(np.stack(gathered)).permute(0, 3, 1, 2)
-        start += len(gathered)
+    with closing(photos.views([(CLEAN, 0)], workers(device, len(photos.table)))) as views:
+        while gathered := list(itertools.islice(views, batch_size)):
+            yield start, torch.from_numpy(np.stack(gathered)).permute(0, 3, 1, 2)
+            start += len(gathered)
 
 
 def _noise(photo: torch.Tensor, key: tuple[str, str], draw: int) -> torch.Tensor:

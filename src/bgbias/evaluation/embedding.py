@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +29,8 @@ def embed(
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
     from bgbias.models.inference import embed_views
 
-    stream = photos.views(views, workers(device, len(photos.table)))
-    flat = embed_views(model, stream, device, precision, batch_size, pooled)
+    with closing(photos.views(views, workers(device, len(photos.table)))) as stream:
+        flat = embed_views(model, stream, device, precision, batch_size, pooled)
     by_photo = flat.reshape(len(photos.table), len(views), -1)
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 
 from bgbias import plugins
@@ -33,8 +35,8 @@ class Validation:
         """Means over all photos that have another one of their class, by name."""
         # One fixed draw of backgrounds: redrawing it each epoch would favour lucky epochs.
         view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
-        views = self._photos.views([view], workers(self._device, len(self._photos.table)))
-        vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
+        with closing(self._photos.views([view], workers(self._device, len(self._photos.table)))) as views:
+            vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
         table = self._photos.table
         ranked = among(vectors, vectors, table.labels, table.given)
         values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}

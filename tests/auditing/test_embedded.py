@@ -1,0 +1,48 @@
+"""Embeddings of an audit: what is missing comes in one stream, and each vector to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bgbias.auditing import embedded
+from bgbias.auditing.embedded import PER_CHUNK, Views
+from bgbias.evaluation.conditions import View
+
+PHOTOS = 3 * PER_CHUNK + 5
+ASKED: list[View] = [("clean", 0), ("random_background", 1)]
+
+
+class Stub:
+    """Photos whose views are numbers, and which remember who asked."""
+
+    def __init__(self) -> None:
+        self.table = SimpleNamespace(ids=[f"photo {row}" for row in range(PHOTOS)])
+        self.asked: list[tuple[int, Sequence[int]]] = []
+
+    def views(
+        self, asked: Sequence[View], workers: int, rows: Sequence[int]
+    ) -> Generator[np.ndarray, None, None]:
+        self.asked.append((workers, rows))
+        yield from (np.array([row, draw, 1.0]) for row in rows for _, draw in asked)
+
+
+def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "workers", lambda device, photos: photos // 10)
+    model = SimpleNamespace(device="cuda", name="model", embed=lambda views: views)
+    views, photos, told = Views(tmp_path, ASKED, PHOTOS, 3), Stub(), list[int]()
+    views._done[1] = 1
+    views.embed(model, photos, told.append)  # type: ignore[arg-type]
+    missing = [*range(PER_CHUNK), *range(2 * PER_CHUNK, PHOTOS)]
+    assert photos.asked == [(len(missing) // 10, missing)]
+    assert told == [PER_CHUNK, PER_CHUNK, 5]
+    for view in ASKED:
+        expected = np.array([[row, view[1], 1.0] for row in range(PHOTOS)])
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        expected[PER_CHUNK : 2 * PER_CHUNK] = 0  # was said to be there
+        np.testing.assert_allclose(views[view], expected, rtol=1e-6)
+    assert Views.left(tmp_path, PHOTOS) == 0
