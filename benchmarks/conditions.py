@@ -14,7 +14,7 @@ OURS, LIMIT = "bgbias", "passes alone"
 # This one quilts a texture for each of its views.
 QUILTED, CUE_CONFLICT = "cue_conflict", "views of cue_conflict alone"
 DRAWS = 5
-# That each of 32 photos is seen: enough for several processes.
+# How many times each of 32 photos is seen: enough for several processes.
 TIMES = {"cpu": 1, "cuda": 8}
 
 

@@ -15,7 +15,7 @@ DEVICES = ("cpu", "cuda")
 THREADS = None
 OURS, LIMIT = "bgbias", "six forward passes over tensors in memory"
 DRAWS, BATCH = 5, 64
-# That each of 64 photos is seen: a GPU is done with all their views before the processes that make them have begun.
+# How many times each of 64 photos is seen: a GPU is done with all their views before the processes that make them have begun.
 TIMES = {"cpu": 1, "cuda": 40}
 
 

@@ -60,7 +60,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
             _finish([start(cores())])
 
     yield Contender(OURS, "ours", side_by_side)
-    yield Contender(PEER, "peer", in_turn)
+    yield Contender(PEER, "ours", in_turn)
 
 
 def judge(measured: Measured) -> list[Figure]:

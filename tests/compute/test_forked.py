@@ -37,10 +37,9 @@ def pictures(number: int) -> Iterator[np.ndarray]:
         yield np.full(SHAPE[1:], 10 * number + part, np.uint8)
 
 
+# 1: two places for each process, so that each is filled many times.
+@pytest.mark.parametrize("ahead", [1, 2**23])
 @pytest.mark.parametrize("processes", [1, 2, 3, 30])
-@pytest.mark.parametrize(
-    "ahead", [1, 2**23]
-)  # 1: two places for each process, so that each is filled many times
 def test_they_come_in_order_and_stay_as_they_were(
     processes: int, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ def _wait(worker: ForkProcess, pipe: Connection) -> None:
         worker.join()
         raise RuntimeError(
             f"A process that made pictures was killed or broke (exit code {worker.exitcode}). If memory was short, give fewer"
-            " threads (OMP_NUM_THREADS): there are as many processes, but two."
+            " threads (OMP_NUM_THREADS): there are two processes fewer than threads."
         ) from None
     if told is not None:
         error, where = told

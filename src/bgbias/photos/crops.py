@@ -1,15 +1,14 @@
-"""Crops of the pictures of a batch: one after the other on the CPU, all at once in a GPU's memory; the same numbers.
+"""Crops of the pictures of a batch: one after the other on the CPU, all at once in a GPU's memory; the same bytes.
 
 A GPU would wait for Pillow. So there the prepared pictures lie in its memory, and a whole batch of crops is a few gathers:
-Pillow's own separable filter (bilinear, antialiased, rounded to bytes after each direction), whose weights and places are worked
-out for all crops together. No pixel differs from Pillow's by more than one grey level; hardly any does, but for tall pictures,
-where Pillow resizes down before it resizes across: up to a quarter.
+Pillow's own separable filter (bilinear, antialiased), in whole numbers as Pillow computes it, whose weights and places are worked
+out for all crops together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +22,7 @@ from bgbias.images.pixels import Picture, RelativeBox
 
 SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
 SCRATCH = 2**28  # numbers that may be at work at once
+BITS = 22  # of a weight behind the point, as Pillow has it: a sum of grey levels fits into 32
 Rows = Sequence[int] | np.ndarray
 
 
@@ -81,8 +81,7 @@ class DeviceCrops:
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
-        tallest = int(self._sizes[:, 0].max())
-        at_once = max(1, SCRATCH // (tallest * self._size * self._taps * self._channels))
+        at_once = max(1, SCRATCH // (int(self._sizes.max()) * self._size * self._taps * self._channels))
         parts = [
             self._some(rows[i : i + at_once], boxes[i : i + at_once], flips[i : i + at_once])
             for i in range(0, len(rows), at_once)
@@ -91,40 +90,48 @@ class DeviceCrops:
 
     def _some(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         chosen = np.asarray(rows, np.int64)
-        heights, widths = self._sizes[chosen].T
-        edges = np.array([(b.left, b.top, b.width, b.height) for b in boxes], np.float64).T
-        x, across = self._filter(edges[0], edges[2], widths)
-        y, down = self._filter(edges[1], edges[3], heights)
-        mirrored = self._to_device(np.asarray(flips, bool))
-        x = torch.where(mirrored[:, None, None], x.flip(1), x)
-        across = torch.where(mirrored[:, None, None], across.flip(1), across)
-        # First the rows that any output row reads, each resized across; then those are resized down.
-        first = y.amin(dim=(1, 2))
-        count = int((y.amax(dim=(1, 2)) - first).max()) + 1
-        lowest = self._to_device(heights - 1)[:, None]
-        line = (first[:, None] + torch.arange(count, device=first.device)).clamp(max=lowest)
-        start = self._to_device(self._starts[chosen])[:, None] + line * self._to_device(widths)[:, None]
-        places = start[:, :, None, None] + x[:, None]
-        lines = _rounded((self._pixels[places] * across[:, None, :, :, None]).sum(3))  # [B, count, S, C]
-        batch = torch.arange(len(chosen), device=first.device)[:, None, None]
-        columns = lines[batch, y - first[:, None, None]]  # [B, S, taps, S, C]
-        levels = _rounded((columns * down[:, :, :, None, None]).sum(2))
-        return levels.to(torch.uint8).permute(0, 3, 1, 2)
+        sizes = self._sizes[chosen]
+        edges = np.array([(b.top, b.left, b.height, b.width) for b in boxes], np.float64)
+        # A picture that shrinks much more in height than in width is resized down first, as Pillow 13 does; every other across.
+        spare = sizes - self._size
+        down_first = spare[:, 0] > 2 * np.maximum(spare[:, 1], 0)
+        down, across = (self._filter(edges[:, n], edges[:, 2 + n], sizes[:, n]) for n in (0, 1))
+        across = _either(np.asarray(flips, bool), [part[:, ::-1] for part in across], across)
+        # Lines are columns where those are resized first, else rows: from pixel to pixel, and from line to line.
+        step, leap = _either(down_first, (sizes[:, 1], 1), (1, sizes[:, 1]))
+        places, weights = _either(down_first, down, across)
+        lines, line_weights = _either(down_first, across, down)
+        # First the lines that any output line reads, each resized along itself; then those are resized across each other.
+        begin = lines.min(axis=(1, 2))
+        count = int((lines.max(axis=(1, 2)) - begin).max()) + 1
+        last = np.where(down_first, sizes[:, 1], sizes[:, 0]) - 1
+        line = np.minimum(begin[:, None] + np.arange(count), last[:, None])
+        start = self._to_device(self._starts[chosen][:, None] + line * leap[:, None])
+        where = start[:, :, None, None] + self._to_device(places * step[:, None, None])[:, None]
+        # [B, count, S, C], and then the lines that each output line reads: [B, S, taps, S, C].
+        resized = _weighed(self._pixels[where], self._to_device(weights)[:, None, :, :, None], 3)
+        batch = torch.arange(len(chosen), device=start.device)[:, None, None]
+        columns = resized[batch, self._to_device(lines - begin[:, None, None])]
+        levels = _weighed(columns, self._to_device(line_weights)[:, :, :, None, None], 2)
+        turned = self._to_device(down_first)[:, None, None, None]
+        return torch.where(turned, levels.transpose(1, 2), levels).permute(0, 3, 1, 2)
 
-    def _filter(self, begin: np.ndarray, length: np.ndarray, limit: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Which pixels each output pixel reads, int64 [B, size, taps], and with which weights, float32."""
-        low = begin * limit
-        scale = (np.minimum((begin + length) * limit, limit) - low) / self._size
+    def _filter(self, begin: np.ndarray, length: np.ndarray, limit: np.ndarray) -> list[np.ndarray]:
+        """Which pixels each output pixel reads, int64 [B, size, taps], and with which weights, int32 in ``BITS``."""
+        # Pillow has edges in single precision, all else in double, and adds weights up one after the other.
+        low = (begin * limit).astype(np.float32)
+        high = np.minimum((begin + length) * limit, limit).astype(np.float32)
+        scale = (high - low).astype(np.float64) / self._size
         support = np.maximum(scale, 1.0)[:, None]
-        centre = low[:, None] + (np.arange(self._size) + 0.5) * scale[:, None]
+        centre = low.astype(np.float64)[:, None] + (np.arange(self._size) + 0.5) * scale[:, None]
         first = np.maximum(np.trunc(centre - support + 0.5), 0)
         end = np.minimum(np.trunc(centre + support + 0.5), limit[:, None])
         place = first[..., None] + np.arange(self._taps)
-        weight = 1 - np.abs((place - centre[..., None] + 0.5) / support[..., None])
+        weight = 1 - np.abs((place - centre[..., None] + 0.5) * (1.0 / support)[..., None])
         weight = np.where(place < end[..., None], np.maximum(weight, 0), 0)
-        weight /= weight.sum(axis=2, keepdims=True)
+        weight /= weight.cumsum(axis=2)[..., -1:]
         place = np.minimum(place, (limit - 1)[:, None, None])
-        return self._to_device(place.astype(np.int64)), self._to_device(weight.astype(np.float32))
+        return [place.astype(np.int64), np.trunc(weight * 2**BITS + 0.5).astype(np.int32)]
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(values))
@@ -133,5 +140,17 @@ class DeviceCrops:
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
-def _rounded(levels: Tensor) -> Tensor:
-    return (levels + 0.5).floor_().clamp_(0, 255)
+def _either(
+    which: np.ndarray, these: Iterable[np.ndarray | int], those: Iterable[np.ndarray | int]
+) -> list[np.ndarray]:
+    """For each crop of a batch, [B, ...], these arrays' part if ``which`` [B], else those'."""
+    return [
+        np.where(which.reshape(-1, *[1] * (max(np.ndim(a), np.ndim(b)) - 1)), a, b)
+        for a, b in zip(these, those, strict=True)
+    ]
+
+
+def _weighed(levels: Tensor, weights: Tensor, taps: int) -> Tensor:
+    """The weighted mean of grey levels over the dimension ``taps``, rounded to uint8."""
+    total = (levels * weights).sum(taps, dtype=torch.int32)
+    return ((total + (1 << BITS - 1)) >> BITS).clamp_(0, 255).to(torch.uint8)
