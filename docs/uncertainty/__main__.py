@@ -1,6 +1,6 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [again] [sizes] [ways] [halves] [repeats]`` makes the named tables (all of them if none is
+``python docs/uncertainty [coverage] [again] [sizes] [levels] [ways] [halves] [repeats]`` makes the named tables (all of them if none is
 named) beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was
 made.
 """
@@ -19,7 +19,7 @@ from bgbias.report.parts import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
-NAMES = ("coverage", "again", "sizes", "ways", "halves", "repeats")
+NAMES = ("coverage", "again", "sizes", "levels", "ways", "halves", "repeats")
 BAND, STARS = (0.92, 0.97), (0.03, 0.07)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
 BANDS = dict.fromkeys(COVERED, BAND) | dict.fromkeys(STARRED, STARS)
@@ -43,6 +43,10 @@ def make(name: str) -> pd.DataFrame:
         import sizes
 
         return sizes.compared()
+    if name == "levels":
+        import levels
+
+        return levels.simulate()
     if name == "ways":
         import ways
 
@@ -95,6 +99,15 @@ def _sizes(rows: pd.DataFrame) -> str:
         for way, own in rows.groupby("way", sort=False)
     ]
     heads = ["degrees of freedom", *(f"{n} classes: covered, %" for n in numbers)]
+    return markdown(pd.DataFrame(lines, columns=heads))
+
+
+def _levels(rows: pd.DataFrame) -> str:
+    heads = ["levels of classes", "classes", *(f"{name}, %" for name in (*COVERED, STARRED[0]))]
+    lines = [
+        [row["law"], str(row["classes"]), *(f"{100 * row[name]:.1f}" for name in (*COVERED, STARRED[0]))]
+        for row in rows.to_dict("records")
+    ]
     return markdown(pd.DataFrame(lines, columns=heads))
 
 
@@ -161,7 +174,14 @@ def _range(share: pd.Series) -> str:
 
 def parts(root: Path) -> dict[str, str]:
     """What the page has of each table."""
-    shown = {"coverage": _coverage, "sizes": _sizes, "ways": _ways, "halves": _halves, "repeats": _repeats}
+    shown = {
+        "coverage": _coverage,
+        "sizes": _sizes,
+        "levels": _levels,
+        "ways": _ways,
+        "halves": _halves,
+        "repeats": _repeats,
+    }
     tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
     coverage = tables["coverage"]
     return {name: show(tables[name]) for name, show in shown.items()} | {

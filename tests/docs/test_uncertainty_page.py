@@ -43,6 +43,11 @@ def test_what_was_found_is_what_is_promised() -> None:
     used = found["ways"][found["ways"]["way"] == "as used here"]["covered"]
     assert used.between(0.92, 0.97).all()
     assert found["sizes"][found["sizes"]["way"] == "as used here"]["covered"].between(0.94, 0.97).all()
+    levels = found["levels"]
+    assert levels["difference starred"].max() <= 0.07
+    # Of few classes whose levels are far from a bell the page says that less is held.
+    held = levels.loc[(levels["law"] == "one hump") | (levels["classes"] >= 25), ["mean covered", "drop covered"]]
+    assert held.stack().between(0.92, 0.97).all()
     assert found["halves"]["sd"].between(0.9, 1.1).all()
     repeats = found["repeats"]
     assert repeats["pairs"].min() >= 20

@@ -272,6 +272,10 @@ def test_unpaired_and_empty_columns_are_refused() -> None:
         estimate([np.ones((2, 6)), np.ones((3, 6))], np.arange(6), difference)
     with pytest.raises(ValueError, match="no query is left"):
         estimate([np.full(6, NAN), np.ones(6)], np.arange(6), difference)
+    with pytest.raises(ValueError, match=r"not \[\]; of one column: estimate\(\[values\], classes\)"):
+        estimate(np.ones(6), np.arange(6))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"classes must be \[6\], one for each query, not \[7\]"):
+        estimate([np.ones((3, 6))], np.arange(7))
 
 
 def test_a_skipped_query_is_left_out_of_every_column_and_seed() -> None:

@@ -68,23 +68,32 @@ def estimate(
     of: Statistic = itself,
     of_others: Sequence[np.ndarray] | None = None,
 ) -> Estimate:
-    """A number made of the means of several columns of values, with its interval over classes and training seeds.
+    """A number made of the means of several columns of values, its 95 % interval over classes and training seeds, and the p of
+    its being 0 by chance, which is corrected for no other test (``holm``).
 
-    ``columns``: values [S, N], or [N] for a single model, of the same N queries and S seeds in each, so that what is compared is
-    paired; NaN for a query that is skipped, which is then left out of all. ``classes`` [N]: the class of each query. ``of`` makes
-    the number from the columns' means over seeds and queries. ``of_others``: of the same shapes, where a query's value depends on
-    which other classes there are: the sum over a class is what it means for the values of all others together, by how much their
-    sum would change without it (``evaluation.without_class``).
+    ``columns``: arrays of values [S, N], or [N] for a single model, of the same N queries and S seeds in each, so that what is
+    compared is paired, seeds by their place; NaN for a query that is skipped, which is then left out of all. ``classes`` [N]: the
+    class of each query. ``of`` makes the number from the columns' means over seeds and queries (so that a large class counts for
+    more than a small one), smoothly and for whole arrays of means at once; as ``relative_drop`` and ``difference`` do.
+    ``of_others``: of the same shapes, where a query's value depends on which other classes there are: the sum over a class is what
+    it means for the values of all others together, by how much their sum would change without it (``evaluation.without_class``).
 
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
     clusters: CV3 in MacKinnon, Nielsen & Webb 2023), with Student's t (``_Classed.degrees_of_freedom``). With ``FEWEST_SEEDS``
     seeds or more, the variance without each seed is the other part, and their lengths are put together as ``_of_both`` says.
     With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p.
 
-    Raises ValueError if columns differ in shape, or if no query is left.
+    Raises ValueError if columns differ in shape or are no arrays, if ``classes`` are not as many as queries, or if no query is
+    left.
     """
-    if len({np.shape(column) for column in columns}) != 1:
+    shapes = {np.shape(column) for column in columns}
+    if len(shapes) != 1:
         raise ValueError("paired columns must hold the same queries of the same seeds")
+    shape = shapes.pop()
+    if len(shape) not in (1, 2):
+        raise ValueError(f"columns must be [S, N] or [N], not {list(shape)}; of one column: estimate([values], classes)")
+    if np.shape(classes) != shape[-1:]:
+        raise ValueError(f"classes must be [{shape[-1]}], one for each query, not {list(np.shape(classes))}")
     values = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in columns], axis=-1)
     others = np.zeros_like(values)
     if of_others is not None:
