@@ -46,7 +46,9 @@ def test_what_was_found_is_what_is_promised() -> None:
     levels = found["levels"]
     assert levels["difference starred"].max() <= 0.07
     # Of few classes whose levels are far from a bell the page says that less is held.
-    held = levels.loc[(levels["law"] == "one hump") | (levels["classes"] >= 25), ["mean covered", "drop covered"]]
+    held = levels.loc[
+        (levels["law"] == "one hump") | (levels["classes"] >= 25), ["mean covered", "drop covered"]
+    ]
     assert held.stack().between(0.92, 0.97).all()
     assert found["halves"]["sd"].between(0.9, 1.1).all()
     repeats = found["repeats"]

@@ -91,7 +91,9 @@ def estimate(
         raise ValueError("paired columns must hold the same queries of the same seeds")
     shape = shapes.pop()
     if len(shape) not in (1, 2):
-        raise ValueError(f"columns must be [S, N] or [N], not {list(shape)}; of one column: estimate([values], classes)")
+        raise ValueError(
+            f"columns must be [S, N] or [N], not {list(shape)}; of one column: estimate([values], classes)"
+        )
     if np.shape(classes) != shape[-1:]:
         raise ValueError(f"classes must be [{shape[-1]}], one for each query, not {list(np.shape(classes))}")
     values = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in columns], axis=-1)
