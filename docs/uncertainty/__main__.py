@@ -1,8 +1,8 @@
 """The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [again] [sizes] [levels] [ways] [halves] [repeats]`` makes the named tables (all of them if none is
-named) beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as it was
-made.
+``python docs/uncertainty [coverage] [again] [sizes] [levels] [ways] [halves] [repeats]`` makes the named tables (all of them if
+none is named) beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as
+it was made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What intervals hold where the levels of classes are not bell-shaped: most classes easy and few hard, or half of each.
 
-Of one model. A class's level follows a beta law, and of ten photos that each query has to find it finds a binomial number; in front
-of other backgrounds each is kept with a probability that is the class's own as well.
+Of one model. A class's level follows a beta law, and of ten photos that each query has to find it finds a binomial number; in
+front of other backgrounds each is kept with a probability that is the class's own as well.
 """
 
 from __future__ import annotations
