@@ -14,7 +14,7 @@ TITLE = "trainings of a small model (MobileNetV2 at 64 pixels): side by side, or
 DEVICES = ("cpu", "cuda")
 THREADS = None
 ROUNDS = 2
-OURS, PEER = "side by side", "one after the other"
+OURS, IN_TURN = "side by side", "one after the other"
 ON_A_GPU = 4
 STEPS = 40
 
@@ -60,11 +60,11 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
             _finish([start(cores())])
 
     yield Contender(OURS, "ours", side_by_side)
-    yield Contender(PEER, "ours", in_turn)
+    yield Contender(IN_TURN, "ours", in_turn)
 
 
 def judge(measured: Measured) -> list[Figure]:
-    return [measured.ratio("times as fast as one after the other", PEER, OURS, at_least=1)]
+    return [measured.ratio("times as fast as one after the other", IN_TURN, OURS, at_least=1)]
 
 
 def _finish(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -15,7 +15,7 @@ import bgbias
 from bgbias.results.uncertainty import SIGNIFICANT, difference, relative_drop
 
 STUDIES, CLASSES, QUERIES, FOUND = 2000, (5, 10, 25, 100), 20, 10
-# Two parameters of a beta law, and its mean a / (a + b): the intraclass correlation of values is near 1 / (a + b + 1).
+# The parameters a and b of a beta law, whose mean is a / (a + b); the intraclass correlation of queries is 10 / (a + b + 10).
 LAWS = {
     "one hump": (5.0, 5.0),
     "half of them easy, half hard": (0.5, 0.5),

@@ -8,6 +8,7 @@ import torch
 
 from bgbias import seeds
 from bgbias.images import pixels
+from bgbias.photos import crops
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 
 SIZE, COUNT = 37, 200
@@ -18,7 +19,17 @@ def pictures(channels: int) -> list[np.ndarray]:
     rng = seeds.generator("cropping", channels)
     made = []
     # The last ones' heights shrink by twice as many pixels as their widths, and by one more, where Pillow changes its order.
-    for height, width in [(40, 61), (90, 40), (40, 40), (37, 37), (12, 15), (200, 64), (91, 64), (92, 64)]:
+    for height, width in [
+        (40, 61),
+        (90, 40),
+        (40, 40),
+        (37, 37),
+        (12, 15),
+        (200, 64),
+        (90, 20),
+        (91, 64),
+        (92, 64),
+    ]:
         noise = rng.integers(0, 256, (height, width, channels), dtype=np.uint8)
         smooth = pixels.resize_short(rng.integers(0, 256, (4, 6, 3), dtype=np.uint8), 40)[..., :channels]
         made += [noise, smooth]
@@ -49,13 +60,23 @@ def test_crops_are_pillows_to_the_byte(channels: int, device: str) -> None:
 
 
 def test_whole_pictures_too() -> None:
-    """The box that the fallback of the random crop gives, and the largest one, which reaches all four edges."""
+    """The largest box, which reaches all four edges."""
     shown = pictures(3)
     boxes = [pixels.RelativeBox(0, 0, 1, 1)] * len(shown)
     found = on_device(shown).crops(range(len(shown)), boxes, [False] * len(shown))
     for picture, crop in zip(shown, found, strict=True):
         expected = pixels.crop(picture, pixels.RelativeBox(0, 0, 1, 1), SIZE, False)
         np.testing.assert_array_equal(crop.permute(1, 2, 0).numpy(), expected)
+
+
+def test_what_is_too_much_at_once_is_cropped_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = pictures(3)
+    rng = seeds.generator("boxes")
+    boxes = [pixels.random_box(rng, *p.shape[:2])[0] for p in shown]
+    flips = [bool(n % 2) for n in range(len(shown))]
+    together = on_device(shown).crops(range(len(shown)), boxes, flips)
+    monkeypatch.setattr(crops, "SCRATCH", 1)
+    assert torch.equal(on_device(shown).crops(range(len(shown)), boxes, flips), together)
 
 
 def test_a_crop_does_not_depend_on_those_beside_it() -> None:

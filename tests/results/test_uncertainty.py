@@ -272,8 +272,13 @@ def test_unpaired_and_empty_columns_are_refused() -> None:
         estimate([np.ones((2, 6)), np.ones((3, 6))], np.arange(6), difference)
     with pytest.raises(ValueError, match="no query is left"):
         estimate([np.full(6, NAN), np.ones(6)], np.arange(6), difference)
-    with pytest.raises(ValueError, match=r"not \[\]; of one column: estimate\(\[values\], classes\)"):
-        estimate(np.ones(6), np.arange(6))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the same queries of the same seeds"):
+        estimate([np.ones(6)], np.arange(6), of_others=[np.ones(7)])
+    for values in (np.ones(6), np.ones((2, 6))):
+        with pytest.raises(ValueError, match=r"of one column: estimate\(\[values\], classes\)"):
+            estimate(values, np.arange(6), difference)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"columns must be \[S, N\] or \[N\] each, not \[\]"):
+        estimate([0.5, 0.25], np.arange(6), difference)  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"classes must be \[6\], one for each query, not \[7\]"):
         estimate([np.ones((3, 6))], np.arange(7))
 

@@ -22,7 +22,7 @@ from bgbias.images.pixels import Picture, RelativeBox
 
 SHARE = 0.15  # of a GPU's memory that one collection may take: there are photos, masks, backgrounds and the training itself
 SCRATCH = 2**28  # numbers that may be at work at once
-BITS = 22  # of a weight behind the point, as Pillow has it: a sum of grey levels fits into 32
+BITS = 22  # binary places of a weight, as Pillow has them: a weighted mean of grey levels fits into int32
 Rows = Sequence[int] | np.ndarray
 
 
@@ -81,7 +81,8 @@ class DeviceCrops:
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """As ``Crops`` says."""
-        at_once = max(1, SCRATCH // (int(self._sizes.max()) * self._size * self._taps * self._channels))
+        lines = max(int(self._sizes.max()), self._size)
+        at_once = max(1, SCRATCH // (lines * self._size * self._taps * self._channels))
         parts = [
             self._some(rows[i : i + at_once], boxes[i : i + at_once], flips[i : i + at_once])
             for i in range(0, len(rows), at_once)

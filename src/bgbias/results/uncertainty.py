@@ -24,7 +24,7 @@ Statistic = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, the ends of its interval, and the p of its being 0 by chance; where they cannot be had, these are NaN.
+    """A number, the ends of its interval, and the p of its lying so far from 0 by chance; what cannot be had is NaN.
 
     The interval speaks of other classes and other training seeds if the values came from ``FEWEST_SEEDS`` seeds or more: of the
     method. From fewer it speaks of other classes alone: of these models.
@@ -69,7 +69,7 @@ def estimate(
     of_others: Sequence[np.ndarray] | None = None,
 ) -> Estimate:
     """A number made of the means of several columns of values, its 95 % interval over classes and training seeds, and the p of
-    its being 0 by chance, which is corrected for no other test (``holm``).
+    its lying so far from 0 by chance, which is corrected for no other test (``holm``).
 
     ``columns``: arrays of values [S, N], or [N] for a single model, of the same N queries and S seeds in each, so that what is
     compared is paired, seeds by their place; NaN for a query that is skipped, which is then left out of all. ``classes`` [N]: the
@@ -87,14 +87,16 @@ def estimate(
     Raises ValueError if columns differ in shape or are no arrays, if ``classes`` are not as many as queries, or if no query is
     left.
     """
-    shapes = {np.shape(column) for column in columns}
+    if isinstance(columns, np.ndarray):
+        raise ValueError(
+            "columns must be several arrays, not one; of one column: estimate([values], classes)"
+        )
+    shapes = {np.shape(column) for column in (*columns, *(of_others or ()))}
     if len(shapes) != 1:
         raise ValueError("paired columns must hold the same queries of the same seeds")
     shape = shapes.pop()
     if len(shape) not in (1, 2):
-        raise ValueError(
-            f"columns must be [S, N] or [N], not {list(shape)}; of one column: estimate([values], classes)"
-        )
+        raise ValueError(f"columns must be [S, N] or [N] each, not {list(shape)}")
     if np.shape(classes) != shape[-1:]:
         raise ValueError(f"classes must be [{shape[-1]}], one for each query, not {list(np.shape(classes))}")
     values = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in columns], axis=-1)

@@ -27,6 +27,7 @@ SPREADS = {
     "± images": "± images: sd over photos (ddof 0), the paper's ±",
     "± seeds": "± seeds: sample sd over training seeds, – for one",
 }
+SAME_GALLERY = "They are of other classes of queries; the gallery stays as it is."
 BOLD = f"Bold: the highest of a loss, and what is not below it by more than chance (paired, Holm-corrected p ≥ {SIGNIFICANT:g})."
 # What folds are to a table's means and spreads.
 COUNTED = (

@@ -135,4 +135,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"
         f" one object and not to another.{negative} Rank correlation of the share that is not the object's with the relative"
         f" drop, over trainings: {sentences.correlated(table)} {sentences.intervals(table)}"
+        f" {sentences.SAME_GALLERY}"
     )

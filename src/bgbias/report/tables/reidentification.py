@@ -121,6 +121,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         " another match is not counted. mAP: precision over whole rankings. CMC@k: a match among the first k; single shot: in a"
         " gallery with one photo of each person, the mean over all such galleries. Corrupted: random backgrounds in query and"
         " gallery. Drop: of mAP from clean to corrupted, relative."
-        f" {sentences.intervals(table, 'persons')} Those of CMC are of other queries in the same gallery. {sentences.BOLD}"
+        f" {sentences.intervals(table, 'persons')} Those of CMC are of other persons as queries in the same gallery."
+        f" {sentences.BOLD}"
         f"{sentences.paper(table)}"
     )

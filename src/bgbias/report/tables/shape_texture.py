@@ -192,5 +192,5 @@ def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str,
         "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
         " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); where classes are of"
         " equal size, neither is followed more at 50, or both are found by chance alone."
-        f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)}"
+        f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)} {sentences.SAME_GALLERY}"
     )
