@@ -30,10 +30,10 @@ SETS = {"cars196": "Cars196", "cub200": "CUB200", "sop": "SOP"}
 
 
 def change(row: pd.Series) -> str:
-    """A change with its interval."""
-    if row["low"] == row["high"] == 0:
+    """A change with its standard error."""
+    if row["change"] == row["error"] == 0:
         return "unchanged"
-    return f"{row['change']:+.3f} (95 %: {row['low']:+.3f} to {row['high']:+.3f})"
+    return f"{row['change']:+.3f} (s.e. {row['error']:.3f})"
 
 
 def several(counts: Iterable[int]) -> str:

@@ -29,6 +29,7 @@ REWRITTEN = (
     "margins = (params.pos_margin, params.neg_margin + 0)",
 )
 FIGURE = "src/bgbias/report/figures/drop.py"
+CAPTION = "src/bgbias/report/tables/retrieval.py"
 METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
 # Beyond any interval, however wide that of so few photos is.
 RAISED = (
@@ -96,6 +97,14 @@ def test_a_page_is_written_from_files_and_checked_against_them(
     )
     assert published.bgbias("publish").stdout.endswith("docs/results/smoke/drop.png\n")
     assert checked() == ""
+    made = published.folder / "docs/results/smoke/made.yaml"
+    told = made.read_text()
+    made.write_text(told.replace("MAP@R and P@1 in percent.", "MAP@R in percent."))
+    assert checked() == (
+        "The caption of table1 in docs/results/smoke is not what this code says of the table: make publish\n"
+    )
+    assert published.bgbias("publish").stdout.endswith("docs/results/smoke: the caption of table1\n")
+    assert made.read_text() == told
     table = published.folder / "docs/results/smoke/table1.csv"
     table.write_text(table.read_text().replace("contrastive,plain,1", "contrastive,plain,2"))
     # It is said of the table, not of the page, which still says what was published and stays so.
@@ -135,13 +144,16 @@ def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_withi
     assert "training/losses/contrastive.py" in checked()
     page, table = published.folder / "README.md", "<!-- from smoke table1 -->\n<!-- end -->\n"
     page.write_text(page.read_text() + table)
-    published.bgbias("publish", "--grid", "smoke", "--accept", "a zero is a zero")
+    published.edit("MAP@R and P@1 in percent.", "MAP@R and P@1, in percent.", CAPTION)
+    assert "the caption" not in published.bgbias("publish").stdout  # of code that nobody vouches for
+    published.bgbias("publish", "--grid", "smoke", "--accept", "a zero is a zero, and a comma a comma")
     assert checked() == ""
+    assert "MAP@R and P@1, in percent." in page.read_text()
     words = (
-        "Edited since, and taken for computing the same: 1 file of its code (made.yaml says which, and why)."
+        "Edited since, and taken for computing the same: 2 files of its code (made.yaml says which, and why)."
     )
     assert words in page.read_text()
-    assert "a zero is a zero" in (published.folder / "docs/results/smoke/made.yaml").read_text()
+    assert "a comma a comma" in (published.folder / "docs/results/smoke/made.yaml").read_text()
     for why in ("", "two\nlines", "a <!-- mark"):
         said = published.bgbias("publish", "--grid", "smoke", "--accept", why, check=False)
         assert "Say in one line" in said.stdout

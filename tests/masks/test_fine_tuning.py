@@ -185,7 +185,7 @@ def test_a_gain_is_taken_only_where_it_is_more_than_chance() -> None:
     assert cross_validation.choice(np.stack([noise, -noise - 0.01]), (0.2, 0.5), always=True) == 0.2
 
 
-def test_intervals_are_students_of_the_paired_changes_group_by_group() -> None:
+def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
     draw = np.random.default_rng(0)
     before, change = draw.uniform(0.5, 0.8, 12), draw.normal(0.02, 0.05, 12)
     group = ["birds"] * 8 + ["cars"] * 3 + ["one"]
@@ -193,9 +193,14 @@ def test_intervals_are_students_of_the_paired_changes_group_by_group() -> None:
     found = cross_validation.summary(rows).set_index("group")
     assert found["photos"].to_dict() == {"birds": 8, "cars": 3, "one": 1, "all": 12}
     for name, part in (("birds", slice(0, 8)), ("cars", slice(8, 11)), ("all", slice(12))):
-        test = ttest_rel(rows["after"][part], rows["before"][part]).confidence_interval(0.95)
-        assert found.loc[name, ["low", "high"]].tolist() == pytest.approx([test.low, test.high])
-    assert found.loc["one", ["low", "high"]].isna().all()
+        test = ttest_rel(rows["after"][part], rows["before"][part])
+        assert found.loc[name, "error"] == pytest.approx(found.loc[name, "change"] / test.statistic)
+        for moved in np.linspace(-0.1, 0.1, 41):
+            own = change[part] + moved
+            p = ttest_rel(before[part] + own, before[part]).pvalue
+            assert cross_validation.clear(own) == np.sign(own.mean()) * (p < 0.05)
+    assert found.loc["one", ["error", "clear"]].isna().tolist() == [True, False]
+    assert found.loc["one", "clear"] == 0
     assert "one photo" in cross_validation.said(rows)[2]
 
 
@@ -205,7 +210,7 @@ def test_a_gain_of_all_does_not_outweigh_a_loss_of_a_group() -> None:
     assert cross_validation.gains(rows.assign(after=rows["before"] + rows["change"]))
     rows["change"] *= np.where(rows["group"] == "a", 5, -1)
     rows["after"] = rows["before"] + rows["change"]
-    assert cross_validation.summary(rows).set_index("group").loc["all", "low"] > 0
+    assert cross_validation.summary(rows).set_index("group").loc["all", "clear"] > 0
     assert not cross_validation.gains(rows)
 
 

@@ -52,7 +52,7 @@ def make(study):
     return pd.DataFrame([model | {"seeds": 1, "photos": count, "videos": float("nan")}])
 
 
-def caption(study, table):
+def caption(study, table, excluded):
     return f"**Photos** of {study.grid}."
 """
 FIGURE = """

@@ -72,7 +72,7 @@ def test_the_caption_says_what_fails() -> None:
     assert "Of 2 models, the score of 1 is more than that of their copy that forgot everything" in said
     assert "that of 1 lies above the centre prior's" in said
     assert "maps of 1 are more faithful than the centre prior" in said
-    assert "toy · tiny rho −1.00 [−1.00, −1.00], 10 models in 2 rows" in said
+    assert "toy · tiny rho −1.00, 10 models in 2 rows" in said
     assert "All forgot" in formats.markdown(table, "table8", said)
     assert r"\shortstack[r]{Embedding\\layer\\forgot}" in formats.latex(table, "table8", said)
 

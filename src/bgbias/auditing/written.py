@@ -307,7 +307,7 @@ def score_and_loss(audit: Measured) -> tuple[float, int]:
     both = (
         audit.findings.photos[["image_id", "lost"]].merge(audit.looks.scores[["image_id", "score"]]).dropna()
     )
-    return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()).value, len(both)
+    return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()), len(both)
 
 
 def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:

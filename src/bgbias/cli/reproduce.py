@@ -48,9 +48,11 @@ def publish(
         ),
     ] = None,
 ) -> None:
-    """Put a grid's finished report into docs/results and write the pages that show it; without a grid, all pages and figures."""
+    """Put a grid's finished report into docs/results and write the pages that show it; without a grid, all pages, figures and
+    captions.
+    """
     from bgbias.files.atomic import write_text
-    from bgbias.report import pages, redrawn
+    from bgbias.report import pages, redrawn, retold
     from bgbias.results import publication
 
     study = load(params, grid)
@@ -69,7 +71,8 @@ def publish(
                 'Name the grid whose published results stay: bgbias publish --grid demo --accept "why"'
             )
         leave = publication.accept if keep is None else publication.keep
-        print(leave(publication.read(grid), study, word).folder)
+        left = leave(publication.read(grid), study, word)
+        print(left.folder, *retold.tell(left, study))
     elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
@@ -77,8 +80,11 @@ def publish(
         raise UserError("\n".join(damaged))
     else:
         for of in publication.grids():
-            for figure in redrawn.draw(publication.read(of), load(params, of)):
+            own = load(params, of)
+            for figure in redrawn.draw(publication.read(of), own):
                 print(figure)
+            for table in retold.tell(publication.read(of), own):
+                print(f"{publication.RESULTS / of}: the caption of {table}")
     read = cache(publication.read)
     written = {page: pages.written(page, text, read) for page, text in texts.items()}
     for page, text in written.items():
@@ -225,7 +231,7 @@ def _checked(
     texts: dict[Path, str], shown: set[tuple[str, str]], params: Path
 ) -> tuple[list[str], list[str]]:
     """What differs between pages, published files, settings and code; and what cannot be told here."""
-    from bgbias.report import pages, redrawn
+    from bgbias.report import pages, redrawn, retold
     from bgbias.results import publication
 
     notes: list[str] = []
@@ -243,6 +249,10 @@ def _checked(
         failures += [
             f"{published.folder / file} is not what this code draws of the tables beside it: make publish"
             for file, _ in redrawn.differing(published, study)
+        ]
+        failures += [
+            f"The caption of {table} in {published.folder} is not what this code says of the table: make publish"
+            for table in retold.differing(published, study)
         ]
         other, edited = publication.differing_settings(published, study), publication.edited(published, study)
         notes += [

@@ -44,7 +44,8 @@ def fine_tune(
     print("Mean IoU of photos that took part in neither the training nor the choice of their fold:")
     print("\n".join(f"  {line}" for line in cross_validation.said(rows)))
     print(
-        "What each share (blend) of new weights does to the mean IoU of held-out photos, with 95 % intervals:"
+        "What each share (blend) of new weights does to the mean IoU of held-out photos, with the standard error over photos"
+        " (too small, since folds share photos that they train on):"
     )
     print(judged.shares.to_string(index=False, float_format="{:.3f}".format))
     progress.say(f"figures and pictures of every photo: {report}/folds.csv, shares.csv, folds.png")

@@ -29,9 +29,9 @@ from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.u2net import U2Net
 
-# A gain is one whose interval lies above 0. One photo alone, however much it gains, makes none: the mean of n changes, all but
-# one of them zero, is its own standard error.
-CONFIDENCE = 0.95
+# A gain is more than as many standard errors as Student's t has at this level. One photo alone, however much it gains, makes
+# none: the mean of n changes, all but one of them zero, is its own standard error.
+LEVEL = 0.95
 ALL = "all"
 
 
@@ -78,16 +78,11 @@ class Judgement:
 
     @property
     def shares(self) -> pd.DataFrame:
-        """What the choice saw: a row a group and share of new weights, with the mean change and its interval."""
+        """What the choice saw: a row a group and share of new weights, with the mean change and its standard error."""
         made = []
         for group, members in groups([v.pair.group for v in self.verdicts]):
-            low, high = interval(self.changes[:, members])
-            row = {
-                "blend": self.blends,
-                "change": self.changes[:, members].mean(axis=1),
-                "low": low,
-                "high": high,
-            }
+            changes = self.changes[:, members]
+            row = {"blend": self.blends, "change": changes.mean(axis=1), "error": standard_error(changes)}
             made.append(pd.DataFrame({"group": group, **row}))
         rows = pd.concat(made, ignore_index=True)
         return rows.assign(chosen=rows["blend"] == self.blend)
@@ -100,23 +95,30 @@ def groups(of: Sequence[str]) -> list[tuple[str, NDArray[np.bool_]]]:
     return [*((name, names == name) for name in several), (ALL, np.ones(len(names), bool))]
 
 
-def interval(changes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high ends of the mean of paired ``changes`` [..., N], Student's; NaN for a single one.
+def standard_error(changes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """That of the mean of paired ``changes`` [..., N] over photos; NaN for a single one.
 
-    It does not know that folds share the photos that they train on, and is a little narrow for it (Bengio & Grandvalet, JMLR
-    2004).
+    It is too small, since folds share the photos that they train on, and nobody can say by how much (Bengio & Grandvalet, JMLR
+    2004). So it serves to choose, and no interval is made of it.
     """
+    photos = changes.shape[-1]
+    spread = changes.std(axis=-1, ddof=1) if photos > 1 else np.full(changes.shape[:-1], np.nan)
+    return np.asarray(spread / math.sqrt(photos))
+
+
+def clear(changes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 where the mean of paired ``changes`` [..., N] is a gain, -1 where it is a loss, 0 where it is neither."""
     from scipy.special import stdtrit
 
     photos = changes.shape[-1]
-    spread = changes.std(axis=-1, ddof=1) if photos > 1 else np.full(changes.shape[:-1], np.nan)
-    reach = stdtrit(photos - 1, (1 + CONFIDENCE) / 2) * spread / math.sqrt(photos)
-    return changes.mean(axis=-1) - reach, changes.mean(axis=-1) + reach
+    reach = stdtrit(photos - 1, (1 + LEVEL) / 2) * standard_error(changes)
+    mean = changes.mean(axis=-1)
+    return np.where(np.abs(mean) > reach, np.sign(mean), 0.0)
 
 
 def choice(changes: NDArray[np.float64], blends: Sequence[float], always: bool = False) -> float:
     """The blend with the largest mean of ``changes`` [B, N] of those that gain, or of all (``always``); 0 if there is none."""
-    mean = np.where(always | (interval(changes)[0] > 0), changes.mean(axis=1), -np.inf)
+    mean = np.where(always | (clear(changes) > 0), changes.mean(axis=1), -np.inf)
     return float(blends[int(mean.argmax())]) if mean.max() > -np.inf else 0.0
 
 
@@ -190,12 +192,13 @@ def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row a group and one of all photos: mean IoUs, mean change with its interval, and how many changed by .005."""
+    """A row a group and one of all photos: mean IoUs, mean change with its standard error, whether it is a gain (1), a loss (-1)
+    or neither (0), and how many photos changed by .005.
+    """
     made = []
     for name, members in groups(rows["group"].tolist()):
         part = rows[members]
         change = part["change"].to_numpy(np.float64)
-        low, high = interval(change)
         made.append(
             {
                 "group": name,
@@ -203,8 +206,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "before": part["before"].mean(),
                 "after": part["after"].mean(),
                 "change": change.mean(),
-                "low": float(low),
-                "high": float(high),
+                "error": float(standard_error(change)),
+                "clear": float(clear(change)),
                 "better": int((change > 0.005).sum()),
                 "worse": int((change < -0.005).sum()),
             }
@@ -213,20 +216,20 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(rows: pd.DataFrame) -> bool:
-    """Whether held-out photos gain: the interval of all lies above 0, and that of no group below."""
-    found = summary(rows)
-    return bool(found["low"].iloc[-1] > 0 and not (found["high"] < 0).any())
+    """Whether held-out photos gain: all together do, and no group loses."""
+    found = summary(rows)["clear"]
+    return bool(found.iloc[-1] > 0 and not (found < 0).any())
 
 
 def said(rows: pd.DataFrame) -> list[str]:
-    """The change of each group's and of all photos' mean IoU in words, with its interval."""
+    """The change of each group's and of all photos' mean IoU in words, with its standard error."""
     lines = []
     for row in summary(rows).to_dict("records"):
-        bounds = "one photo" if row["photos"] == 1 else f"95 %: {row['low']:+.3f} to {row['high']:+.3f}"
-        word = "a gain" if row["low"] > 0 else "a loss" if row["high"] < 0 else "no more than chance"
-        word = "left as it was" if row["low"] == row["high"] == 0 else word
+        error = "one photo" if row["photos"] == 1 else f"standard error {row['error']:.3f}"
+        word = {1: "a gain", 0: "no more than chance", -1: "a loss"}[row["clear"]]
+        word = "left as it was" if row["change"] == row["error"] == 0 else word
         change = f"{row['before']:.3f} -> {row['after']:.3f}, {row['change']:+.3f}"
-        lines.append(f"{row['group']}: {change} ({bounds}): {word}")
+        lines.append(f"{row['group']}: {change} ({error}): {word}")
     return lines
 
 

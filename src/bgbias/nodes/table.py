@@ -48,13 +48,14 @@ def uses(study: Study, table: str) -> list[ModuleType]:
 def table(study: Study, table: str) -> None:
     """Write one of the grid's tables as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
     from bgbias.report import formats
+    from bgbias.results.excluded import excluded
 
     with records.node(study, step("table", table=table)) as record:
         declared = tables.load(table)
         numbers = declared.make(study)
-        said = filter(
-            None, [declared.caption(study, numbers), accept.told(study, step("table", table=table))]
-        )
+        report = declared.reads(study).get("mask_report")
+        caption = declared.caption(study, numbers, excluded(report.path(study)) if report else {})
+        said = filter(None, [caption, accept.told(study, step("table", table=table))])
         formats.write(numbers, record.outputs["table_csv"].parent, table, "\n\n".join(said))
 
 

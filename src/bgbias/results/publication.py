@@ -27,6 +27,7 @@ from bgbias.files import atomic, code
 from bgbias.files.checksums import sha256
 from bgbias.files.places import RESULTS
 from bgbias.results import rows
+from bgbias.results.excluded import excluded
 from bgbias.settings import Strict, read_yaml
 from bgbias.study import plan
 from bgbias.study.params import SECTIONS, Study, loss_options
@@ -129,7 +130,8 @@ def take(study: Study, figures: Collection[str]) -> Publication:
     captions = {
         t: study.files.at("table_md", table=t).read_text("utf-8").split("\n\n### ")[0] for t in tables
     }
-    made = {"command": again, **birth(study), "settings": settings_of(study), "captions": captions}
+    made = {"command": again, **birth(study), "settings": settings_of(study)}
+    made |= {"excluded": excluded(study.files.at("mask_report")), "captions": captions}
     made |= {"files": {name: sha256(folder / name) for name in contents}, "code": code_of(study)}
     return write(Publication(folder, made))
 

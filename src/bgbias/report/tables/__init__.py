@@ -11,7 +11,9 @@ A file says of its table
 ``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those;
 ``settings(study)``        what else its numbers and its caption depend on;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
-``caption(study, table)``  what a reader must know to believe it, in paragraphs.
+``caption(study, table, excluded)``
+                           what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
+                           ``excluded`` is what ``results.excluded`` gives of the ``mask_report``, or nothing if it reads none.
 
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -92,8 +91,8 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
 
 
 def correlated(table: pd.DataFrame) -> str:
-    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52 [.11, .78], 24 models in 6 rows``, or
-    that there are too few models; and whom the intervals speak of.
+    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52, 24 models in 6 rows``, or that there
+    are too few models; and why no interval stands beside it.
     """
     said = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
@@ -101,20 +100,13 @@ def correlated(table: pd.DataFrame) -> str:
         of = 0 if math.isnan(row["rho_models"]) else int(row["rho_models"])
         known = f"not told, of {of} models"
         if not math.isnan(row["rho"]):
-            ends = f"[{row['rho_low']:.2f}, {row['rho_high']:.2f}]"
-            known = f"rho {row['rho']:.2f} {ends}, {of} models in {names.count(len(part), 'row')}"
+            known = f"rho {row['rho']:.2f}, {of} models in {names.count(len(part), 'row')}"
         said.append(f"{names.dataset(str(dataset))} · {backbone} {known.replace('-', '−')}")
     alike = (
-        " Models of one row, other seeds of one method, are alike, and count as independent: the intervals speak of these models"
-        " and are too narrow for other methods."
+        " Rho speaks of these models alone: those of one row, other seeds of one method, are alike, and rows are too few for an"
+        " interval that holds for other methods."
     )
     return f"{'; '.join(said)}.{alike if table['rho'].notna().any() else ''}"
-
-
-def excluded(mask_report: Path) -> dict[str, int]:
-    """How many test photos of each dataset have a mask too empty or too full to replace their background."""
-    report = pd.read_csv(mask_report, keep_default_na=False, na_values=[""])
-    return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
 
 
 def spreads(table: pd.DataFrame, columns: Sequence[Column]) -> str:

@@ -5,6 +5,8 @@ docs/methods.md, sections 9 and 13. Percentages are 0..100.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
@@ -67,7 +69,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, shares, outputs.levels(study, files))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
     return told(table, study.train.selection)
 
@@ -98,7 +100,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     percent with the worst of so many backgrounds, and ``cosine`` of an object to its own photo, each with ``_low`` and ``_high``;
     the shares of variance of ``SHARES`` in percent, means over seeds, ``background_sd_seeds``, and ``negative``, in how many of
     the trainings a component was estimated below 0 and counts as 0; and, of each dataset and backbone over its trainings,
-    ``rho`` of one minus the object's share with the relative drop, with ``_low``, ``_high`` and ``rho_models``. Raises UserError
+    ``rho`` of one minus the object's share with the relative drop and ``rho_models``, of how many. Raises UserError
     where a model lacks queries.
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))

@@ -5,6 +5,8 @@ docs/methods.md, section 14. Percentages are 0..100.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
@@ -73,9 +75,8 @@ def make(study: Study) -> pd.DataFrame:
     return table(before, cured, facts, study.cures.draws)
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
-    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
     return told(table, study.train.selection, excluded)
 
 
@@ -144,7 +145,7 @@ def _row(values: Values, model: Model) -> dict[str, object]:
     return row | rows.interval("relative_drop", drop, 100)
 
 
-def told(table: pd.DataFrame, selection: str, excluded: dict[str, int]) -> str:
+def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
     """Two paragraphs: what was measured, on whom, and how to read each column."""
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."

@@ -93,9 +93,8 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, masks, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
-    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
     return told(table, study.train.selection, excluded)
 
 

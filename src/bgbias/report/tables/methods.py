@@ -100,7 +100,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(retrieval, scores, pd.read_parquet(read["all_queries"], columns=OF_QUERIES), costs(study))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
     return told(table, study.train.selection)
 

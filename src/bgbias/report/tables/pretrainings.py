@@ -99,7 +99,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, scores, outputs.of_cells(study, files, "probed"), plan.compared_backbones(study))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
     return told(table, study.train.selection)
 

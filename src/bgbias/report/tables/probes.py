@@ -69,9 +69,8 @@ def make(study: Study) -> pd.DataFrame:
     return table(outputs.of_cells(study, reads(study), "probed"))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
-    excluded = sentences.excluded(reads(study)["mask_report"].path(study))
     return told(table, study.train.selection, study.probes.folds or 0, excluded, _on_training(study))
 
 

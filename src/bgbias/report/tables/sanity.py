@@ -5,6 +5,8 @@ docs/methods.md, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
@@ -67,7 +69,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(outputs.of_cells(study, files, "sanity"), outputs.levels(study, files))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
     return told(table, study.train.selection)
 
@@ -78,8 +80,8 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``images``, ``classes``; the mean scores of
     ``KINDS`` and ``over_all``, the model's minus that of its copy that forgot all; ``faithful_<kind>`` of ``JUDGED`` and
     ``faithful_over_centre``; each with ``_low`` and ``_high``, differences with ``_p_holm``, corrected for the table's models;
-    and, of each dataset and backbone over its trainings, ``rho`` of the score with the relative drop, with ``_low``, ``_high``
-    and ``rho_models``. Raises UserError where a model lacks a kind.
+    and, of each dataset and backbone over its trainings, ``rho`` of the score with the relative drop and ``rho_models``, of
+    how many. Raises UserError where a model lacks a kind.
     """
     lines = []
     for model, own in models(values):

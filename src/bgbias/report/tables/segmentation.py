@@ -67,7 +67,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(rows.together(of_cells))
 
 
-def caption(study: Study, table: pd.DataFrame) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """The caption of a study's table; see ``told``."""
     judged = {d: str(plan.truth(study, d)) for d in plan.datasets(study)}
     return told(table, study.train.selection, study.segmentation.score, judged)
