@@ -1,0 +1,57 @@
+"""What pages of results say in words, without a number that a command writes, is what their tables hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bgbias.results.uncertainty import SIGNIFICANT
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs/results"
+
+
+def said(page: str, sentence: str) -> None:
+    """Fails unless the page has this sentence, wherever its lines break."""
+    assert sentence in " ".join((RESULTS / page).read_text(encoding="utf-8").split())
+
+
+def table(grid: str, name: str) -> pd.DataFrame:
+    return pd.read_csv(RESULTS / grid / f"{name}.csv", keep_default_na=False, na_values=[""])
+
+
+@pytest.mark.parametrize("grid", ["cub50", "grocery"])
+def test_in_every_seed_trained_models_lie_above_the_random_layers_that_they_begin_with(grid: str) -> None:
+    said(f"{grid}.md", "in every seed above that under the random layers that training starts from")
+    clean = table(grid, "seeds").set_index(["method", "loss", "seed"])["clean"]
+    for loss in ("contrastive", "arcface"):
+        more = clean["plain", loss] - clean["untrained", "none"]
+        assert len(more) == 3
+        assert (more > 0).all()
+
+
+def test_pixels_that_are_missing_at_a_rim_cost_points() -> None:
+    said(
+        "controls.md",
+        "the interval lies above 0 in all four columns where five are missing, in three where three are, in one where one is",
+    )
+    masks = pd.read_csv(ROOT / "docs/sensitivity/controls.csv")
+    above = masks[masks["pasting_low"] > 0].groupby("masks").size()
+    assert [above[f"true, {missing} px smaller"] for missing in (5, 3, 1)] == [4, 3, 1]
+
+
+def test_after_training_with_labels_no_difference_of_pretrainings_is_shown_nor_excluded() -> None:
+    said("pretrained.md", "No difference of Table 13 after training is beyond chance")
+    said("pretrained.md", "a difference of ten points cannot be excluded")
+    said("pretrained.md", "after MoCo with patches not even one of twenty")
+    every = table("pretrained", "table13")
+    trained = every[every["loss"] != "none"]
+    tested = [column for column in trained if str(column).endswith("_p_holm")]
+    assert len(tested) == 8
+    assert (trained[tested] >= SIGNIFICANT).all(axis=None)
+    plain = trained[trained["method"] == "plain"].set_index("backbone")
+    reach = plain[["relative_drop_change_low", "relative_drop_change_high"]].abs().max(axis=1)
+    assert (reach > 10).all()
+    assert reach[reach > 20].index.tolist() == ["tiny_moco_patches"]
