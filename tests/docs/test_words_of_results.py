@@ -35,7 +35,8 @@ def test_in_every_seed_trained_models_lie_above_the_random_layers_that_they_begi
 def test_pixels_that_are_missing_at_a_rim_cost_points() -> None:
     said(
         "controls.md",
-        "the interval lies above 0 in all four columns where five are missing, in three where three are, in one where one is",
+        "the interval of what pasting costs lies above 0 in all four columns where five are missing, in three where three are, in"
+        " one where one is",
     )
     masks = pd.read_csv(ROOT / "docs/sensitivity/controls.csv")
     above = masks[masks["pasting_low"] > 0].groupby("masks").size()

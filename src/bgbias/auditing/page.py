@@ -19,7 +19,7 @@ from bgbias.report import four_fields, html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.rows import MAP_AT_R
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.uncertainty import ANY_LEVELS, Estimate
 from bgbias.version import VERSION
 
 CLASSES = 500  # rows of the page's table; classes.csv has all
@@ -155,7 +155,13 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
     if not math.isnan(written.drop(audit).low):
-        yield "[low, high]: 95 % confidence interval, for other classes of this kind."
+        assert audit.findings is not None
+        few = len(audit.findings.classes) < ANY_LEVELS
+        skewed = " Of so few classes it is too short where most are easy." if few else ""
+        yield (
+            "[low, high]: 95 % confidence interval, for other classes of this kind; of a part of the queries, and where cues"
+            f" conflict, for other classes of queries in the catalogue as it is.{skewed}"
+        )
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:

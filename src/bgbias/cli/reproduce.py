@@ -52,7 +52,7 @@ def publish(
     captions.
     """
     from bgbias.files.atomic import write_text
-    from bgbias.report import pages, redrawn, retold
+    from bgbias.report import pages, redrawn
     from bgbias.results import publication
 
     study = load(params, grid)
@@ -72,7 +72,8 @@ def publish(
             )
         leave = publication.accept if keep is None else publication.keep
         left = leave(publication.read(grid), study, word)
-        print(left.folder, *retold.tell(left, study))
+        print(left.folder)
+        _tell_again(left, study)
     elif grid:
         figures = [file.removesuffix(".png") for of, file in sorted(shown) if of == grid]
         print(publication.take(study, figures).folder)
@@ -83,8 +84,7 @@ def publish(
             own = load(params, of)
             for figure in redrawn.draw(publication.read(of), own):
                 print(figure)
-            for table in retold.tell(publication.read(of), own):
-                print(f"{publication.RESULTS / of}: the caption of {table}")
+            _tell_again(publication.read(of), own)
     read = cache(publication.read)
     written = {page: pages.written(page, text, read) for page, text in texts.items()}
     for page, text in written.items():
@@ -225,6 +225,13 @@ def _vouched(published: Publication, study: Study, made: Study, model: Model | N
     proved = publication.vouch(published, study, by, commit, whole)
     left = f"; not yet of others: {_next(proved, study)}" if publication.edited(proved, study) else ""
     return f"{proved.folder / publication.MADE} says now that the code of now gives the same{left}."
+
+
+def _tell_again(published: Publication, study: Study) -> None:
+    from bgbias.report import retold
+
+    for table in retold.tell(published, study):
+        print(f"{published.folder}: the caption of {table}")
 
 
 def _checked(

@@ -313,7 +313,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
                 f" for {plain.first_hit:.0f}."
             )
         elif lessening:
-            best, change = min(lessening, key=lambda pair: pair[1].drop.found.value)
+            best, change = max(lessening, key=lambda pair: pair[0].corrupted.value)
             yield (
                 f"{block.title}: {best.title} changes the drop by {_points(change.drop.found)} points, beyond chance, but what it"
                 f" gains where all backgrounds change, {_points(change.corrupted.found)}, may be chance: more seeds or classes"

@@ -15,10 +15,10 @@ from bgbias.study.params import Study
 
 
 def differing(published: Publication, study: Study) -> dict[str, str]:
-    """The tables of which this code says otherwise, and what it says."""
-    if "kept" in published.made or publication.differing_settings(published, study):
+    """The tables of which this code says otherwise, and what it says; none that are damaged or made by other code."""
+    if published.damaged() or "kept" in published.made:
         return {}
-    if publication.edited(published, study):
+    if publication.differing_settings(published, study) or publication.edited(published, study):
         return {}
     told = {name: caption(published, study, name) for name in published.tables}
     return {name: said for name, said in told.items() if said != published.made["captions"][name]}
@@ -26,7 +26,9 @@ def differing(published: Publication, study: Study) -> dict[str, str]:
 
 def caption(published: Publication, study: Study, name: str) -> str:
     """What this code says of a published table, with what it was said to be made of by earlier code."""
-    said = tables.load(name).caption(study, published.table(name), published.made["excluded"])
+    table = tables.load(name)
+    excluded = published.made["excluded"] if "mask_report" in table.reads(study) else {}
+    said = table.caption(study, published.table(name), excluded)
     before = published.made["captions"][name].split("\n\n")
     return "\n\n".join([said, *(paragraph for paragraph in before if paragraph.startswith(EARLIER))])
 

@@ -16,6 +16,8 @@ CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 # With fewer there is no interval, or none over seeds, that holds what it promises (the simulation in docs/methods.md).
 FEWEST_CLASSES, FEWEST_SEEDS = 5, 3
+# With fewer, intervals of means are too short where most classes are easy and few hard (there, "levels far from a bell").
+ANY_LEVELS = 25
 # Below the first a p is 0; so many halvings of its logarithm find one to 12 digits.
 SMALLEST_P, HALVINGS = 1e-16, 50
 # From the means of columns, each an array of one shape, to the number that is made of them, an array of that shape.

@@ -12,7 +12,7 @@ import pandas as pd
 from bgbias.report import names
 from bgbias.report.columns import Column, explained
 from bgbias.results import uncertainty
-from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_SEEDS, SIGNIFICANT
+from bgbias.results.uncertainty import ANY_LEVELS, FEWEST_CLASSES, FEWEST_SEEDS, SIGNIFICANT
 from bgbias.study.params import Study
 
 SELECTIONS = {
@@ -26,7 +26,7 @@ SPREADS = {
     "± images": "± images: sd over photos (ddof 0), the paper's ±",
     "± seeds": "± seeds: sample sd over training seeds, – for one",
 }
-SAME_GALLERY = "They are of other classes of queries; the gallery stays as it is."
+SAME_GALLERY = "Other classes are classes of queries: the gallery stays as it is."
 BOLD = f"Bold: the highest of a loss, and what is not below it by more than chance (paired, Holm-corrected p ≥ {SIGNIFICANT:g})."
 # What folds are to a table's means and spreads.
 COUNTED = (
@@ -87,7 +87,12 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         if (table["classes"] < FEWEST_CLASSES).any()
         else ""
     )
-    return f"[low, high]: {percent} {'; '.join(said)}.{few}"
+    skewed = (
+        f" Too short where most of fewer than {ANY_LEVELS} classes are easy (docs/methods.md, section 12)."
+        if (table["classes"] < ANY_LEVELS).any()
+        else ""
+    )
+    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}"
 
 
 def correlated(table: pd.DataFrame) -> str:
@@ -103,8 +108,8 @@ def correlated(table: pd.DataFrame) -> str:
             known = f"rho {row['rho']:.2f}, {of} models in {names.count(len(part), 'row')}"
         said.append(f"{names.dataset(str(dataset))} · {backbone} {known.replace('-', '−')}")
     alike = (
-        " Rho speaks of these models alone: those of one row, other seeds of one method, are alike, and rows are too few for an"
-        " interval that holds for other methods."
+        " Rho describes these models only: models of one row differ by their seed alone, and there are too few rows for an"
+        " interval."
     )
     return f"{'; '.join(said)}.{alike if table['rho'].notna().any() else ''}"
 

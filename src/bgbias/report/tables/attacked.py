@@ -207,7 +207,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked
         " deviations of ImageNet's channels (0.01: 0.57 to 0.58 of 255), towards"
         f" {towards or 'a photo of another class'}, the same for every model.{sentences.selected(selection)}"
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "P@1: what others call R@1, of queries with somebody to find; its intervals are of other classes of queries in the same"
+        "P@1: what others call R@1, of queries with somebody to find; its intervals speak of other classes of queries in the same"
         " gallery."
         f" Queries alone: such photos in the gallery of photos as they are.{against}"
         " NMI: of k-means with as many clusters as classes."
