@@ -38,7 +38,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 cluster: $(READY) requirements-cluster.lock  ## add what SLURM and Kubernetes take (docs/clusters.md)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-cluster.lock
 
-demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, four to seven minutes on two cores
+demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, four to twelve minutes on two cores
 	snakemake --cores all --config grid=demo --logger bgbias
 	@python -m bgbias show --grid demo
 

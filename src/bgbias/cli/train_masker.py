@@ -43,7 +43,7 @@ def fine_tune(
     print(rows.to_string(index=False, float_format="{:.3f}".format))
     print(
         "Mean IoU of photos that took part in neither the training nor the choice of their fold. Standard errors are over photos,"
-        " and too small, since folds share photos that they train on; gains and losses are more than Student's t allows them at 5 %:"
+        " and too small, as folds share photos that they train on; gains and losses are more than Student's t allows them at 5 %:"
     )
     print("\n".join(f"  {line}" for line in cross_validation.said(rows)))
     print("What each share (blend) of new weights does to the mean IoU of held-out photos:")
