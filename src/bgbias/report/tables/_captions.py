@@ -88,7 +88,7 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         else ""
     )
     skewed = (
-        f" Too short where most of fewer than {ANY_LEVELS} classes are easy (docs/methods.md, section 12)."
+        f" Of fewer than {ANY_LEVELS} classes, most of them easy, it is too short (docs/methods.md, section 12)."
         if (table["classes"] < ANY_LEVELS).any()
         else ""
     )
