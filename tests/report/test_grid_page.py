@@ -521,6 +521,25 @@ def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> Non
     ]
 
 
+def test_where_only_drops_lessen_the_better_retriever_is_named_and_not_the_smaller_drop() -> None:
+    chance = Shift(Estimate(1.0, -3.0, 5.0))
+    better, smaller = (
+        MethodRow(
+            title.lower(),
+            title,
+            3,
+            Estimate(level),
+            LEVEL,
+            LEVEL,
+            change=Change(chance, chance, Shift(Estimate(drop, drop - 2, drop + 2), sure=True)),
+        )
+        for title, level, drop in (("Better", 60.0, -10.0), ("Smaller", 40.0, -30.0))
+    )
+    block = LossBlock(("data", "tiny", "contrastive"), "data", [PLAIN, smaller, better], [])
+    (said,) = comparisons.advice([block], {})
+    assert said.startswith("data: Better changes the drop by −10.0 [−12.0, −8.0] points, beyond chance, but")
+
+
 def test_a_star_stays_beside_its_interval() -> None:
     assert whole_intervals("<td>+1.0 [−2.0, 3.0] *</td><td>2 *</td>") == (
         "<td>+1.0 [−2.0,\N{NO-BREAK SPACE}3.0]\N{NO-BREAK SPACE}*</td><td>2 *</td>"
