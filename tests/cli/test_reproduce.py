@@ -177,7 +177,7 @@ def test_code_that_computes_the_same_costs_a_row_and_other_backgrounds_lie_withi
     assert f"(backgrounds/draws.py): bgbias reproduce smoke {PLAIN}" in checked()
 
 
-def test_results_of_photos_that_are_elsewhere_are_told_and_fail_nothing(
+def test_results_of_photos_that_are_elsewhere_fail_until_somebody_says_what_an_edit_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = project.fresh(tmp_path / "project")
@@ -187,20 +187,29 @@ def test_results_of_photos_that_are_elsewhere_are_told_and_fail_nothing(
     code = publication.code_of(birds)
     before = {
         "settings": publication.settings_of(birds),
+        "excluded": {"cub50": 0},
         "captions": {},
         "files": {},
         "code": code | {"steps": {}, "files": code["files"] | {"training/loop.py": "before"}},
     }
     (folder := Path("docs/results/cub50")).mkdir(parents=True)
     (folder / "made.yaml").write_text(yaml.safe_dump(before))
-    said = made.bgbias("publish", "--check").stdout
-    assert said.endswith(
-        "docs/results/cub50 was made by other code than now (training/loop.py), and cannot be made again on this machine: the"
-        " photos of cub50 are not here\n"
+    said = made.bgbias("publish", "--check", check=False)
+    assert said.returncode == 1
+    assert said.stdout.endswith(
+        "docs/results/cub50 was made by other code than now (training/loop.py), and cannot be made again on this machine (the"
+        ' photos of cub50 are not here): bgbias publish --grid cub50 --accept "why it computes the same" or --keep "how its'
+        ' results differ"\n'
     )
     said = made.bgbias("reproduce", "cub50", check=False)
     assert said.returncode == 2
     assert "cub50 cannot be made on this machine" in said.stdout
+    made.bgbias("publish", "--grid", "cub50", "--accept", "it computes the same")
+    made.bgbias("publish", "--check")
+    (folder / "made.yaml").write_text(yaml.safe_dump(before | {"settings": {}}))
+    said = made.bgbias("publish", "--check", check=False)
+    assert said.returncode == 1
+    assert "make run GRID=cub50, then make publish GRID=cub50, where they are\n" in said.stdout
 
 
 def test_an_edited_formula_is_different(published: Project, checked: Callable[[], str]) -> None:

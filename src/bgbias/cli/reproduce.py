@@ -237,7 +237,7 @@ def _tell_again(published: Publication, study: Study) -> None:
 def _checked(
     texts: dict[Path, str], shown: set[tuple[str, str]], params: Path
 ) -> tuple[list[str], list[str]]:
-    """What differs between pages, published files, settings and code; and what cannot be told here."""
+    """What differs between pages, published files, settings and code; and results that are kept though this code makes others."""
     from bgbias.report import pages, redrawn, retold
     from bgbias.results import publication
 
@@ -272,7 +272,11 @@ def _checked(
         named = ", ".join((other or edited)[:MOST_EDITED]) + ", ..." * (len(other or edited) > MOST_EDITED)
         said = f"{published.folder} was made by other {what} than now ({named})"
         if why := publication.cannot_be_made_here(study):
-            notes.append(f"{said}, and cannot be made again on this machine: {why}")
+            left = f' --grid {grid} --accept "why it computes the same" or --keep "how its results differ"'
+            failures.append(
+                f"{said}, and cannot be made again on this machine ({why}): "
+                + (f"{again}, where they are" if other else f"bgbias publish{left}")
+            )
         else:
             failures.append(f"{said}: {again if other else _next(published, study)}")
     failures += [
