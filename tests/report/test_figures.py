@@ -201,17 +201,23 @@ def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_inter
     assert [axes.get_title("left") for axes in figure.axes] == [f"{d} · toynet" for d in CORRELATIONS]
     for dataset, axes in zip(CORRELATIONS, figure.axes, strict=True):
         own, means = (frame[frame["dataset"] == dataset] for frame in (seeds(), table()))
-        for size, found in ((3, own), (6.5, means)):
+        heights = []
+        for size, found in ((8, means), (3, own)):
+            drawn = [line for line in axes.lines if line.get_markersize() == size]
+            # A mean's colour is that of its rim.
+            colours = [line.get_markeredgecolor() if size == 8 else line.get_color() for line in drawn]
             points = {
-                (line.get_xdata()[0], line.get_ydata()[0], line.get_color(), line.get_marker())
-                for line in axes.lines
-                if line.get_markersize() == size and line.get_marker() != "None"
+                (line.get_xdata()[0], line.get_ydata()[0], colour, line.get_marker())
+                for line, colour in zip(drawn, colours, strict=True)
             }
+            heights += [{line.get_zorder() for line in drawn}]
             marks = {"contrastive": "o", "arcface": "D"}
             assert points == {
                 (row["clean"], row["corrupted"], figures.colour(row["method"]), marks[row["loss"]])
                 for row in found.to_dict("records")
             }
+        # No seed lies below a mean.
+        assert max(heights[0]) < min(heights[1])
         ends = {tuple(end) for bars in axes.collections for path in bars.get_paths() for end in path.vertices}
         for row in means.to_dict("records"):
             assert {(row[f"clean_{e}"], row["corrupted"]) for e in ("low", "high")} <= ends

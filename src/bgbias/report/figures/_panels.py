@@ -56,6 +56,17 @@ def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[st
     return {"marker": losses[row["loss"]], "markersize": size} | _face(row["method"])
 
 
+def pale(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[str, Any]:
+    """The same, light enough for points that lie on it to be seen."""
+    from matplotlib.colors import to_rgb
+
+    solid = mark(row, losses, size)
+    colour = solid.pop("color")
+    rim = solid["markeredgecolor"] if ON_REPLACED in row["method"] else colour
+    light = tuple(1 - 0.3 * (1 - part) for part in to_rgb(colour))
+    return solid | {"markerfacecolor": light, "markeredgecolor": rim, "markeredgewidth": 1.1}
+
+
 def _face(method: str) -> dict[str, Any]:
     """A method's colour; on replaced backgrounds it has a rim of BGAugment's, since a darker shade alone is hard to tell."""
     alone = method.removesuffix(ON_REPLACED)

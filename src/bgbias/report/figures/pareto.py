@@ -18,9 +18,9 @@ from bgbias.study.params import Study
 
 PLACE = 6
 ABOUT = (
-    "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, large ones"
-    " their means with the intervals of Table 1. Higher is better, and nearer to the dashed line less is lost; further right is"
-    " better only if it is not by backgrounds that photos are found there."
+    "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, pale"
+    " marks their means with the intervals of Table 1. Higher is better, and nearer to the dashed line less is lost; further"
+    " right is better only if it is not by backgrounds that photos are found there."
 )
 reads = each.reads
 
@@ -57,7 +57,7 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dic
     from matplotlib.ticker import MaxNLocator
 
     for row in seeds.to_dict("records"):
-        axes.plot(row["clean"], row["corrupted"], **_panels.mark(row, losses, 3), alpha=0.45, linestyle="")
+        axes.plot(row["clean"], row["corrupted"], **_panels.mark(row, losses, 3), linestyle="", zorder=4)
     for row in rows.to_dict("records"):
         colour = look.colour(row["method"])
         spans = [
@@ -66,7 +66,7 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dic
         ]
         place: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 0.7, "alpha": 0.6}
         axes.errorbar(row["clean"], row["corrupted"], xerr=spans[0], yerr=spans[1], **place)
-        axes.plot(row["clean"], row["corrupted"], **_panels.mark(row, losses, 6.5), linestyle="", zorder=3)
+        axes.plot(row["clean"], row["corrupted"], **_panels.pale(row, losses, 8), linestyle="", zorder=3)
     ends_too = [f"{name}{end}" for name in ("clean", "corrupted") for end in ("", "_low", "_high")]
     points = np.concatenate(
         [rows[ends_too].to_numpy().ravel(), seeds[["clean", "corrupted"]].to_numpy().ravel()]
