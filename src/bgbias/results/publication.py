@@ -4,8 +4,8 @@
 pages show, and ``made.yaml``: how, where and when all this was made, from which settings, and by which code. As long as both
 are those of now, a run of now gives these numbers; ``differing_settings`` and ``edited`` say when they are not. Code that was
 edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``), or gives her
-word for it where that takes too long (``accept``), which tables then say. Where it computes others, results may stay until they
-are made again (``keep``), and tables say how they differ.
+word for it where that takes too long (``accept``), which tables then say; captions are told again (``report.retold``). Where it
+computes others, results may stay until they are made again (``keep``), and tables say how they differ.
 """
 
 from __future__ import annotations
