@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-# What the command line does around a command, and a command that makes batches ahead. Its signal comes as a lock was just taken: when
-# ``Condition.__enter__`` returns, before the block that would give it back has begun.
+# What the command line does around a command, and a command that makes batches ahead. Its signal comes as a lock was just taken:
+# when ``Condition.__enter__`` returns, before the block that would give it back has begun.
 COMMAND = """
 import signal, sys, threading
 import torch

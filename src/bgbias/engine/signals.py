@@ -1,9 +1,9 @@
 """Signals end a command where no lock is lost.
 
-Python calls a signal's handler between any two instructions of the main thread. What it raises when a lock was taken, and the block
-that gives it back has not begun, leaves the lock taken: whoever wants it next, another thread or this one at its end, waits for
-ever. The standard library's modules of threads take such locks for every batch that is made ahead. So while the main thread is in
-one of them, the handler is called a moment later.
+Python calls a signal's handler between any two instructions of the main thread. What it raises when a lock was taken,
+and the block that gives it back has not begun, leaves the lock taken: whoever wants it next, another thread or this one at its
+end, waits for ever. The standard library's modules of threads take such locks for every batch that is made ahead. So while the
+main thread is in one of them, the handler is called a moment later.
 """
 
 from __future__ import annotations
