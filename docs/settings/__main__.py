@@ -2,8 +2,9 @@
 
 ``python docs/settings cub50`` trains plainly with each candidate and loss that ``cub50.csv`` beside this file does not
 have yet: seed 0, 400 steps, a row for every 50. What a candidate does not name is as the grid's own training says. The same for
-the untrained backbone: its pooled features, and these under the random embedding layers of three seeds. Test photos, masks and
-other backgrounds are not looked at. Then the page is written; with ``--check`` it says what is not as it was made.
+the untrained backbone: its pooled features, and these under the random embedding layers of three seeds. A GPU is used where there
+is one. Test photos, masks and other backgrounds are not looked at. Then the page is written; with ``--check`` it says what is not
+as it was made.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.compute import device
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
 from bgbias.report.evidence import Evidence
@@ -59,7 +61,7 @@ def plain(study: Study, dataset: str, loss: str) -> Cell:
 def validation(study: Study, album: Album) -> Validation:
     """What scores a model on the clean validation photos."""
     shown = album.evaluation(album.table("val"), (), "val")
-    return Validation(shown, "clean", "cpu", study.train.precision, study.evaluation.batch_size)
+    return Validation(shown, "clean", device.pick(), study.train.precision, study.evaluation.batch_size)
 
 
 def trained(study: Study, cell: Cell, name: str) -> pd.DataFrame:
@@ -68,13 +70,14 @@ def trained(study: Study, cell: Cell, name: str) -> pd.DataFrame:
     study = study.model_copy(update={"train": Train.model_validate(changed)})
     training, model = resolve(study, cell), fresh_model(study, cell)
     album = Album(study, cell.dataset, model.resize, model.input_size)
-    photos, validate = album.training(training.method.needs), validation(study, album)
+    photos, validate = album.training(training.method.needs, device.pick()), validation(study, album)
     method = training.build(model, photos.labels)
     epochs = Epochs(photos, (cell.dataset, cell.run), study.train, training.images_per_class(method))
     with tempfile.TemporaryDirectory() as scratch:
         unfinished = Path(scratch) / "state", Path(scratch) / "curve"
         state = loop.fit(
-            method, epochs.batches, validate, validate.monitor, study.train, *unfinished, name, loss_lr=training.loss_rate
+            method, epochs.batches, validate, validate.monitor, study.train, *unfinished, name, device.pick(),
+            training.loss_rate,
         )  # fmt: skip
     return pd.DataFrame(state.history).rename(columns={"loss": "training_loss"})
 
@@ -83,7 +86,7 @@ def untrained(study: Study, cell: Cell, pooled: bool) -> pd.DataFrame:
     """The same score of the backbone as it comes, a row a seed of the embedding layer."""
     rows = []
     for seed in SEEDS[: 1 if pooled else None]:
-        model = fresh_model(study, dataclasses.replace(cell, seed=seed)).eval()
+        model = fresh_model(study, dataclasses.replace(cell, seed=seed)).eval().to(device.pick())
         album = Album(study, cell.dataset, model.resize, model.input_size)
         if pooled:
             model.forward = model.pooled  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ minutes, and the code behind all of them. ``--check`` fails when a page, a table
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class Evidence(Parts):
         birth = {
             "commit": (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"]),
             "date": datetime.now(UTC).date().isoformat(),
-            "machine": records.machine(),
+            "machine": _machine(),
             "cores": os.cpu_count(),
             "minutes": round(minutes, 1),
         }
@@ -131,6 +132,14 @@ class Evidence(Parts):
             {k: made[k] for k in order if k in made}, sort_keys=False, allow_unicode=True, width=130
         )
         atomic.write_text(root / self.record, text)
+
+
+def _machine() -> str:
+    """The processor, and the GPU if this process worked on one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return records.machine()
+    return f"{records.machine()}; {torch.cuda.get_device_name()}"
 
 
 def kept() -> Iterator[tuple[str, dict[str, Any]]]:
