@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bgbias.results.uncertainty import ANY_LEVELS
+from bgbias.results.uncertainty import ANY_LEVELS, STARRED_CLASSES, STARRED_SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
 evidence = runpy.run_path(str(ROOT / "docs/uncertainty/__main__.py"), run_name="evidence")
@@ -40,8 +40,9 @@ def test_what_was_found_is_what_is_promised() -> None:
     starred = again[[*evidence["STARRED"]]]
     assert starred.stack().between(0.025, 0.07).all()
     rare = again[(starred < 0.03).any(axis=1)]
-    assert (rare["classes"] == 5).all()
-    assert (rare["seeds"] == 3).all()
+    # There the captions say so.
+    assert (rare["classes"] < STARRED_CLASSES).all()
+    assert (rare["seeds"] < STARRED_SEEDS).all()
     used = found["ways"][found["ways"]["way"] == "as used here"]["covered"]
     assert used.between(0.92, 0.97).all()
     assert found["sizes"][found["sizes"]["way"] == "as used here"]["covered"].between(0.94, 0.97).all()

@@ -56,7 +56,16 @@ def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, tol
     assert captions.intervals(table(seeds, 25)) == told
     skewed = "Of fewer than 25 classes, most of them easy, it is too short (docs/methods.md, section 12)."
     assert captions.intervals(table(seeds, 4)) == f"{told} Fewer than 5 classes have none. {skewed}"
-    assert captions.intervals(table(seeds, 5)) == captions.intervals(table(seeds, 24)) == f"{told} {skewed}"
+    assert captions.intervals(table(seeds, 10)) == captions.intervals(table(seeds, 24)) == f"{told} {skewed}"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "classes", "rare"),
+    [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
+)
+def test_captions_say_where_stars_are_too_rare(seeds: int, classes: int, rare: bool) -> None:
+    rarely = "Of fewer than 10 classes and 5 seeds, a difference is starred more rarely than it could be (there, too)."
+    assert captions.intervals(table({"plain": seeds}, classes)).endswith(rarely) == rare
 
 
 def test_bold_is_said_to_be_what_is_tested() -> None:

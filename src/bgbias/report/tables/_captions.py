@@ -12,7 +12,14 @@ import pandas as pd
 from bgbias.report import names
 from bgbias.report.columns import Column, explained
 from bgbias.results import uncertainty
-from bgbias.results.uncertainty import ANY_LEVELS, FEWEST_CLASSES, FEWEST_SEEDS, SIGNIFICANT
+from bgbias.results.uncertainty import (
+    ANY_LEVELS,
+    FEWEST_CLASSES,
+    FEWEST_SEEDS,
+    SIGNIFICANT,
+    STARRED_CLASSES,
+    STARRED_SEEDS,
+)
 from bgbias.study.params import Study
 
 SELECTIONS = {
@@ -92,7 +99,16 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         if (table["classes"] < ANY_LEVELS).any()
         else ""
     )
-    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}"
+    cautious = (
+        f" Of fewer than {STARRED_CLASSES} classes and {STARRED_SEEDS} seeds, a difference is starred more rarely than it could"
+        " be (there, too)."
+        if (
+            table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
+            & table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
+        ).any()
+        else ""
+    )
+    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}{cautious}"
 
 
 def correlated(table: pd.DataFrame) -> str:
