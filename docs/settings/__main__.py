@@ -4,7 +4,7 @@
 have yet: seed 0, 400 steps, a row for every 50. What a candidate does not name is as the grid's own training says. The same for
 the untrained backbone: its pooled features, and these under the random embedding layers of three seeds. A GPU is used where there
 is one. Test photos, masks and other backgrounds are not looked at. Then the page is written; with ``--check`` it says what is not
-as it was made.
+as it was made. A table should be begun and ended on one machine: its record names the last.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import runpy
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,3 +175,19 @@ def test_who_completes_a_table_does_not_vouch_for_its_older_rows(tmp_path: Path)
     (tmp_path / table).unlink()
     tides.run(tmp_path, ["4", "5"], make)
     assert tides.edited(tmp_path) == [], "all rows were made anew"
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_record_names_the_gpu_that_was_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    cuda = SimpleNamespace(is_initialized=lambda: used, get_device_name=lambda: "NVIDIA H200")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    (tmp_path / "docs/results").mkdir(parents=True)
+    (tmp_path / "docs/tide.py").write_text("")
+    table = Path("docs/tide.csv")
+    (tmp_path / table).write_text("height\n1\n")
+    tides = Evidence("tide", (), lambda _: {}, "make tides", (table,), Path("docs/tide.py"))
+    tides.keep(tmp_path, [table], minutes=1.0)
+    machine = tides.made_by(tmp_path)["tables"][str(table)]["machine"]
+    assert machine.endswith("; NVIDIA H200") == used

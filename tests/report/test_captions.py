@@ -64,8 +64,8 @@ def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, tol
     [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
 )
 def test_captions_say_where_stars_are_too_rare(seeds: int, classes: int, rare: bool) -> None:
-    rarely = "Of fewer than 10 classes and 5 seeds, a difference is starred more rarely than it could be (there, too)."
-    assert captions.intervals(table({"plain": seeds}, classes)).endswith(rarely) == rare
+    rarely = " With fewer than 10 classes and fewer than 5 seeds, stars can be too rare (docs/methods.md, section 12)."
+    assert captions.rare_stars(table({"plain": seeds}, classes)) == rarely * rare
 
 
 def test_bold_is_said_to_be_what_is_tested() -> None:

@@ -17,7 +17,8 @@ import typer
 
 from bgbias import __version__
 from bgbias.cli import audit, nodes, reproduce, tools
-from bgbias.engine import records, signals
+from bgbias.engine import records
+from bgbias.engine.signals import Deferred
 from bgbias.errors import UserError
 from bgbias.progress import say
 
@@ -57,10 +58,10 @@ def _of_all_commands(
 
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
-    signal.signal(signal.SIGTERM, signals.put_off(_end))
+    signal.signal(signal.SIGTERM, Deferred(_end))
     interrupted = signal.getsignal(signal.SIGINT)
     if callable(interrupted):  # in the background of a shell's script it is ignored
-        signal.signal(signal.SIGINT, signals.put_off(interrupted))
+        signal.signal(signal.SIGINT, Deferred(interrupted))
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")
     told(app)

@@ -18,7 +18,8 @@ SIGNIFICANT = 0.05
 FEWEST_CLASSES, FEWEST_SEEDS = 5, 3
 # With fewer, intervals of means are too short where most classes are easy and few hard (there, "levels far from a bell").
 ANY_LEVELS = 25
-# With fewer of both, methods may have less than 3 % of false stars, so that true differences are missed (there).
+# Of five classes and three seeds some kinds have less than 3 % of false stars, so that true differences are missed (there,
+# "again"); these numbers of classes or of seeds are the next that were simulated, and have them.
 STARRED_CLASSES, STARRED_SEEDS = 10, 5
 # Below the first a p is 0; so many halvings of its logarithm find one to 12 digits.
 SMALLEST_P, HALVINGS = 1e-16, 50

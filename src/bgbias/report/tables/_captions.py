@@ -99,16 +99,19 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         if (table["classes"] < ANY_LEVELS).any()
         else ""
     )
-    cautious = (
-        f" Of fewer than {STARRED_CLASSES} classes and {STARRED_SEEDS} seeds, a difference is starred more rarely than it could"
-        " be (there, too)."
-        if (
-            table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
-            & table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
-        ).any()
-        else ""
+    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}"
+
+
+def rare_stars(table: pd.DataFrame) -> str:
+    """That stars may be too rare, where a method is judged by so few classes and seeds; beside what stars are."""
+    few_classes = table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
+    few_seeds = table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
+    if not (few_classes & few_seeds).any():
+        return ""
+    return (
+        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare"
+        " (docs/methods.md, section 12)."
     )
-    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}{cautious}"
 
 
 def correlated(table: pd.DataFrame) -> str:

@@ -197,7 +197,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked
     against = (
         " vs plain: MAP@R minus that of plain training under the same kind of change, paired by photo and seed;"
         f" {words.MARK}: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the methods beside one plain model, each kind of"
-        " change, and queries alone, by itself."
+        f" change, and queries alone, by itself.{sentences.rare_stars(table)}"
         if table[list(DIFFERENCES)].notna().any(axis=None)
         else ""
     )

@@ -154,7 +154,8 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         "Cures by masks find the object in the picture that comes, in front of whatever background; what is fitted was fitted on"
         " validation photos and backgrounds. More than without: points more than the same model without the cure, paired by photo"
         f" and seed. {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g} by the same, Holm-corrected for a model's"
-        " cures. Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
+        f" cures.{sentences.rare_stars(table)}"
+        " Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
         " embedding. ms a photo: of the network, of the masker where there is one and of what the cure does, pictures in memory,"
         " as measured on the machine that made them. Index: what becomes of one that exists."
     )

@@ -194,6 +194,6 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Drop, pasting, own background and class's backgrounds as in Table 5. What a mask misses of an object stays in the"
         f" picture where the background is its own, and goes with every other one.{''.join(meant[name] for name in by)}"
-        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models. Photos with"
-        " worse masks may be harder in other ways, too."
+        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models."
+        f"{sentences.rare_stars(table)} Photos with worse masks may be harder in other ways, too."
     )

@@ -146,7 +146,7 @@ def told(table: pd.DataFrame, selection: str) -> str:
         "vs plain, change of drop, gain: the row minus plain, paired by photo and seed, in points of MAP@R, in points of the"
         f" relative drop (below 0, less is lost), and in score. {sentences.intervals(table)} {words.MARK}: p <"
         f" {SIGNIFICANT:g} by the same, Holm-corrected for the methods beside one plain model, each difference on its own."
-        f"{beside} {sentences.BOLD} A method with batches of its own (DCML: four photos a"
+        f"{sentences.rare_stars(table)}{beside} {sentences.BOLD} A method with batches of its own (DCML: four photos a"
         " class, whatever the loss) differs from plain by these too. All"
         f" p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
     )

@@ -159,4 +159,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         "Against: the backbone after the same pretraining without negatives, where the row's has some, else without"
         f" pretraining.{words.explained(table, COLUMNS, score | named)} {sentences.intervals(table)} {words.MARK}: p <"
         f" {SIGNIFICANT:g} by the same, Holm-corrected for the backbones beside one another, each difference on its own."
+        f"{sentences.rare_stars(table)}"
     )

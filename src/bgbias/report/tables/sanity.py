@@ -131,4 +131,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         " the photo the embedding stays if places of least attribution are filled from around them than if those of most are,"
         f" the mean over 10 to 90 % of places; of the model's own maps, of the maps of its copy that forgot, of the priors."
         f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models."
+        f"{sentences.rare_stars(table)}"
     )
