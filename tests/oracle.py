@@ -1,0 +1,113 @@
+"""Do the numbers stay? Makes the grids `smoke` and `demo` and one audit, and compares what they made by SHA-256.
+
+    python tests/oracle.py write FILE      # at the commit before a change, on this machine
+    python tests/oracle.py check FILE      # after it: names every file that differs, and exits with 1
+
+Last bits depend on the machine: FILE is of one machine, and no test reads it. ``--folder DIR`` keeps what is made there and resumes
+it; ``--only smoke audit`` leaves the demo out (five minutes on two cores).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/support"), str(ROOT)]
+
+import project  # noqa: E402
+import toy_folder  # noqa: E402
+
+PARTS = ("smoke", "demo", "audit")
+# Below data/: weights, embeddings, attribution scores and maps, values a query, tables.
+NUMBERS = (
+    "runs/{grid}/models/**/model.safetensors",
+    "runs/{grid}/models/**/history.csv",
+    "runs/{grid}/scores/**/embeddings.npz",
+    "runs/{grid}/scores/**/attribution.csv",
+    "runs/{grid}/scores/**/attribution.npz",
+    "runs/{grid}/scores/**/queries.parquet",
+    "runs/{grid}/scores/**/*.csv",
+    "report/{grid}/*.csv",
+    "report/{grid}/*.parquet",
+)
+TIMES = ("seconds", "val_seconds")  # columns of a history
+
+
+def main() -> int:
+    """The command; 0 if nothing differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["write", "check"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = chosen.folder or Path(temporary) / "project"
+        made = digests(folder, chosen.only)
+    if chosen.action == "write":
+        chosen.file.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        print(f"{len(made)} files in {chosen.file}")
+        return 0
+    expected = {
+        name: sha256
+        for name, sha256 in json.loads(chosen.file.read_text(encoding="utf-8")).items()
+        if name.partition("/")[0] in chosen.only
+    }
+    names = sorted(made.keys() | expected.keys())
+    different = [name for name in names if made.get(name) != expected.get(name)]
+    for name in different:
+        state = "differs" if name in made and name in expected else "is missing" if name in expected else "is new"
+        print(f"{name} {state}")
+    print(f"{len(different)} of {len(names)} files differ")
+    return int(bool(different))
+
+
+def digests(folder: Path, parts: tuple[str, ...]) -> dict[str, str]:
+    """What was made, as ``grid/file`` or ``audit/audit.json``, to its SHA-256."""
+    studied = project.Project(folder) if folder.exists() else project.fresh(folder)
+    made: dict[str, str] = {}
+    for grid in PARTS[:2]:
+        if grid in parts:
+            studied.snakemake("--config", f"grid={grid}", "--quiet", "all")
+            data = folder / "data"
+            for pattern in NUMBERS:
+                for path in data.glob(pattern.format(grid=grid)):
+                    made[f"{grid}/{path.relative_to(data)}"] = digest(path)
+    if "audit" in parts:
+        made["audit/audit.json"] = digest(audit(folder / "audited"))
+    return made
+
+
+def audit(folder: Path) -> Path:
+    """An audit of toys with drawn masks, other backgrounds and a small network; its numbers."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        toy_folder.made(folder)
+    words = "audit photos --model my_model.py:build --masks masks --backgrounds walls --attribution 10 --out out".split()
+    command = [sys.executable, "-m", "bgbias", *words]
+    surroundings = os.environ | {"BGBIAS_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run(command, cwd=folder, env=surroundings, check=True, capture_output=True)
+    return folder / "out/audit.json"
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file; of a history without its times."""
+    if path.name == "history.csv":
+        import pandas as pd
+
+        history = pd.read_csv(path, dtype=str, keep_default_na=False)
+        data = history[[c for c in history if c not in TIMES]].to_csv(index=False).encode()
+    else:
+        data = path.read_bytes()
+    return hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
