@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
-from project import PATIENCE
+from project import PATIENCE, copy_settings
 
 from bgbias.cli import tools
 from bgbias.errors import UserError
@@ -297,7 +297,7 @@ def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "mlflow.py").write_text("raise ImportError('no MLflow here')")
     words = ["--grid", "smoke", "--params", "params.yaml"]
-    shutil.copy(SRC.parent / "params.yaml", tmp_path)
+    copy_settings(tmp_path)
     (tmp_path / "data").mkdir()
     for name in ("backgrounds", "published"):
         (tmp_path / "data" / name).symlink_to(SRC.parent / "data" / name)
@@ -348,7 +348,8 @@ def test_files_that_a_deleted_store_left_are_named_and_deleted_by_a_command(
     assert set(orphans.find(uri, "demo")) == of_lost
 
     raw = {"work": "work", "runs": "runs", "report": "report", "raw": "raw", "downloads": "downloads"}
-    text = (SRC.parent / "params.yaml").read_text()
+    copy_settings(project.root)
+    text = (project.root / "params.yaml").read_text()
     changed = re.sub(r"^paths: .*$", f"paths: {json.dumps(raw)}", text, flags=re.MULTILINE)
     (project.root / "params.yaml").write_text(changed)
     monkeypatch.chdir(project.root)
