@@ -236,6 +236,100 @@ def test_unknown_grid_is_refused_with_the_nearest(tmp_path: Path, raw: dict[str,
         load(tmp_path, raw, "smal")
 
 
+@pytest.fixture
+def beside(tmp_path: Path, raw: dict[str, Any]) -> Path:
+    """A file in grids/ that holds one grid more, with a method that it alone uses."""
+    path = tmp_path / "grids/later.yaml"
+    path.parent.mkdir()
+    block = raw["grids"]["small"]["cells"][0] | {"methods": ["twice"]}
+    entries = {
+        "methods": {"twice": {"kind": "attr_loss", "weight": 2.0}},
+        "grids": {"later": {"cells": [block]}},
+    }
+    path.write_text(yaml.safe_dump(entries))
+    return path
+
+
+def change(path: Path, key: str, value: Any) -> None:
+    path.write_text(yaml.safe_dump(put(yaml.safe_load(path.read_text()), key, value)))
+
+
+def test_grids_beside_the_file_are_as_if_they_stood_in_it(
+    tmp_path: Path, raw: dict[str, Any], beside: Path
+) -> None:
+    apart = load(tmp_path, raw, "later")
+    assert apart.methods == {"twice": {"kind": "attr_loss", "weight": 2.0}}
+    whole = params.read(tmp_path / "params.yaml")
+    beside.unlink()
+    assert load(tmp_path, whole, "later") == apart
+    assert load(tmp_path, raw | {"grids": {}} | whole, "small").grid == "small"
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_a_study_may_have_all_its_grids_in_files_beside_it(
+    tmp_path: Path, raw: dict[str, Any], beside: Path, empty: object
+) -> None:
+    assert load(tmp_path, raw | {"grids": empty}, "later").grid == "later"
+    beside.unlink()
+    with pytest.raises(UserError, match=r"no grid 'later'; there are: none, nor is there a file in .*grids"):
+        load(tmp_path, raw | {"grids": {}}, "later")
+
+
+def test_an_entry_of_two_files_is_refused_by_the_names_of_both(
+    tmp_path: Path, raw: dict[str, Any], beside: Path
+) -> None:
+    other = beside.with_name("other.yaml")
+    other.write_text(beside.read_text())
+    with pytest.raises(UserError) as error:
+        load(tmp_path, raw)
+    assert str(error.value) == f"'grids.later' stands in {beside} and in {other}; rename one of them."
+    other.unlink()
+    raw["grids"]["later"] = raw["grids"]["small"]
+    with pytest.raises(UserError) as error:
+        load(tmp_path, raw)
+    assert f"'grids.later' stands in {tmp_path / 'params.yaml'} and in {beside}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("train", {"lr": 1}, "unknown key 'train'. A file in grids/ may have: grids, datasets, "),
+        ("grids", ["later"], "'grids' must be a mapping of keys."),
+        ("grids.in the way", {}, "'grids.in the way' cannot be a name"),
+        ("grids.later.trian", {}, "unknown key 'grids.later.trian'. Did you mean 'train'?"),
+        ("grids.later.train", {"lr": "x"}, "'grids.later.train.lr' must be a number above 0"),
+        (
+            "grids.later.cells.0.methods",
+            ["twize"],
+            "'grids.later' cannot run, for it names what is not there",
+        ),
+        ("methods.twice.wait", 1, "unknown key 'methods.twice.wait'. Did you mean 'weight'?"),
+    ],
+)
+def test_a_mistake_beside_the_file_names_the_file_that_it_is_in(
+    tmp_path: Path, raw: dict[str, Any], beside: Path, key: str, value: Any, words: str
+) -> None:
+    change(beside, key, value)
+    with pytest.raises(UserError) as error:
+        load(tmp_path, raw, "later")
+    assert str(error.value).startswith(f"{beside}: ")
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["params.yaml", "my study.yaml"])
+def test_a_hint_names_the_file_of_the_entry_and_commands_the_study(
+    tmp_path: Path, raw: dict[str, Any], beside: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(file).write_text(yaml.safe_dump(raw))
+    params.load(Path(file), "later")
+    option = "" if file == "params.yaml" else f" --params '{file}'"
+    hint = UserError("set grids.later.train.lr in params.yaml; then: python -m bgbias status")
+    assert str(hint) == str(UserError(str(hint)))
+    assert str(hint) == f"set grids.later.train.lr in grids/later.yaml; then: python -m bgbias status{option}"
+    assert str(UserError("set grids.small.train.lr in params.yaml")) == f"set grids.small.train.lr in {file}"
+
+
 def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
     block = raw["grids"]["small"]["cells"][0]
     block["datasets"] = ["squares", "square", "cars196"]

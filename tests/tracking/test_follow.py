@@ -7,7 +7,6 @@ import logging
 import multiprocessing
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading

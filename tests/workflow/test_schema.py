@@ -95,9 +95,7 @@ def test_mistakes_in_params_are_refused(path: tuple[str | int, ...], key: str, v
 @pytest.mark.parametrize(
     ("path", "key", "value"), [(("grids", "demo", "cells", 0), "seed", [0]), ((), "train", {})]
 )
-def test_mistakes_in_a_file_of_grids_are_refused(
-    path: tuple[str | int, ...], key: str, value: Any
-) -> None:
+def test_mistakes_in_a_file_of_grids_are_refused(path: tuple[str | int, ...], key: str, value: Any) -> None:
     changed = read("grids/demo.yaml")
     place = changed
     for step in path:
