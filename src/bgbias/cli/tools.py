@@ -155,26 +155,13 @@ def status(
     check: Annotated[
         bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
     ] = False,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A node (`train`, or one: `train toys/tiny/...`) whose code was edited and computes what it did:"
-            " take what it made for current. May be given more than once.",
-            show_default=False,
-        ),
-    ] = None,
 ) -> None:
-    """Tell what is current, what is stale and why, and what is missing; nothing is changed but what is accepted."""
-    from bgbias.engine import accept as accepting
+    """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
     from bgbias.engine import freshness
+    from bgbias.engine.status import format_status
 
     study = load(params, grid)
-    if accept:
-        print(
-            "\n".join(accepting.accept(study, accept))
-            or "Nothing to accept: no code of these nodes has changed alone."
-        )
-    print(freshness.told(study, deep))
+    print(format_status(study, deep))
     if check and not freshness.complete(study, deep):
         raise typer.Exit(1)
 
@@ -201,12 +188,13 @@ def code_table(
 
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
-    """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
+    """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""
     from bgbias.engine import freshness
+    from bgbias.engine.status import format_status
 
     study = load(params, grid)
     freshness.settle(study, deep=True)
-    print(freshness.told(study))
+    print(format_status(study))
 
 
 @app.command()

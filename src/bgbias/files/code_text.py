@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 PLANNED = ("nodes", "report.tables", "report.figures")
 PLANNING = {
     "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost", "goals", "subjects",
-    "keep", "wanted", "sources_are_elsewhere",
+    "keep", "wanted", "sources_are_elsewhere", "LIMITS", "threads",
 }  # fmt: skip
 # What tables call them stands in the digests of what prints it.
 NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}

@@ -60,6 +60,7 @@ def elsewhere(place: str | None) -> bool:
 
 def recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
+    record = record if record.exists() else sealed.aside(record)
     return _spec(record.absolute(), record.stat().st_mtime_ns) if record.exists() else {}
 
 

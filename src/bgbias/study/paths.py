@@ -67,8 +67,6 @@ UNFINISHED = {
     # by which code the grid is made, for DVC (see dvc.yaml)
     "code": "RUNS/code.yaml",
     "logs": "WORK/logs/{name}.log",
-    # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
-    "changed_plan": "WORK/changed_plan",
 }
 
 
