@@ -45,7 +45,7 @@ demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, four to twe
 # As many threads as in `make demo`, so that the tables are the same.
 slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single node started here (root)
 	sinfo >/dev/null 2>&1 || workflow/slurm/single_node.sh start
-	snakemake --workflow-profile profiles/slurm --set-threads train=1 embed=1 attribute=1 --config grid=demo --quiet rules
+	snakemake --workflow-profile profiles/slurm --set-threads train=1 evaluate=1 --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)

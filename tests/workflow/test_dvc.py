@@ -21,7 +21,7 @@ TWO_EPOCHS = "      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
 ONE_CELL = (f"      - plain\n      - bgaugment\n{TWO_EPOCHS}", f"      - plain\n{TWO_EPOCHS}")
 TABLES = ("table1", "table2", "table3")
 STAGES = ("code", "data", "masks", "models", "scores", *TABLES)
-EVALUATION = {"embed", "score", "collect", "table"}
+EVALUATION = {"evaluate", "collect", "table"}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     assert "stale: " not in clone.bgbias("status").stdout
     clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
     rules = {job.split()[0] for job in clone.planned("table1")}
-    assert rules >= {"index", "train", "embed", "collect", "table"}
+    assert rules >= {"index", "train", "evaluate", "collect", "table"}
     assert "stale: table table1 (collect has changed)" in clone.bgbias("status").stdout
 
 

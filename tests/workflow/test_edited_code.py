@@ -70,7 +70,7 @@ def test_an_edited_metric_makes_new_scores_through_dvc(project: Repository) -> N
     project.edit(*HALVED, METRIC)
     said = project.dvc("repro", "table1")
     assert ran(said) == ["code", "models", "scores", "table1"]
-    assert jobs(said) == {"train", "embed", "score", "attribute", "collect", "table"}
+    assert jobs(said) == {"train", "evaluate", "collect", "table"}
     # Validation is halved with it, and picks the same epoch.
     assert model(project)[2000:] == trained[2000:]
     pd.testing.assert_series_equal(clean(project), before / 2)

@@ -112,21 +112,24 @@ def reads(rule):
     """What a job reads. No file's time matters (src/bgbias/engine/freshness.py), but what is forced to run draws others along."""
 
     def paths(wildcards):
-        needed = planned(RULES.inputs, rule, wildcards, check=workflow.is_main_process)
-        forced = workflow.dag_settings.forcerun
-        return [path if forced and RULES.is_forced(maker, forced) else ancient(path) for path, maker in needed]
+        forced, check = workflow.dag_settings.forcerun, workflow.is_main_process
+        read = planned(RULES.inputs, rule, wildcards, forced, check)
+        return [path if draws else ancient(path) for path, draws in read]
 
     return paths
 
 
-def options(rule):
-    """How its command ends."""
+def command(rule):
+    """What a person would type after `bgbias`."""
 
     def text(wildcards):
         again = workflow.dag_settings.forceall or rule in workflow.dag_settings.forcerun
-        return planned(RULES.options, rule, wildcards, gpu(rule), again)
+        return planned(RULES.command, rule, wildcards, gpu(rule), again)
 
     return text
+
+
+BGBIAS = "OMP_NUM_THREADS={threads} python -m bgbias {params} > {log:q} 2>&1"
 
 
 def threads(rule):
@@ -147,14 +150,7 @@ def limits(rule):
 # Names are checked where they are read (study/names.py). A path that somebody names as a target may hold anything: commands
 # quote what they take from it (`:q`).
 wildcard_constraints:
-    dataset="[^/]+",
+    **dict.fromkeys(("dataset", "backbone", "loss", "method", "masker", "pool", "figure"), "[^/]+"),
+    **dict.fromkeys(("seed", "run"), "[0-9]+(-fold[0-9])?"),
     part="[a-z_]+",
-    backbone="[^/]+",
-    loss="[^/]+",
-    method="[^/]+",
-    seed="[0-9]+(-fold[0-9])?",
-    run="[0-9]+(-fold[0-9])?",
-    masker="[^/]+",
     owner="(backbones|maskers)/[^/]+",
-    pool="[^/]+",
-    figure="[^/]+",

@@ -16,9 +16,9 @@ rule fetch:
     resources:
         **limits("fetch"),
     params:
-        options("fetch"),
+        command("fetch"),
     shell:
-        RULES.command("fetch")
+        BGBIAS
 
 
 rule index:
@@ -35,9 +35,9 @@ rule index:
     resources:
         **limits("index"),
     params:
-        options("index"),
+        command("index"),
     shell:
-        RULES.command("index")
+        BGBIAS
 
 
 for step in ("gather", "propose"):
@@ -58,9 +58,9 @@ for step in ("gather", "propose"):
         resources:
             **limits(step),
         params:
-            options(step),
+            command(step),
         shell:
-            RULES.command(step)
+            BGBIAS
 
 
 rule backgrounds:
@@ -77,9 +77,9 @@ rule backgrounds:
     resources:
         **limits("backgrounds"),
     params:
-        options("backgrounds"),
+        command("backgrounds"),
     shell:
-        RULES.command("backgrounds")
+        BGBIAS
 
 
 rule masks:
@@ -96,9 +96,9 @@ rule masks:
     resources:
         **limits("masks"),
     params:
-        options("masks"),
+        command("masks"),
     shell:
-        RULES.command("masks")
+        BGBIAS
 
 
 rule data:

@@ -20,9 +20,9 @@ for step in ("weights", "textures", "pretrain"):
         resources:
             **limits(step),
         params:
-            options(step),
+            command(step),
         shell:
-            RULES.command(step)
+            BGBIAS
 
 
 rule train:
@@ -38,9 +38,9 @@ rule train:
     resources:
         **limits("train"),
     params:
-        options("train"),
+        command("train"),
     shell:
-        RULES.command("train")
+        BGBIAS
 
 
 rule models:

@@ -14,9 +14,9 @@ rule collect:
     resources:
         **limits("collect"),
     params:
-        options("collect"),
+        command("collect"),
     shell:
-        RULES.command("collect")
+        BGBIAS
 
 
 rule table:
@@ -41,9 +41,9 @@ rule table:
     resources:
         **limits("table"),
     params:
-        options("table"),
+        command("table"),
     shell:
-        RULES.command("table")
+        BGBIAS
 
 
 rule figure:
@@ -66,9 +66,9 @@ rule figure:
     resources:
         **limits("figure"),
     params:
-        options("figure"),
+        command("figure"),
     shell:
-        RULES.command("figure")
+        BGBIAS
 
 
 for target in tables.wanted(STUDY):

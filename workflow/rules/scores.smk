@@ -17,9 +17,9 @@ rule evaluate:
     resources:
         **limits("evaluate"),
     params:
-        options("evaluate"),
+        command("evaluate"),
     shell:
-        RULES.command("evaluate")
+        BGBIAS
 
 
 rule evaluate_untrained:
@@ -37,9 +37,9 @@ rule evaluate_untrained:
     resources:
         **limits("evaluate_untrained"),
     params:
-        options("evaluate_untrained"),
+        command("evaluate_untrained"),
     shell:
-        RULES.command("evaluate_untrained")
+        BGBIAS
 
 
 for measure in ("segment", "cross", "sanity", "embed_training", "probe", "remask", "cure", "attack"):
@@ -59,9 +59,9 @@ for measure in ("segment", "cross", "sanity", "embed_training", "probe", "remask
         resources:
             **limits(measure),
         params:
-            options(measure),
+            command(measure),
         shell:
-            RULES.command(measure)
+            BGBIAS
 
 
 rule scores:

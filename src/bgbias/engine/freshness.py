@@ -191,7 +191,10 @@ def _set_aside(study: Study, node: Node) -> None:
             if file.exists() and not file.stat().st_mode & stat.S_IWUSR:
                 with replacing(file) as temporary:
                     shutil.copyfile(file, temporary)
-    path.rename(sealed.aside(path))
+    # As a file of now, which Snakemake sees as an input that is newer than the products.
+    with replacing(sealed.aside(path)) as temporary:
+        temporary.write_bytes(path.read_bytes())
+    path.unlink()
 
 
 def _products(record: dict[str, Any]) -> list[Path]:

@@ -19,6 +19,7 @@ from bgbias.engine import digests, emulated, forecast, freshness, given_weights,
 from bgbias.engine.asked_photos import AskedPhotos
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Node, step
 from bgbias.errors import UserError
+from bgbias.files import sealed
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -29,7 +30,6 @@ STEPS = {
     "evaluate_untrained": TOGETHER[:-1],
 }  # a backbone as it comes may not be asked where it looks
 COMMANDS = {"evaluate_untrained": "evaluate"}
-MODEL = "{wildcards.dataset:q} {wildcards.backbone:q} {wildcards.loss:q} {wildcards.method:q} --seed {wildcards.seed:q}"
 
 
 class Rules:
@@ -92,31 +92,27 @@ class Rules:
             return step(name, cell=Cell(**chosen, seed=seed, fold=fold))
         return step(name, **chosen)
 
-    def inputs(self, rule: str, wildcards: Mapping[str, Any], check: bool) -> list[tuple[Path, Node]]:
-        """What a job reads, with the records of the steps that made it, and these steps; ``check`` refuses what would fail after
-        hours.
+    def inputs(
+        self, rule: str, wildcards: Mapping[str, Any], forced: Collection[str], check: bool
+    ) -> list[tuple[Path, bool]]:
+        """What a job reads, with the records of the steps that made it, and whether it makes the job run when it changes: what is
+        made by a step that is ``forced`` to run, and the job's own records, if they were set aside. ``check`` refuses what would
+        fail after hours.
         """
+        nodes = [self.step(name, wildcards) for name in _steps(rule)]
         needed: dict[Path, Node] = {}
         with graph.remembered(self._memory):
-            nodes = [self.step(name, wildcards) for name in _steps(rule)]
             for node in nodes:
                 if check and node not in self._current:
                     self._photos.check(node)
                     given_weights.check_node(self.study, node)
                 for made in graph.made_for(self.study, node).values():
                     needed |= {made.path(self.study): made.node, made.node.record(self.study): made.node}
-        return [(path, maker) for path, maker in needed.items() if maker not in nodes]
-
-    def is_forced(self, node: Node, forced: Collection[str]) -> bool:
-        """Whether a step runs because Snakemake was told to run its rule, or to make one of its files, or those of a step that it
-        reads from.
-        """
-        rules = [node.name, *(rule for rule, steps in STEPS.items() if node.name in steps)]
-        files = [node.record(self.study), *node.outputs(self.study).values()]
-        if not set(forced).isdisjoint([*rules, *map(str, files)]):
-            return True
-        with graph.remembered(self._memory):
-            return any(self.is_forced(maker, forced) for maker in graph.reads_from(self.study, node))
+            read = [
+                (path, self._is_forced(maker, forced)) for path, maker in needed.items() if maker not in nodes
+            ]
+        set_aside = [sealed.aside(node.record(self.study)) for node in nodes]
+        return read + [(path, True) for path in set_aside if path.exists()]
 
     def outputs(self, rule: str) -> dict[str, str]:
         """What a job makes: patterns by name."""
@@ -132,17 +128,22 @@ class Rules:
         subject = [CELL if key == "cell" else f"{{{key}}}" for key in declared.SUBJECT] or [rule]
         return "/".join([self.study.paths.work, "logs", *grid, rule, *subject]) + ".log"
 
-    def options(self, rule: str, wildcards: Mapping[str, Any], gpu: bool, again: bool) -> str:
-        """How a job's command ends. An edit of params.yaml or of code after this is an error, by the digests; so is a job that a
-        cluster gave a GPU, and that finds none. ``again``: also what is up to date.
+    def command(self, rule: str, wildcards: Mapping[str, Any], gpu: bool, again: bool) -> str:
+        """What a person would type after ``bgbias``. An edit of params.yaml or of code after this is an error, by the digests; so
+        is a job that a cluster gave a GPU, and that finds none. ``again``: also what is up to date.
         """
+        nodes = [self.step(name, wildcards) for name in _steps(rule)]
         with graph.remembered(self._memory):
-            nodes = [self.step(name, wildcards) for name in _steps(rule)]
             expected = ",".join(digests.digest(self.study, n.name, **n.keywords) for n in nodes)
-        device = ["--device", "cuda"] if gpu and not has_gpu() else []
-        forced = ["--again"] if again and rule in STEPS else []
-        chosen = ["--grid", self.study.grid, "--params", self.params, "--expect", expected]
-        return shlex.join([*chosen, *device, *forced])
+        words = [COMMANDS.get(rule, rule)]
+        if nodes[0].cell:
+            *parts, seed = nodes[0].wildcards.values()
+            words += [*parts, "--seed", str(seed)]
+        else:
+            words += [str(nodes[0].keywords[key]) for key in nodes[0].declared.SUBJECT]
+        words += ["--grid", self.study.grid, "--params", self.params, "--expect", expected]
+        words += ["--device", "cuda"] if gpu and not has_gpu() else []
+        return shlex.join(words + (["--again"] if again and rule in STEPS else []))
 
     def uses_gpu(self, rule: str, on_cluster: bool) -> bool:
         """Whether a job can use a GPU, and there is one, or there may be one on the cluster's machines."""
@@ -152,16 +153,6 @@ class Rules:
         """How many threads a job may use: beside a GPU, several make what it computes with."""
         on_processor = max(self.step(name, wildcards).threads(self.study) for name in _steps(rule))
         return max(on_processor, GPU_THREADS) if gpu else on_processor
-
-    def command(self, rule: str) -> str:
-        """What a person would type, as Snakemake's ``shell`` takes it."""
-        (first, *_) = _steps(rule)
-        declared = plugins.load("nodes", first)
-        subject = (
-            [MODEL] if declared.SUBJECT == ("cell",) else [f"{{wildcards.{k}:q}}" for k in declared.SUBJECT]
-        )
-        words = ["OMP_NUM_THREADS={threads} python -m bgbias", COMMANDS.get(rule, rule), *subject]
-        return " ".join([*words, "{params}", "> {log:q} 2>&1"])
 
     def limits(self, rule: str) -> tuple[int, int]:
         """Memory (MB) and minutes that a job may take when it is first tried."""
@@ -177,6 +168,18 @@ class Rules:
         """The methods of the grid's models that are asked where they look, or all others, as Snakemake constrains a wildcard."""
         names = "|".join(sorted({re.escape(cell.method) for cell in plan.attributed(self.study)}))
         return f"(?:{names or '(?!)'})" if asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
+
+    def _is_forced(self, node: Node, forced: Collection[str]) -> bool:
+        """Whether a step runs because Snakemake was told to run its rule, or to make one of its files, or those of a step that it
+        reads from.
+        """
+        if not forced:
+            return False
+        rules = [node.name, *(rule for rule, steps in STEPS.items() if node.name in steps)]
+        files = [node.record(self.study), *node.outputs(self.study).values()]
+        if not set(forced).isdisjoint([*rules, *map(str, files)]):
+            return True
+        return any(self._is_forced(maker, forced) for maker in graph.reads_from(self.study, node))
 
 
 def has_gpu() -> bool:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import psutil
 
-from bgbias.engine.signals import Deferred
 from bgbias.tracking import store, views
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.faults import Conflict
@@ -135,7 +134,7 @@ def _told_to_stop() -> threading.Event:
     """An event that SIGTERM sets. Ctrl-C ends the workflow, and the end of that is still to be shown."""
     stop = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, Deferred(lambda *_: stop.set()))
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return stop
