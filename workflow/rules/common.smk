@@ -1,10 +1,10 @@
-# What all rules share: the study, and what a rule asks of a step's declaration: inputs, outputs, digest, limits, command.
+# What all rules share: the study, and what they ask of the declarations of steps: inputs, outputs, digest, limits, command.
 
 import os
 import re
 import shlex
+import shutil
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -23,18 +23,18 @@ def project(here):
     folder = Path(".snakemake/bgbias").absolute() / commit.hexsha
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        unpacked = Path(tempfile.mkdtemp(dir=folder.parent))
-        with tempfile.TemporaryFile() as file:
+        with (
+            tempfile.NamedTemporaryFile() as file,
+            tempfile.TemporaryDirectory(dir=folder.parent) as unpacked,
+        ):
             commit.repo.archive(file, commit.hexsha)
-            file.seek(0)
-            with tarfile.open(fileobj=file) as archive:
-                archive.extractall(unpacked, filter="data")
-        unpacked.rename(folder)
+            shutil.unpack_archive(file.name, Path(unpacked) / "whole", "tar", filter="data")
+            (Path(unpacked) / "whole").rename(folder)
     return folder
 
 
 # The package is found without being installed, and `python` is the one that runs Snakemake, activated or not. With
-# --use-conda a rule's own environment comes before it, and Snakemake takes PYTHONPATH away from the job: its shell
+# --use-conda a rule's own environment comes before it, and Snakemake takes PYTHONPATH away from the job, whose shell
 # sets it again.
 PROJECT = project(workflow.current_basedir)
 SOURCE = str(PROJECT / "src")
@@ -78,15 +78,11 @@ if MAIN and Path("config/config.yaml").exists():
     configfile: "config/config.yaml"
 
 
-# A host that hands over all of its own config has other keys in it.
-unknown = sorted(set(config) - {"grid", "params"})
-if unknown and (MAIN or config is not workflow.modifier.parent_modifier.globals["config"]):
-    raise WorkflowError(
-        f"unknown --config {unknown[0]}: this workflow knows grid=... and params=...; all else is in params.yaml"
-    )
 if workflow.modifier.path_modifier.prefix or workflow.modifier.path_modifier.modifies_prefixes:
     raise WorkflowError("this workflow knows no prefix: its folders are those of `paths` in its params.yaml")
-RULES = planned(Rules, str(config.get("params", "params.yaml")), config.get("grid"), PROJECT)
+# A host that hands over all of its own config has other keys in it.
+OWN = MAIN or config is not workflow.modifier.parent_modifier.globals["config"]
+RULES = planned(Rules, config, PROJECT, OWN)
 STUDY, PATHS = RULES.study, RULES.study.files
 
 # Records tell what is out of date. A job on another machine changes nothing.
@@ -102,49 +98,40 @@ if "gpu" not in workflow.global_resources:
 GPUS = int(getattr(workflow.global_resources["gpu"], "value", workflow.global_resources["gpu"]))
 
 
-def gpu(rule):
+def gpu(name):
     """Whether a job gets a GPU: here if there is one, on a cluster if it can use one."""
-    on_cluster = workflow.remote_exec or not workflow.local_exec
-    return int(GPUS > 0 and RULES.uses_gpu(rule, on_cluster))
+    return int(GPUS > 0 and RULES.uses_gpu(name, on_cluster=workflow.remote_exec or not workflow.local_exec))
 
 
-def reads(rule):
+def reads(name):
     """What a job reads. No file's time matters (src/bgbias/engine/freshness.py), but what is forced to run draws others along."""
-
-    def paths(wildcards):
-        forced, check = workflow.dag_settings.forcerun, workflow.is_main_process
-        read = planned(RULES.inputs, rule, wildcards, forced, check)
-        return [path if draws else ancient(path) for path, draws in read]
-
-    return paths
+    inputs = lambda wildcards: planned(
+        RULES.inputs, name, wildcards, workflow.dag_settings.forcerun, workflow.is_main_process
+    )
+    return lambda wildcards: [path if draws else ancient(path) for path, draws in inputs(wildcards)]
 
 
-def command(rule):
+def command(name):
     """What a person would type after `bgbias`."""
-
-    def text(wildcards):
-        again = workflow.dag_settings.forceall or rule in workflow.dag_settings.forcerun
-        return planned(RULES.command, rule, wildcards, gpu(rule), again)
-
-    return text
+    again = lambda: workflow.dag_settings.forceall or name in workflow.dag_settings.forcerun
+    return lambda wildcards: planned(RULES.command, name, wildcards, gpu(name), again())
 
 
-BGBIAS = "OMP_NUM_THREADS={threads} python -m bgbias {params} > {log:q} 2>&1"
+def threads(name):
+    return lambda wildcards: planned(RULES.threads, name, wildcards, gpu(name))
 
 
-def threads(rule):
-    """How many threads it may use."""
-    return lambda wildcards: planned(RULES.threads, rule, wildcards, gpu(rule))
-
-
-def limits(rule):
+def limits(name):
     """Memory (MB) and time (minutes) that a job may take, more of both each time it is tried, and its GPU."""
-    memory_mb, minutes = RULES.limits(rule)
+    memory_mb, minutes = RULES.limits(name)
     return {
-        "gpu": lambda wildcards: gpu(rule),
+        "gpu": lambda wildcards: gpu(name),
         "mem_mb": lambda wildcards, attempt: attempt * memory_mb,
         "runtime": lambda wildcards, attempt: attempt * minutes,
     }
+
+
+BGBIAS = "OMP_NUM_THREADS={threads} python -m bgbias {params} > {log:q} 2>&1"
 
 
 # Names are checked where they are read (study/names.py). A path that somebody names as a target may hold anything: commands

@@ -33,16 +33,24 @@ COMMANDS = {"evaluate_untrained": "evaluate"}
 
 
 class Rules:
-    """The rules of one run, whose study ``params`` and ``grid`` choose. What is asked of each step repeatedly is remembered."""
+    """The rules of one run. What is asked of each step repeatedly is remembered."""
 
-    def __init__(self, params: str, grid: str | None, project: Path) -> None:
-        if not Path(params).exists():
+    def __init__(self, config: Mapping[str, Any], project: Path, is_own: bool) -> None:
+        """``config``: Snakemake's, which chooses file and grid; other keys are errors if it ``is_own``. ``project``: where the
+        workflow lies.
+        """
+        unknown = sorted(set(config) - {"grid", "params"})
+        if unknown and is_own:
             raise UserError(
-                f"{params} is missing in {Path.cwd()}: start Snakemake where it lies, name it (--config params=...),"
+                f"unknown --config {unknown[0]}: this workflow knows grid=... and params=...; all else is in params.yaml"
+            )
+        self.params = str(config.get("params", "params.yaml"))
+        if not Path(self.params).exists():
+            raise UserError(
+                f"{self.params} is missing in {Path.cwd()}: start Snakemake where it lies, name it (--config params=...),"
                 f" or begin with a copy of {project}/params.yaml and the data/ beside it"
             )
-        self.params = params
-        self.study: Study = load(Path(params), grid)
+        self.study: Study = load(Path(self.params), config.get("grid"))
         self._current: frozenset[Node] = frozenset()
         self._memory = graph.Memory()
         self._photos = AskedPhotos(self.study)
