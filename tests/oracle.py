@@ -94,7 +94,8 @@ def audit(folder: Path) -> Path:
     if not folder.exists():
         folder.mkdir(parents=True)
         toy_folder.made(folder)
-    words = "audit photos --model my_model.py:build --masks masks --backgrounds walls --attribution 10 --out out".split()
+    words = ["audit", "photos", "--model", "my_model.py:build", "--masks", "masks"]
+    words += ["--backgrounds", "walls", "--attribution", "10", "--out", "out"]
     command = [sys.executable, "-m", "bgbias", *words]
     surroundings = os.environ | {"BGBIAS_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src")}
     subprocess.run(command, cwd=folder, env=surroundings, check=True, capture_output=True)

@@ -14,9 +14,9 @@ from project import ROOT
 
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
-from bgbias.errors import UserError
 from bgbias.engine.status import format_status
-from bgbias.files import checksums, code, contents, sealed
+from bgbias.errors import UserError
+from bgbias.files import code, contents, sealed
 from bgbias.nodes import table
 from bgbias.report import grid_page
 from bgbias.study import params
