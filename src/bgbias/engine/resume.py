@@ -61,7 +61,7 @@ def hold_folder() -> None:
     that ends deletes both.
     """
     try:
-        _held.enter_context(locked(LOCK, seconds=0))
+        _held.enter_context(locked(LOCK, seconds=2.0))  # who only looks has it for a moment
     except Taken as error:
         raise UserError(_at_work(error.holder)) from error
 
@@ -70,10 +70,13 @@ def state_of_folder() -> str:
     """What stands in the way of a run here, in a sentence: a Snakemake at work, or a lock of one that was killed; else empty."""
     try:
         with locked(LOCK, seconds=0):
-            killed = any(LOCKS.glob("*"))
+            pass
     except Taken as error:
         return _at_work(error.holder)
-    return KILLED if killed else ""
+    if not any(LOCKS.glob("*")):
+        return ""
+    process = snakemake_here()  # one that still plans
+    return KILLED if process is None else _at_work(process)
 
 
 def _refuse() -> None:
