@@ -1,5 +1,6 @@
 # The newcomer's commands. `make` alone lists them.
-PYTHON ?= python3.11
+# Any from 3.11 to 3.14: make setup PYTHON=/path/to/python. Unless given, workflow/envs/find_python.sh chooses.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -29,7 +30,7 @@ setup: $(READY)  ## make the environment from the hashed lock
 # uv comes first, hash-checked by pip; it installs the rest, hash-checked too. Then bgbias itself, as it stands here: an edit of
 # src/ needs no other installation. Its dependencies are in the lock, and setuptools, which builds it, is too.
 $(READY): requirements.lock requirements-uv.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || { python=$$(workflow/envs/find_python.sh $(PYTHON)) && "$$python" -m venv $(VENV); }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .

@@ -148,6 +148,11 @@ class _Reader(ast.NodeTransformer):
             self.imports.append(NECK + str(call.args[0].value))
         return self.generic_visit(call)
 
+    def visit_JoinedStr(self, string: ast.JoinedStr) -> ast.AST:
+        # Python 3.12 alone puts an empty string behind a format that ends with a field: f"{x:{width}}".
+        string.values = [v for v in string.values if not (isinstance(v, ast.Constant) and v.value == "")]
+        return self.generic_visit(string)
+
     def visit_Import(self, statement: ast.Import) -> ast.AST:
         for alias in statement.names:
             self._note(alias.name)
