@@ -111,7 +111,9 @@ def settle(study: Study, deep: bool = False) -> Report:
             report.stale |= {node.label: finding.why} if finding.why else {}
         # Somebody else may be doing the same for this plan.
         with suppress(FileNotFoundError):
-            if finding.state == "current" and not path.exists():
+            if finding.state == "current" and path.exists():
+                sealed.aside(path).unlink()  # a checkout brought another one
+            elif finding.state == "current":
                 sealed.aside(path).rename(path)
             elif finding.state in ("stale", "behind") and path.exists():
                 _set_aside(study, node)
