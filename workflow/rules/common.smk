@@ -2,54 +2,10 @@
 
 import os
 import re
-import shlex
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-
-# Whether this workflow was started itself. Else it is a module of another one, whose config, report and defaults are not ours.
-MAIN = workflow.modifier.is_main_snakefile()
-
-
-def project(here):
-    """The folder that holds workflow/ and src/, wherever Snakemake was started."""
-    if here.is_local:
-        return Path(here).parents[1]
-    # Of a workflow that is named by github(...), Snakemake keeps a bare clone and reads file by file; Python wants a folder.
-    commit = here.hosted_repo.repo.commit(here.ref)
-    folder = Path(".snakemake/bgbias").absolute() / commit.hexsha
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.NamedTemporaryFile() as file,
-            tempfile.TemporaryDirectory(dir=folder.parent) as unpacked,
-        ):
-            commit.repo.archive(file, commit.hexsha)
-            shutil.unpack_archive(file.name, Path(unpacked) / "whole", "tar", filter="data")
-            (Path(unpacked) / "whole").rename(folder)
-    return folder
-
-
-# The package is found without being installed, and `python` is the one that runs Snakemake, activated or not. With
-# --use-conda a rule's own environment comes before it, and Snakemake takes PYTHONPATH away from the job, whose shell
-# sets it again.
-PROJECT = project(workflow.current_basedir)
-SOURCE = str(PROJECT / "src")
-ENVIRONMENT = str(PROJECT / "workflow/envs/bgbias.yaml")
-sys.path.insert(0, SOURCE)
-os.environ.update(
-    PYTHONPATH=os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")])),
-    PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-)
-if workflow.is_main_process:
-    # Jobs that outlive a killed Snakemake are known by this (see src/bgbias/engine/resume.py).
-    os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
-before = shell._process_prefix or "set -euo pipefail; "
-searched = f'export PYTHONPATH={shlex.quote(SOURCE)}"${{PYTHONPATH:+:$PYTHONPATH}}"; '
-shell.prefix((before + searched).replace("{", "{{").replace("}", "}}"))
 
 try:
     from bgbias.engine import live, resume
@@ -59,8 +15,8 @@ try:
     from bgbias.report import costs, figures, tables
 except ModuleNotFoundError as error:
     raise WorkflowError(
-        f"{sys.executable} runs Snakemake, and plans this workflow with {error.name}, which it does not have: `make setup`"
-        f" in a checkout, else {sys.executable} -m pip install {PROJECT}"
+        f"{sys.executable}, which runs Snakemake, lacks {error.name}: `make setup` in a checkout,"
+        f" else {sys.executable} -m pip install {PROJECT}"
     )
 
 
@@ -85,22 +41,25 @@ OWN = MAIN or config is not workflow.modifier.parent_modifier.globals["config"]
 RULES = planned(Rules, config, PROJECT, OWN)
 STUDY, PATHS = RULES.study, RULES.study.files
 
-# Records tell what is out of date. A job on another machine changes nothing.
+# Records tell what is out of date. A job on another machine changes nothing. Jobs that outlive a killed Snakemake are known by its
+# number (src/bgbias/engine/resume.py).
 if workflow.is_main_process and "--lint" not in sys.argv:
+    os.environ.update(BGBIAS_SNAKEMAKE=str(os.getpid()))
     if changes := planned(RULES.settle, touched=bool({"--touch", "-t"} & set(sys.argv))):
         say(changes)
     # Of whoever looks at it: --logger bgbias.
     live.expect(lambda: planned(RULES.seconds))
 
 # One GPU job at a time unless --resources gpu=N says otherwise; gpu=0 leaves GPUs alone.
-if "gpu" not in workflow.global_resources:
-    workflow.register_resource("gpu", 1)
-GPUS = int(getattr(workflow.global_resources["gpu"], "value", workflow.global_resources["gpu"]))
+GPUS = workflow.global_resources.setdefault("gpu", 1)
 
 
 def gpu(name):
     """Whether a job gets a GPU: here if there is one, on a cluster if it can use one."""
-    return int(GPUS > 0 and RULES.uses_gpu(name, on_cluster=workflow.remote_exec or not workflow.local_exec))
+    return int(
+        getattr(GPUS, "value", GPUS) > 0
+        and RULES.uses_gpu(name, on_cluster=workflow.remote_exec or not workflow.local_exec)
+    )
 
 
 def reads(name):

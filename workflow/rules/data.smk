@@ -2,45 +2,7 @@
 # comes first: `priority`.
 
 
-rule fetch:
-    input:
-        reads("fetch"),
-    output:
-        **RULES.outputs("fetch"),
-    log:
-        RULES.log("fetch"),
-    priority: 1
-    conda:
-        ENVIRONMENT
-    threads: threads("fetch")
-    resources:
-        **limits("fetch"),
-    params:
-        command("fetch"),
-    shell:
-        BGBIAS
-
-
-rule index:
-    input:
-        reads("index"),
-    output:
-        **RULES.outputs("index"),
-    log:
-        RULES.log("index"),
-    priority: 1
-    conda:
-        ENVIRONMENT
-    threads: threads("index")
-    resources:
-        **limits("index"),
-    params:
-        command("index"),
-    shell:
-        BGBIAS
-
-
-for step in ("gather", "propose"):
+for step in ("fetch", "gather", "propose"):
 
     rule:
         name:
@@ -61,6 +23,25 @@ for step in ("gather", "propose"):
             command(step),
         shell:
             BGBIAS
+
+
+rule index:
+    input:
+        reads("index"),
+    output:
+        **RULES.outputs("index"),
+    log:
+        RULES.log("index"),
+    priority: 1
+    conda:
+        ENVIRONMENT
+    threads: threads("index")
+    resources:
+        **limits("index"),
+    params:
+        command("index"),
+    shell:
+        BGBIAS
 
 
 rule backgrounds:
