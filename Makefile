@@ -89,7 +89,7 @@ docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and i
 	python docs/results/backgrounds_from_proposal.py $(SHARED)
 
 docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
-	snakemake --cores all --config grid=repeats --quiet rules --until score
+	snakemake --cores all --config grid=repeats --quiet rules --until evaluate
 	python docs/uncertainty
 
 docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, and write docs/results/cub50.md (after `make run GRID=cub50`; an hour)
