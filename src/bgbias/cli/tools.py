@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -79,13 +78,9 @@ def track(
     uri: Annotated[
         str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
     ] = None,
-    prune: Annotated[
-        bool, typer.Option(help="Also delete the files of runs that a local store does not have.")
-    ] = False,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
     from bgbias.tracking import follow as mirror
-    from bgbias.tracking import orphans
 
     study = load(params, grid)
     roots = study.paths
@@ -95,14 +90,6 @@ def track(
         mirror.follow(folders, target, study.grid, follow)
         return
     print(mirror.sync(folders, target, study.grid))
-    left = orphans.find(target, study.grid)
-    for folder in left if prune else ():
-        shutil.rmtree(folder)
-    if left and prune:
-        print(f"{len(left)} folders of runs that this store does not have were deleted")
-    elif left:
-        said = f"{len(left)} folders like {left[0]} are of runs that this store does not have (of one that was lost?)"
-        print(f"{said}; to delete them: bgbias track --prune --grid {study.grid} --uri {target}")
 
 
 @app.command()
