@@ -6,7 +6,6 @@ import json
 import logging
 import multiprocessing
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +20,8 @@ import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
 from project import PATIENCE
 
-from bgbias.cli import tools
 from bgbias.errors import UserError
-from bgbias.tracking import follow, orphans, store
+from bgbias.tracking import follow, store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -83,8 +81,28 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     project.sync()
     before = content(project)
     (project.root / "mlflow.db").unlink()
-    assert project.sync_to(project.uri) == (4, 0, 0)
-    assert content(project) == before
+    # MLflow still writes to the file that is gone: whoever does so is told.
+    with pytest.raises(UserError, match=r"mlflow.db was deleted or replaced .* bgbias track"):
+        project.sync_to(project.uri)
+    code = f"from pathlib import Path; from bgbias.tracking import follow as f; print(f.sync([Path({str(project.data)!r})], {project.uri!r}, 'demo'))"
+    again = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert again.stdout.startswith("4 runs created, 0 updated, 0 unchanged")
+    store._opened.clear()
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.startswith("0 runs created, 0 updated, 4 unchanged")
+    assert before
 
 
 def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Project) -> None:
@@ -327,38 +345,3 @@ def wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
-
-
-def test_files_that_a_deleted_store_left_are_named_and_deleted_by_a_command(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole_grid(project)
-    project.sync()
-    uri = project.uri
-    place = project.root / "mlartifacts"
-    assert orphans.find(uri, "demo") == []
-    of_lost = {p for p in (*place.iterdir(), *place.glob("models/*")) if p.name != "models"}
-    (place / "mine").mkdir()
-    (project.root / "mlflow.db").unlink()
-    project.sync()
-    # What was deleted in MLflow can be restored there.
-    deleted = project.runs()["figure drop"].info.run_id
-    with store.experiment(uri, "demo") as experiment:
-        experiment.client.delete_run(deleted)
-    assert set(orphans.find(uri, "demo")) == of_lost
-
-    raw = {"work": "work", "runs": "runs", "report": "report", "raw": "raw", "downloads": "downloads"}
-    text = (SRC.parent / "params.yaml").read_text()
-    changed = re.sub(r"^paths: .*$", f"paths: {json.dumps(raw)}", text, flags=re.MULTILINE)
-    (project.root / "params.yaml").write_text(changed)
-    monkeypatch.chdir(project.root)
-    command = ["track", "--grid", "demo", "--uri", uri]
-    for words in (command, [*command, "--prune"], command):
-        tools.app(words, standalone_mode=False)
-    said = capsys.readouterr().out
-    assert f"{len(of_lost)} folders like {min(of_lost)}" in said
-    assert f"bgbias track --prune --grid demo --uri {uri}" in said
-    assert said.count("folders") == 2
-    assert not any(folder.exists() for folder in of_lost)
-    assert (place / "mine").is_dir()
-    assert orphans.find(uri, "demo") == []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bgbias.compute.vitals import shown
+from bgbias.errors import UserError
 from bgbias.files.locks import locked
 from bgbias.tracking import entries, faults, looks, registry, views
 from bgbias.tracking.curves import Point, mark
@@ -43,6 +44,7 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
+_opened: dict[Path, int] = {}  # databases by their inode
 Outcome = Literal["created", "updated", "unchanged"]
 
 
@@ -148,8 +150,10 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     try:
         # One writer a store: two would both migrate a fresh database, or both make a node's run.
         with locked(_lock_of(uri), LOCK_SECONDS):
+            _check_unchanged(uri)
             client = MlflowClient(tracking_uri=uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
+            _check_unchanged(uri)
             yield Experiment(client, identity, Runs(client, identity))
     except (MlflowException, *of_database, OSError, ImportError) as error:
         raise faults.fault(uri, error) from error
@@ -168,6 +172,19 @@ def grids(uri: str) -> dict[str, str]:
             grid = experiment.name.removeprefix(PREFIX)
             found.append((newest[0].info.start_time, grid, str(experiment.experiment_id)))
     return {grid: identity for _, grid, identity in sorted(found, reverse=True)}
+
+
+def _check_unchanged(uri: str) -> None:
+    """MLflow keeps its connection to a database for as long as the process lives, also when somebody has deleted it."""
+    path = database(uri)
+    if not uri.startswith(SQLITE) or (path not in _opened and not path.exists()):
+        return
+    now = path.stat().st_ino if path.exists() else 0
+    if _opened.setdefault(path, now) != now:
+        raise UserError(
+            f"{path} was deleted or replaced while this process wrote to it. The records are safe; show them again with:"
+            " python -m bgbias track"
+        )
 
 
 def _lock_of(uri: str) -> Path:
