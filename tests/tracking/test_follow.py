@@ -79,30 +79,25 @@ def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> 
 def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     whole_grid(project)
     project.sync()
-    before = content(project)
     (project.root / "mlflow.db").unlink()
     # MLflow still writes to the file that is gone: whoever does so is told.
     with pytest.raises(UserError, match=r"mlflow.db was deleted or replaced .* bgbias track"):
         project.sync_to(project.uri)
-    code = f"from pathlib import Path; from bgbias.tracking import follow as f; print(f.sync([Path({str(project.data)!r})], {project.uri!r}, 'demo'))"
-    again = subprocess.run(
+    assert sync_in_another_process(project) == "4 runs created, 0 updated, 0 unchanged"
+    assert sync_in_another_process(project) == "0 runs created, 0 updated, 4 unchanged"
+
+
+def sync_in_another_process(project: Project) -> str:
+    records = f"[Path({str(project.data)!r})], {project.uri!r}, 'demo'"
+    code = f"from pathlib import Path; from bgbias.tracking.follow import sync; print(sync({records}))"
+    done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(SRC)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert again.stdout.startswith("4 runs created, 0 updated, 0 unchanged")
-    store._opened.clear()
-    shown = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(SRC)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout.startswith("0 runs created, 0 updated, 4 unchanged")
-    assert before
+    return done.stdout.strip()
 
 
 def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Project) -> None:
@@ -306,7 +301,7 @@ def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_only_tracking_imports_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
     doors = {p for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)}
-    assert doors == {SRC / "bgbias/tracking" / name for name in ("store.py", "rows.py", "registry.py")}
+    assert doors == {SRC / "bgbias/tracking" / name for name in ("store.py", "runs.py", "registry.py")}
 
 
 @pytest.mark.usefixtures("small_plugins")
