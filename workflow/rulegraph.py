@@ -13,6 +13,8 @@ from pathlib import Path
 
 import yaml
 
+from bgbias.study import params
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/workflow.md"
 BEGIN, END = "<!-- rulegraph: written by `make rulegraph` -->\n", "<!-- end of rulegraph -->\n"
@@ -23,7 +25,7 @@ def command(folder: Path) -> tuple[str, ...]:
     """Arguments of Snakemake that print the graph; ``folder`` gets the settings: published weights, both kinds of background
     pools, pretraining, textures, segmentation, controls, both kinds of probes and attacks.
     """
-    study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    study = params.read(ROOT / "params.yaml")
     study["backgrounds"]["walls"] = {"propose": {"source": str(folder), "masker": "u2net"}}
     study["datasets"]["indoors"] = study["datasets"]["cub200"] | {
         "backgrounds": "walls",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
@@ -13,32 +13,46 @@ P = ParamSpec("P")
 R = TypeVar("R")
 USUAL = "params.yaml"
 _study_file = USUAL
+_other_files: Mapping[str, str] = {}
 
 
-def speak_of(study_file: str) -> None:
-    """Let messages name the file that the study is read from; what knows no study says ``params.yaml``."""
-    global _study_file
-    _study_file = study_file
+def speak_of(study_file: str, other_files: Mapping[str, str] | None = None) -> None:
+    """Let messages name the file of the study; what knows no study says ``params.yaml``.
+
+    ``other_files``: the file of each entry that stands elsewhere (``grids.demo``), which messages about
+    that entry name.
+    """
+    global _study_file, _other_files
+    _study_file, _other_files = study_file, other_files or {}
 
 
 def for_this_study(text: str) -> str:
     """A text with the study's file in the place of ``params.yaml``, and commands that name it."""
+    # Not what is a part of another path, nor what was named before, nor a command's own.
+    usual = rf"(?<![\w./-]){re.escape(USUAL)}"
+    named = rf"(?<!params[ =])(?<!params[ =]')({re.escape(_study_file)}|{usual})"
+    file = _file_of_entry(text)
+    text = re.sub(named, lambda _: file, text)
     if _study_file == USUAL:
         return text
-    file = shlex.quote(_study_file)
+    option = shlex.quote(_study_file)
     text = re.sub(
         r"snakemake --cores all(?! --config params=)( --config)?",
         lambda m: (
-            f"snakemake --cores all --config params={file}"
+            f"snakemake --cores all --config params={option}"
             if m[1]
-            else f"snakemake --config params={file} --cores all"
+            else f"snakemake --config params={option} --cores all"
         ),
         text,
     )
-    text = re.sub(r"python -m bgbias [\w-]+(?![\w-]| --params)", lambda m: f"{m[0]} --params {file}", text)
-    # Not what is a part of another path, nor what was named before.
-    named = rf"{re.escape(_study_file)}|(?<![\w./-]){re.escape(USUAL)}"
-    return re.sub(named, lambda _: _study_file, text)
+    return re.sub(r"python -m bgbias [\w-]+(?![\w-]| --params)", lambda m: f"{m[0]} --params {option}", text)
+
+
+def _file_of_entry(text: str) -> str:
+    """The file of the first entry that a text names in full; the study's file if it names none."""
+    entries = "|".join(re.escape(entry) for entry in sorted(_other_files, key=len, reverse=True))
+    first = re.search(rf"(?<![\w.])({entries})(?![\w-])", text) if entries else None
+    return _other_files[first[1]] if first else _study_file
 
 
 class UserError(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import miniatures
 import numpy as np
 import pytest
 import torch
-from project import ROOT
+from project import ROOT, copy_settings
 
 from benchmarks import Contender, Figure, Measured, _album, _bench, _growth, _process, _report, _rounds, peer
 from bgbias import plugins
@@ -203,7 +202,7 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    copy_settings(tmp_path)
     record = json.loads(json.dumps(_process.measure(name, "cpu", 1, tiny=True)))
     assert record["figures"]
     for figure in record["figures"]:

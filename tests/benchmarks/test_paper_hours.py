@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from project import ROOT
+from project import ROOT, copy_settings
 
 from benchmarks import Measured, _hours, paper_grid
 from bgbias.engine import forecast
@@ -39,7 +38,7 @@ def test_the_forecast_of_hours_needs_the_projects_settings(
     measured = Measured("cuda", False, {name: [1.0] for name in (*names, paper_grid.START)}, {})
     monkeypatch.chdir(tmp_path)
     assert "no params.yaml here" in paper_grid.judge(measured)[-1].missing
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    copy_settings(tmp_path)
     found = {figure.what: figure.values for figure in paper_grid.judge(measured)}
     steps = [values[0] for what, values in found.items() if what.startswith("hours of")]
     assert len(steps) == 5

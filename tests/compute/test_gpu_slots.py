@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pretended_gpus import H200, environment
-from project import ROOT, wait_for
+from project import copy_settings, wait_for
 
 from bgbias.compute import device, gpu_slots
 from bgbias.errors import UserError
@@ -61,7 +61,7 @@ class Holder:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start processes in a folder with a study; all are killed in the end."""
-    (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    copy_settings(tmp_path)
     numbers = iter(range(100))
     with ExitStack() as stack:
 
@@ -143,7 +143,8 @@ def test_gpus_are_those_that_nvidia_smi_lists(
     ids=lambda words: words[0],
 )
 def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path, words: tuple[str, ...]) -> None:
-    study = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    copy_settings(tmp_path)
+    study = (tmp_path / "params.yaml").read_text(encoding="utf-8")
     pool = "  mine: {propose: {source: photos, masker: u2netp_toy, licence: mine}}\n"
     (tmp_path / "params.yaml").write_text(
         study.replace("\nbackgrounds:", f"\nbackgrounds:\n{pool}#", 1), encoding="utf-8"

@@ -231,7 +231,7 @@ def test_commands_exist_with_their_options(words: list[str]) -> None:
     elif tool == "make":
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert {a for a in arguments if "=" not in a} <= targets
-        grids = yaml.safe_load((ROOT / "params.yaml").read_text())["grids"]
+        grids = params.read(ROOT / "params.yaml")["grids"]
         assert {a.removeprefix("GRID=") for a in arguments if "=" in a} <= {*grids, "shop"}
     elif tool == "dvc":
         stages = set(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
@@ -259,7 +259,7 @@ def _needs_nothing(command: Any) -> bool:
 def test_settings_are_valid(block: Block, someones_folder: Path) -> None:
     """Laid over params.yaml; names that no file stands behind are refused there."""
     said = yaml.safe_load(block.code)
-    whole = _laid_over(yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8")), said)
+    whole = _laid_over(params.read(ROOT / "params.yaml"), said)
     # What an entry replaces, it replaces whole.
     for section in ("datasets", "maskers", "backgrounds", "methods", "grids"):
         whole[section] |= said.get(section, {})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import ROOT
+from project import ROOT, copy_settings
 from small_study import described, load, options
 
 from bgbias.engine import forecast, graph
@@ -20,9 +20,10 @@ from bgbias.study import params
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The project's params.yaml and its list of backgrounds in an otherwise empty folder."""
     monkeypatch.chdir(tmp_path)
-    for name in ("params.yaml", "data/backgrounds/sources.csv"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    copy_settings(tmp_path)
+    name = "data/backgrounds/sources.csv"
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     return tmp_path / "params.yaml"
 
 

@@ -29,9 +29,8 @@ Link = Callable[[Path, Path], None]
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
     """The grid `demo` in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(
-        (ROOT / "params.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    whole = yaml.safe_dump(params.read(ROOT / "params.yaml"), sort_keys=False)
+    (tmp_path / "params.yaml").write_text(whole, encoding="utf-8")
     return params.load(Path("params.yaml"), "demo")
 
 

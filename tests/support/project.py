@@ -19,7 +19,7 @@ import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
-    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml"),
+    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "grids"),
     *(
         "dvc.yaml",
         "requirements.lock",
@@ -112,14 +112,17 @@ class Project:
             # Other test processes compile modules meanwhile: each file has another name first.
             shutil.copytree(ROOT / "src", link, ignore=shutil.ignore_patterns("*.pyc.*", "*.partial"))
 
-    def edit(self, before: str, after: str, name: str = "params.yaml") -> None:
-        """Replace a passage that stands once in a file."""
+    def edit(self, before: str, after: str, name: str = "") -> None:
+        """Replace a passage that stands once in a file; by default in params.yaml or a file of grids/."""
         if name.startswith("src/"):
             self.own_source()
-        path = self.folder / name
-        text = path.read_text(encoding="utf-8")
-        assert text.count(before) == 1, f"{before!r} stands {text.count(before)} times in {name}"
-        path.write_text(text.replace(before, after), encoding="utf-8")
+        study = [self.folder / "params.yaml", *self.folder.glob("grids/*.yaml")]
+        files = [self.folder / name] if name else study
+        texts = {path: path.read_text(encoding="utf-8") for path in files}
+        number = sum(text.count(before) for text in texts.values())
+        assert number == 1, f"{before!r} stands {number} times in {name or 'the settings'}"
+        (path,) = (path for path, text in texts.items() if before in text)
+        path.write_text(texts[path].replace(before, after), encoding="utf-8")
 
     def copy(self, folder: Path) -> Project:
         """The same project with all that was made in it, in another folder."""
@@ -136,6 +139,12 @@ class Project:
             if k == "BGBIAS_CACHE" or not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
         }
         return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
+
+
+def copy_settings(folder: Path) -> None:
+    """The project's params.yaml and grids/ in another folder."""
+    shutil.copy(ROOT / "params.yaml", folder)
+    shutil.copytree(ROOT / "grids", folder / "grids")
 
 
 def hear_interrupts() -> None:

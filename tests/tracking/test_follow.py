@@ -6,7 +6,6 @@ import json
 import logging
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -310,7 +309,7 @@ def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "mlflow.py").write_text("raise ImportError('no MLflow here')")
     words = ["--grid", "smoke", "--params", "params.yaml"]
-    shutil.copy(SRC.parent / "params.yaml", tmp_path)
+    copy_settings(tmp_path)
     (tmp_path / "data").mkdir()
     for name in ("backgrounds", "published"):
         (tmp_path / "data" / name).symlink_to(SRC.parent / "data" / name)

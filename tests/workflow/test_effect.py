@@ -38,7 +38,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """
     made = project.fresh(tmp_path_factory.mktemp("effect") / "project")
     study = yaml.safe_load((made.folder / "params.yaml").read_text())
-    demo = study["grids"]["demo"]
+    demo = yaml.safe_load((made.folder / "grids/demo.yaml").read_text())["grids"]["demo"]
     block = {**demo["cells"][0], "datasets": [UNBIASED, BIASED], "methods": ["plain", "bgaugment"]}
     study["grids"] = {"effect": {**demo, "cells": [block], "train": demo["train"] | SHORTER}}
     study["grid"] = "effect"

@@ -69,6 +69,7 @@ def hosted(folder: Path, checkout: Project, config: str = "config['bias']") -> P
     (folder / "host.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
     (folder / "workflow/host.rst").write_text("Words of the host.", encoding="utf-8")
     shutil.copy(checkout.folder / "params.yaml", folder / "study.yaml")
+    shutil.copytree(checkout.folder / "grids", folder / "grids")
     return Project(folder)
 
 
@@ -141,6 +142,7 @@ def test_deployed_from_a_repository_it_brings_its_package(checkout: Project, tmp
     (unpacked,) = (host.folder / ".snakemake/bgbias").iterdir()
     assert f"begin with a copy of {unpacked}/params.yaml" in said
     shutil.copy(unpacked / "params.yaml", host.folder)
+    shutil.copytree(unpacked / "grids", host.folder / "grids")
     assert "rule all:" in host.snakemake("-n", "--config", "grid=smoke", **elsewhere)
     host.snakemake(f"{POOL}/backgrounds.csv", "--config", "grid=smoke", **elsewhere)
     assert (host.folder / POOL / "train.zip").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from project import ROOT
 
 from bgbias import plugins
@@ -36,7 +35,7 @@ def test_every_cell_of_the_background_papers_two_tables_is_there_once(rows: pd.D
 
 
 def test_every_number_is_of_a_cell_that_a_grid_can_name(rows: pd.DataFrame) -> None:
-    study = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    study = params.read(ROOT / "params.yaml")
     assert set(rows["dataset"]) <= study["datasets"].keys()
     assert set(rows["backbone"]) <= set(plugins.names("backbones"))
     assert set(rows["loss"]) <= {*plugins.names("losses"), "none"}

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from project import ROOT
+from referencing import Registry, Resource
 
 SCHEMAS = ROOT / "workflow/schemas"
 
@@ -23,9 +24,11 @@ def mistakes(schema: str, values: Any) -> list[str]:
     """What a schema has against some values, each with its place."""
     described = read(f"workflow/schemas/{schema}")
     Draft202012Validator.check_schema(described)
-    return [
-        f"{error.json_path}: {error.message}" for error in Draft202012Validator(described).iter_errors(values)
-    ]
+    beside = Resource.from_contents(read("workflow/schemas/params.schema.yaml"))
+    validator = Draft202012Validator(
+        described, registry=Registry().with_resource("params.schema.yaml", beside)
+    )
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(values)]
 
 
 def keys(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -47,10 +50,11 @@ def tells(node: Any, definitions: dict[str, Any]) -> bool:
     return any(tells(i, definitions) for i in inner + node.get("anyOf", []))
 
 
-def test_schema_of_params_is_that_of_the_models() -> None:
+def test_schemas_of_settings_are_those_of_the_models() -> None:
     writer = runpy.run_path(str(SCHEMAS / "from_models.py"))
-    written = (SCHEMAS / "params.schema.yaml").read_text(encoding="utf-8")
-    assert written == writer["text"](writer["schema"]()), "run: make schema"
+    for name, schema in writer["SCHEMAS"].items():
+        written = (SCHEMAS / name).read_text(encoding="utf-8")
+        assert written == writer["text"](schema()), "run: make schema"
 
 
 def test_every_key_of_params_is_described() -> None:
@@ -60,10 +64,13 @@ def test_every_key_of_params_is_described() -> None:
     assert [place for place, node in every.items() if not tells(node, schema["$defs"])] == []
 
 
-def test_params_of_the_project_fit_and_name_their_schema() -> None:
-    assert mistakes("params.schema.yaml", read("params.yaml")) == []
-    first = (ROOT / "params.yaml").read_text(encoding="utf-8").splitlines()[0]
-    assert (ROOT / first.removeprefix("# yaml-language-server: $schema=")) == SCHEMAS / "params.schema.yaml"
+@pytest.mark.parametrize("name", ["params.yaml", *(f"grids/{p.name}" for p in (ROOT / "grids").iterdir())])
+def test_settings_of_the_project_fit_and_name_their_schema(name: str) -> None:
+    schema = "grids.schema.yaml" if name.startswith("grids/") else "params.schema.yaml"
+    assert mistakes(schema, read(name)) == []
+    first = (ROOT / name).read_text(encoding="utf-8").splitlines()[0]
+    named = (ROOT / name).parent / first.removeprefix("# yaml-language-server: $schema=")
+    assert named.resolve() == SCHEMAS / schema
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,6 @@ def test_params_of_the_project_fit_and_name_their_schema() -> None:
         (("train",), "max_epoch", 5),
         (("train",), "batch_size", 1),
         (("datasets", "cub200"), "markers", "u2net"),
-        (("grids", "demo", "cells", 0), "seed", [0]),
         ((), "grid", 3),
     ],
 )
@@ -84,6 +90,19 @@ def test_mistakes_in_params_are_refused(path: tuple[str | int, ...], key: str, v
     place[key] = value
     (told,) = mistakes("params.schema.yaml", changed)
     assert key in told
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "value"), [(("grids", "demo", "cells", 0), "seed", [0]), ((), "train", {})]
+)
+def test_mistakes_in_a_file_of_grids_are_refused(path: tuple[str | int, ...], key: str, value: Any) -> None:
+    changed = read("grids/demo.yaml")
+    place = changed
+    for step in path:
+        place = place[step]
+    place[key] = value
+    (message,) = mistakes("grids.schema.yaml", changed)
+    assert key in message
 
 
 @pytest.mark.parametrize("config", ["config/config.yaml", ".test/config/config.yaml"])

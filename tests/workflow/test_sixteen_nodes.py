@@ -28,7 +28,7 @@ MIRRORS = 3
 
 def study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """The smoke grid with sixteen seeds, their embeddings made up."""
-    raw = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    raw = params.read(ROOT / "params.yaml")
     raw["grids"]["smoke"]["cells"][0] |= {"methods": ["plain"], "seeds": list(SEEDS)}
     (folder / "params.yaml").write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
     for name in ("backgrounds", "published", "weights"):

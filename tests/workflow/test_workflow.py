@@ -105,7 +105,7 @@ def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_a
     )
     made.edit("  demo_00:\n", f"{described}\n  demo_00:\n")
     cells = "{datasets: [mine], backbones: [tiny], losses: [contrastive], methods: [plain], seeds: [0]}"
-    made.edit("grids:\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
+    made.edit("grids: {}\n", f"grids:\n  shop: {{cells: [{cells}]}}\n")
     record = "data/work/datasets/mine/index.json"
     wanted = (record, "--config", "grid=shop")
     assert made.planned(*wanted) == ["fetch mine/masks", "fetch mine/photos", "index mine"]

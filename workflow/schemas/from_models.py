@@ -1,4 +1,4 @@
-"""Write the schema of params.yaml from the models that check it: `python workflow/schemas/from_models.py` (`make schema`).
+"""Write the schemas of params.yaml and grids/*.yaml from the models that check them (`make schema`).
 
 Editors that know YAML Language Server complete keys from it. What a plugin's own ``Params`` takes stays open in it.
 """
@@ -10,16 +10,31 @@ from typing import Any
 
 import yaml
 
-from bgbias.study.params import File
+from bgbias.study.params import NAMED, File
 
-SCHEMA = Path(__file__).with_name("params.schema.yaml")
+FOLDER = Path(__file__).parent
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 HEAD = "# Made from the models in src/bgbias/study/params.py and those that it imports; `make schema` rewrites it.\n"
 
 
-def schema() -> dict[str, Any]:
-    """The JSON schema of params.yaml."""
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "params.yaml"}
-    return dialect | _plain(File.model_json_schema() | {"description": File.__doc__})
+def params() -> dict[str, Any]:
+    """The JSON schema of params.yaml; what has a name may stand in grids/ instead."""
+    described = File.model_json_schema() | {"description": File.__doc__, "required": ["grid"]}
+    return {"$schema": DIALECT, "title": "params.yaml"} | _plain(described)
+
+
+def grids() -> dict[str, Any]:
+    """The JSON schema of a file in grids/."""
+    return {
+        "$schema": DIALECT,
+        "title": "grids/*.yaml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: {"$ref": f"params.schema.yaml#/properties/{name}"} for name in NAMED},
+    }
+
+
+SCHEMAS = {"params.schema.yaml": params, "grids.schema.yaml": grids}
 
 
 def text(described: dict[str, Any]) -> str:
@@ -41,4 +56,5 @@ def _plain(node: Any) -> Any:
 
 
 if __name__ == "__main__":
-    SCHEMA.write_text(text(schema()), encoding="utf-8")
+    for name, schema in SCHEMAS.items():
+        (FOLDER / name).write_text(text(schema()), encoding="utf-8")

@@ -192,7 +192,7 @@ def _variant(params: Path, wanted: Study, row: bool, fresh: bool) -> Path:
     import yaml
 
     from bgbias.files.atomic import write_text
-    from bgbias.settings import read_yaml
+    from bgbias.study.params import read
 
     place = wanted.files.at("reproduced")
     if fresh:
@@ -200,7 +200,7 @@ def _variant(params: Path, wanted: Study, row: bool, fresh: bool) -> Path:
         paths = {root: str(place / "fresh" / root) for root in ("work", "runs", "report")}
     else:
         paths = {"report": str(place / "rows")}
-    written = read_yaml(params)
+    written = read(params)
     written |= {"grid": wanted.grid, "paths": written.get("paths", {}) | paths}
     written["plugins"] = [os.path.relpath(params.parent / folder, place) for folder in wanted.plugins]
     if row:

@@ -1,4 +1,7 @@
-"""params.yaml as frozen types: the whole study, with unknown keys refused and the nearest right one suggested."""
+"""params.yaml and the files in grids/ beside it as frozen types: the whole study.
+
+Unknown keys are refused, and the nearest right one is suggested.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class Masker(Strict):
 class Shared(Strict):
     """What all grids have in common."""
 
-    grid: str = Field(description="the chosen one: a name under `grids`")
+    grid: str = Field(description="the chosen one: a name under `grids`, here or in a file of grids/")
     paths: Roots = Roots()
     plugins: tuple[str, ...] = Field(
         (),
@@ -112,7 +115,7 @@ class Shared(Strict):
 
 
 class File(Shared):
-    """params.yaml as it is written."""
+    """params.yaml, with the entries of the files in grids/."""
 
     grids: dict[str, Grid]
 
@@ -147,17 +150,57 @@ SECTIONS = (
 NAMED = ("grids", "datasets", "maskers", "backgrounds", "backbones", "pretrainings", "losses", "methods")
 
 
-def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
-    """The study that ``params.yaml`` describes for its ``grid`` (or another named one); every mistake names its key."""
+def read(path: Path) -> dict[str, Any]:
+    """What ``params.yaml`` and the files ``grids/*.yaml`` beside it say together.
+
+    An entry that stands in two files is an error.
+    """
     speak_of(str(path))
-    file: File = validated(File, read_yaml(path), path)
+    whole = read_yaml(path)
+    files: dict[str, str] = {}
+    for beside in sorted((path.parent / "grids").glob("*.yaml")):
+        for section, entries in _entries(beside).items():
+            known = whole[section] = whole.get(section) or {}
+            if not isinstance(known, dict):
+                return whole  # the model says what is wrong with it
+            for name, entry in entries.items():
+                key = f"{section}.{name}"
+                if name in known:
+                    first = files.get(key, path)
+                    raise UserError(f"'{key}' stands in {first} and in {beside}; rename one of them.")
+                known[name], files[key] = entry, str(beside)
+    speak_of(str(path), files)
+    return whole
+
+
+def _entries(path: Path) -> dict[str, dict[str, Any]]:
+    """A file in ``grids/``: sections of params.yaml whose keys are names, and nothing else."""
+    sections = read_yaml(path)
+    for section, entries in sections.items():
+        if section not in NAMED:
+            raise UserError(
+                f"{path}: unknown key '{section}'. A file in grids/ may have: {', '.join(NAMED)}."
+            )
+        if not isinstance(entries, dict):
+            raise UserError(f"{path}: '{section}' must be a mapping of keys.")
+        names.check(path, {section: [str(name) for name in entries]})
+    return sections
+
+
+def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
+    """The study that ``params.yaml`` and ``grids/`` beside it describe, for its grid or another one.
+
+    Every mistake names its file and its key.
+    """
+    file: File = validated(File, read(path), path)
     names.check(path, {section: getattr(file, section) for section in NAMED})
     plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
     if chosen not in file.grids:
         near = difflib.get_close_matches(chosen, list(file.grids), 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {', '.join(file.grids)}.{hint}")
+        there = ", ".join(file.grids) or f"none, nor is there a file in {path.parent / 'grids'}"
+        raise UserError(f"{path}: there is no grid '{chosen}'; there are: {there}.{hint}")
     # Every grid is checked, not only the chosen one: a typo should not wait for the day the grid is used.
     study = {name: _overlaid(file, name, path) for name in file.grids}[chosen]
     _check_options(study, path)
@@ -320,5 +363,6 @@ def _check_names(study: Study, path: Path) -> None:
         )
     if problems:
         raise UserError(
-            f"{path}: grid '{study.grid}' cannot run, for it names what is not there:\n" + "\n".join(problems)
+            f"{path}: 'grids.{study.grid}' cannot run, for it names what is not there:\n"
+            + "\n".join(problems)
         )
