@@ -62,7 +62,6 @@ restore: $(READY)  ## after git clone: fetch what DVC keeps, and verify it again
 
 record: $(READY)  ## after snakemake: let DVC remember what was made, if all of it is current
 	@python -m bgbias status --check
-	dvc repro --quiet --single-item code
 	dvc commit --force
 
 status: $(READY)  ## what is current, what is stale and why

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
-from project import PATIENCE
+from project import PATIENCE, copy_settings
 
 from bgbias.errors import UserError
 from bgbias.tracking import follow, store

@@ -12,6 +12,7 @@ from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.results import published
 from bgbias.results.uncertainty import relative_drop
+from bgbias.study import params
 from bgbias.study.cell import side_by_side
 
 FOLDER = ROOT / "data" / "published"

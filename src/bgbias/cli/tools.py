@@ -153,26 +153,6 @@ def status(
         raise typer.Exit(1)
 
 
-@app.command("code")
-def code_table(
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    write: Annotated[bool, typer.Option(help="Write it where DVC looks, instead of printing it.")] = False,
-) -> None:
-    """Tell by which code a grid is made: a fingerprint for each kind of node, which an edit of a formula changes."""
-    import yaml
-
-    from bgbias.engine import digests
-    from bgbias.files.atomic import write_text
-
-    study = load(params, grid)
-    text = yaml.safe_dump(digests.code_of(study))
-    if write:
-        write_text(study.files.at("code"), text)
-    else:
-        print(text, end="")
-
-
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""

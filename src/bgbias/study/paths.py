@@ -64,8 +64,6 @@ UNFINISHED = {
     "gpu_slots": "WORK/gpu-slots",
     # what files outside the project hold, each read once (see files/contents.py)
     "known_files": "WORK/known_files.sqlite",
-    # by which code the grid is made, for DVC (see dvc.yaml)
-    "code": "RUNS/code.yaml",
     "logs": "WORK/logs/{name}.log",
 }
 
