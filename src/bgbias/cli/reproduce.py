@@ -77,7 +77,7 @@ def reproduce(
     from bgbias.results import publication
 
     if grid is None:
-        print(_list_tables())
+        print(_list_results())
         return
     published, study = publication.read(grid), load(params, grid)
     model = _named_model(published.table(published.tables[0]), grid, row) if row else None
@@ -187,30 +187,27 @@ def _variant(params: Path, wanted: Study, is_row: bool, fresh: bool) -> Path:
     return folder / "params.yaml"
 
 
-def _list_tables() -> str:
-    """Every table of published results: where it is shown, how it is made again, and what that takes."""
+def _list_results() -> str:
+    """All published results, one grid or table a line: where they are shown, how they are made again, and what that takes."""
+    import pandas as pd
+
     from bgbias.report import pages
     from bgbias.results import publication
 
-    lines: list[tuple[str, ...]] = [("table", "shown in", "again", "minutes", "commit", "machine")]
+    rows = []
     for grid in publication.grids():
-        published = publication.read(grid)
-        for table in (*published.tables, publication.SEEDS):
-            shown = pages.pages_with(rf'\w+\("{grid}", .*\b{table}\b')
-            lines.append((f"{grid} {table}", shown, f"bgbias reproduce {grid}", *_birth(published.made)))
+        shown = pages.pages_with(rf'\w+\("{grid}"')
+        rows.append((grid, shown, f"bgbias reproduce {grid}", *_birth(publication.read(grid).made)))
     for kind, noted in publication.noted_tables().items():
         shown = pages.pages_with(rf'evidence\("{kind}"')
-        for name, made in noted["tables"].items():
-            lines.append((name, shown, noted["command"], *_birth(made)))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    padded = (
-        "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in lines
-    )
-    return "\n".join(line.rstrip() for line in padded)
+        for table, made in noted["tables"].items():
+            rows.append((table, shown, noted["command"], *_birth(made)))
+    heads = ["results", "shown in", "made again by", "minutes", "commit", "machine"]
+    return pd.DataFrame(rows, columns=heads).to_string(index=False)
 
 
-def _birth(made: dict[str, Any]) -> tuple[str, str, str]:
-    return str(made["minutes"]), made["commit"][:8], _machine(made)
+def _birth(made: dict[str, Any]) -> tuple[float, str, str]:
+    return made["minutes"], made["commit"][:8], _machine(made)
 
 
 def _machine(made: dict[str, Any]) -> str:

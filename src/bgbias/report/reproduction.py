@@ -9,7 +9,9 @@ far outside as none of so many would (Bonferroni).
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,9 +30,10 @@ from bgbias.study.cell import PLAIN, side_by_side
 from bgbias.study.params import Study
 
 IDENTICAL, WITHIN, DIFFERENT = "identical", "within the interval", "different"
-NOT_JUDGED = "no interval"
+NOT_JUDGED = "without an interval"
+VERDICTS = (IDENTICAL, WITHIN, DIFFERENT, NOT_JUDGED)
 COUNTS = ("seeds", "folds", "draws", "queries", "classes", "images", "episodes")
-HEAD = ("", "number", "published", "now", "")
+HEAD = ("table", "number", "published", "now", "")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One of ``identical``, ``within the interval``, ``different`` and ``no interval``, which judges nothing."""
+        """One of ``identical``, ``within the interval``, ``different`` and ``without an interval``, which judges nothing."""
         if self.published == self.now:
             return IDENTICAL
         if math.isnan(self.distance):
@@ -107,19 +110,12 @@ def verdict(comparisons: Collection[Comparison]) -> str:
 
 def format_comparisons(comparisons: Collection[Comparison]) -> str:
     """Numbers as plain text, those of a model together; at most 110 columns wide."""
-    entries: list[tuple[str, ...]] = [HEAD]
-    entries += [(c.table, c.number, c.published, c.now, c.verdict) for c in comparisons]
-    widths = [max(len(line[i]) for line in entries) for i in range(len(HEAD))]
-    padded = [
-        "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in entries
-    ]
-    text, model = [padded[0]], None
-    for one, line in zip(comparisons, padded[1:], strict=True):
-        if one.model != model:
-            model = one.model
-            text.append(f"── {'/'.join(model)} ".ljust(sum(widths) + 2 * len(HEAD), "─"))
-        text.append(line)
-    return "\n".join(line.rstrip() for line in text)
+    lines = []
+    for model, group in itertools.groupby(comparisons, key=lambda one: one.model):
+        rows = [(c.table, c.number, c.published, c.now, c.verdict) for c in group]
+        lines.append(f"── {'/'.join(model)}")
+        lines.append(pd.DataFrame(rows, columns=HEAD).to_string(index=False))
+    return "\n".join(lines)
 
 
 def sentence(comparisons: Collection[Comparison]) -> str:
@@ -127,21 +123,10 @@ def sentence(comparisons: Collection[Comparison]) -> str:
     overall = verdict(comparisons)
     if overall == IDENTICAL:
         return f"identical: all {len(comparisons)} numbers are as printed."
-    counts = dict.fromkeys((IDENTICAL, WITHIN, DIFFERENT, NOT_JUDGED), 0)
-    for one in comparisons:
-        counts[one.verdict] += 1
-    parts = [
-        f"{counts[IDENTICAL]} of {len(comparisons)} numbers are identical",
-        f"{counts[WITHIN]} within the interval of two such results",
-    ]
-    if counts[DIFFERENT]:
-        chance = (
-            "more or further than chance allows" if overall == DIFFERENT else "by chance one in twenty is"
-        )
-        parts.append(f"{counts[DIFFERENT]} different, {chance}")
-    if counts[NOT_JUDGED]:
-        parts.append(f"{counts[NOT_JUDGED]} others have no interval and are not judged")
-    return f"{overall}: {'; '.join(parts)}."
+    counts = Counter(one.verdict for one in comparisons)
+    parts = [f"{counts[word]} {word}" for word in VERDICTS if counts[word]]
+    chance = " By chance one in twenty is different." if counts[DIFFERENT] and overall != DIFFERENT else ""
+    return f"{overall}: of {len(comparisons)} numbers {', '.join(parts)}.{chance}"
 
 
 def row_of(study: Study, model: Model) -> Study:
