@@ -143,5 +143,5 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
     assert reproduce.changed_source(f"{commit} with edits") == "No file of src/bgbias has changed since."
     (source / "a.py").write_text("A = 2\n")
     footnote = reproduce.changed_source(commit)
-    assert footnote.startswith("1 files of src/bgbias have changed since (a.py): git log ")
+    assert footnote.startswith("Changed since in src/bgbias: 1 file (a.py); git log ")
     assert reproduce.changed_source("unknown") == ""

@@ -39,7 +39,7 @@ def publish(
 
     if grid and not check:
         print(publication.publish(load(params, grid), pages.shown_figures(grid)))
-    text = pages.README.read_text(encoding="utf-8")
+    text = pages.README.read_text(encoding="utf-8") if pages.README.exists() else ""
     filled = pages.filled_readme(text)
     if filled == text:
         return
@@ -85,8 +85,8 @@ def reproduce(
         raise UserError(
             f"{grid} cannot be made on this machine: {why}. What is missing: bgbias data --grid {grid}"
         )
-    wanted = reproduction.row_of(study, model) if model else study
-    again, steps = _run(params, wanted, is_row=model is not None, fresh=fresh)
+    target = reproduction.row_of(study, model) if model else study
+    again, steps = _run(params, target, is_row=model is not None, fresh=fresh)
     before = {name: published.table(name) for name in (*published.tables, publication.SEEDS)}
     now = _tables(again) | {publication.SEEDS: publication.seeds(again)}
     comparisons = reproduction.compare(before, now, [model] if model else None)
@@ -94,11 +94,11 @@ def reproduce(
     if shown:
         print(reproduction.format_comparisons(shown), end="\n\n")
     print(reproduction.sentence(comparisons))
-    made, birth = published.made, publication.birth(again)
-    print(f"Published: {_machine(made)}, commit {made['commit'][:12]}. Now: {_machine(birth)}; {steps}.")
+    origin, birth = published.origin, publication.birth(again)
+    print(f"Published: {_machine(origin)}, commit {origin['commit'][:12]}. Now: {_machine(birth)}; {steps}.")
     if sections := publication.changed_sections(published, study):
         print(f"params.yaml has changed since, in: {', '.join(sections)}.")
-    if footnote := changed_source(made["commit"]):
+    if footnote := changed_source(origin["commit"]):
         print(footnote)
     raise typer.Exit(reproduction.verdict(comparisons) == reproduction.DIFFERENT)
 
@@ -115,7 +115,8 @@ def changed_source(commit: str) -> str:
         return f"No file of {SOURCE} has changed since."
     first = ", ".join(name.removeprefix(f"{SOURCE}/") for name in names[:MOST_NAMED])
     more = ", ..." if len(names) > MOST_NAMED else ""
-    return f"{len(names)} files of {SOURCE} have changed since ({first}{more}): git log {commit[:12]}.. -- {SOURCE}"
+    count = "1 file" if len(names) == 1 else f"{len(names)} files"
+    return f"Changed since in {SOURCE}: {count} ({first}{more}); git log {commit[:12]}.. -- {SOURCE}"
 
 
 def _named_model(table: Any, grid: str, row: str) -> Model:
@@ -133,21 +134,20 @@ def _tables(study: Study) -> dict[str, Any]:
     from bgbias.report import tables
     from bgbias.results import publication
 
-    return {
-        name: publication.read_table(study.files.at("table_csv", table=name)) for name in tables.wanted(study)
-    }
+    paths = {name: study.files.at("table_csv", table=name) for name in tables.wanted(study)}
+    return {name: publication.read_table(path) for name, path in paths.items()}
 
 
-def _run(params: Path, wanted: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:
+def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:
     """Run the workflow for a grid, or for one row of it, whose tables lie apart; gives where it was made, and what ran."""
     from bgbias.engine import graph, records
 
-    file = _variant(params, wanted, is_row, fresh) if is_row or fresh else params
-    made = load(file, wanted.grid)
-    ends = [node for node in graph.goals(made) if node.name == "table" or not is_row]
-    targets = [str(node.record(made)) for node in ends] if is_row else []
+    file = _variant(params, target, is_row, fresh) if is_row or fresh else params
+    again = load(file, target.grid)
+    ends = [node for node in graph.goals(again) if node.name == "table" or not is_row]
+    targets = [str(node.record(again)) for node in ends] if is_row else []
     begun = datetime.now(UTC).isoformat(timespec="seconds")
-    command = ["--cores", "all", "--quiet", "rules", "--config", f"grid={made.grid}", f"params={file}"]
+    command = ["--cores", "all", "--quiet", "rules", "--config", f"grid={again.grid}", f"params={file}"]
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command, *(["--", *targets] if targets else [])],
         env=os.environ | {"BGBIAS_TRACK": "0"},
@@ -157,32 +157,32 @@ def _run(params: Path, wanted: Study, is_row: bool, fresh: bool) -> tuple[Study,
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
         )
-    every = [records.of_any_time(node.record(made)) for node in graph.in_order(made, ends)]
+    every = [records.of_any_time(node.record(again)) for node in graph.in_order(again, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
     if ran == len(every):
-        return made, f"all {ran} steps ran"
-    return made, f"{ran} of {len(every)} steps ran, the others were current"
+        return again, f"all {ran} steps ran"
+    return again, f"{ran} of {len(every)} steps ran, the others were current"
 
 
-def _variant(params: Path, wanted: Study, is_row: bool, fresh: bool) -> Path:
-    """The study's file with the models of ``wanted`` alone, and folders of their own for what is made."""
+def _variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:
+    """The study's file with the models of ``target`` alone, and folders of their own for what is made."""
     import yaml
 
     from bgbias.files.atomic import write_text
     from bgbias.settings import read_yaml
 
-    folder = wanted.files.at("reproduced")
+    folder = target.files.at("reproduced")
     if fresh:
         shutil.rmtree(folder / "fresh", ignore_errors=True)
         paths = {root: str(folder / "fresh" / root) for root in ("work", "runs", "report")}
     else:
         paths = {"report": str(folder / "rows")}
     settings = read_yaml(params)
-    settings |= {"grid": wanted.grid, "paths": settings.get("paths", {}) | paths}
-    settings["plugins"] = [os.path.relpath(params.parent / plugins, folder) for plugins in wanted.plugins]
+    settings |= {"grid": target.grid, "paths": settings.get("paths", {}) | paths}
+    settings["plugins"] = [os.path.relpath(params.parent / plugins, folder) for plugins in target.plugins]
     if is_row:
-        cells = [block.model_dump(mode="json", exclude_defaults=True) for block in wanted.cells]
-        settings["grids"][wanted.grid] |= {"cells": cells}
+        cells = [block.model_dump(mode="json", exclude_defaults=True) for block in target.cells]
+        settings["grids"][target.grid] |= {"cells": cells}
     write_text(folder / "params.yaml", yaml.safe_dump(settings, sort_keys=False))
     return folder / "params.yaml"
 
@@ -197,18 +197,18 @@ def _list_results() -> str:
     rows = []
     for grid in publication.grids():
         shown = pages.pages_with(rf'\w+\("{grid}"')
-        rows.append((grid, shown, f"bgbias reproduce {grid}", *_birth(publication.read(grid).made)))
+        rows.append((grid, shown, f"bgbias reproduce {grid}", *_birth(publication.read(grid).origin)))
     for kind, noted in publication.noted_tables().items():
         shown = pages.pages_with(rf'evidence\("{kind}"')
-        for table, made in noted["tables"].items():
-            rows.append((table, shown, noted["command"], *_birth(made)))
+        for table, origin in noted["tables"].items():
+            rows.append((table, shown, noted["command"], *_birth(origin)))
     heads = ["results", "shown in", "made again by", "minutes", "commit", "machine"]
     return pd.DataFrame(rows, columns=heads).to_string(index=False)
 
 
-def _birth(made: dict[str, Any]) -> tuple[float, str, str]:
-    return made["minutes"], made["commit"][:8], _machine(made)
+def _birth(origin: dict[str, Any]) -> tuple[float, str, str]:
+    return origin["minutes"], origin["commit"][:8], _machine(origin)
 
 
-def _machine(made: dict[str, Any]) -> str:
-    return f"{made['machine']}, {made['cores']} cores"
+def _machine(origin: dict[str, Any]) -> str:
+    return f"{origin['machine']}, {origin['cores']} cores"

@@ -40,12 +40,12 @@ class Publication:
     """The published results of a grid: their folder, and what ``made.json`` says of them."""
 
     folder: Path
-    made: dict[str, Any]
+    origin: dict[str, Any]
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables, ``table1``, ``table2``, ..., as the report has them."""
-        return tuple(self.made["captions"])
+        return tuple(self.origin["captions"])
 
     def table(self, name: str) -> pd.DataFrame:
         """A table, or ``seeds``. Raises UserError if there is none of that name."""
@@ -56,7 +56,7 @@ class Publication:
 
     def caption(self, name: str) -> str:
         """The caption of a table, in Markdown."""
-        return "\n\n".join(self.made["captions"][name])
+        return "\n\n".join(self.origin["captions"][name])
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -110,8 +110,8 @@ def publish(study: Study, figures: Collection[str]) -> Path:
     for name in tables:
         text = study.files.at("table_md", table=name).read_text("utf-8")
         captions[name] = text.partition("\n\n### ")[0].split("\n\n")
-    made = {"command": again, **birth(study), "settings": settings_digests(study), "captions": captions}
-    contents[MADE] = _json(made).encode()
+    origin = {"command": again, **birth(study), "settings": settings_digests(study), "captions": captions}
+    contents[MADE] = _json(origin).encode()
     folder = RESULTS / study.grid
     for old in [*folder.glob("*.csv"), *folder.glob("*.png")]:
         old.unlink()
@@ -147,7 +147,7 @@ def birth(study: Study) -> dict[str, Any]:
 def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
     cells = plan.cells(study)
-    said = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
+    settings = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
     before = {
         named.name: named for named in filter(None, (plan.pretraining(study, c.backbone) for c in cells))
     }
@@ -160,13 +160,13 @@ def settings_of(study: Study) -> dict[str, Any]:
         "maskers": {d.masker: study.maskers[d.masker] for d in datasets.values()},
         "backgrounds": {d.backgrounds: study.backgrounds[d.backgrounds] for d in datasets.values()},
     }
-    said |= {
+    settings |= {
         section: {name: entry.model_dump(mode="json", exclude_defaults=True) for name, entry in named.items()}
         for section, named in used.items()
     }
     losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
-    said |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
-    return said | {
+    settings |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
+    return settings | {
         "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
         "losses": {
             f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses
@@ -186,7 +186,7 @@ def settings_digests(study: Study) -> dict[str, str]:
 
 def changed_sections(publication: Publication, study: Study) -> list[str]:
     """The sections of the settings that differ from those of published results."""
-    before, now = publication.made["settings"], settings_digests(study)
+    before, now = publication.origin["settings"], settings_digests(study)
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
@@ -205,10 +205,10 @@ def reason_not_here(study: Study) -> str:
 def note_tables(kind: str, command: str, tables: Iterable[Path]) -> None:
     """Let a script of docs/ make its tables, and note in ``docs/results/<kind>.json`` how that was done."""
     begun = time.perf_counter()
-    made = list(tables)
+    finished = list(tables)
     minutes = (time.perf_counter() - begun) / 60
     path = RESULTS / f"{kind}.json"
-    known = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
+    noted = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
     state = records.checkout()
     born = {
         "commit": (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"]),
@@ -217,8 +217,8 @@ def note_tables(kind: str, command: str, tables: Iterable[Path]) -> None:
         "cores": os.cpu_count(),
         "minutes": round(minutes, 1),
     }
-    known |= {str(table): born for table in made}
-    atomic.write_text(path, _json({"command": command, "tables": known}))
+    noted |= {str(table): born for table in finished}
+    atomic.write_text(path, _json({"command": command, "tables": noted}))
 
 
 def noted_tables() -> dict[str, dict[str, Any]]:
@@ -235,5 +235,5 @@ def _machine() -> str:
     return f"{records.machine()}; {torch.cuda.get_device_name()}"
 
 
-def _json(made: dict[str, Any]) -> str:
-    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
