@@ -75,26 +75,26 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
-publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and write all pages that show results (GRID left out: pages alone)
+publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and its numbers into README.md (GRID left out: README.md alone)
 	@python -m bgbias publish $(CHOICE)
 
 docs-demo:  ## the same of a finished `make demo`
 	@$(MAKE) --no-print-directory publish GRID=demo
 
-docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
+docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), for docs/results/masker_finetuning.md
 	python docs/results/masker_from_report.py data/report/hand_masks $(SHARED)/hand_masks
 
-docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), and write docs/results/backgrounds.md
+docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md
 	python docs/results/backgrounds_from_proposal.py $(SHARED)
 
-docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
+docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, for docs/methods.md (after `make demo`; an hour)
 	snakemake --cores all --config grid=repeats --quiet rules --until evaluate
 	python docs/uncertainty
 
-docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, and write docs/results/cub50.md (after `make run GRID=cub50`; an hour)
+docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, for docs/results/cub50.md (after `make run GRID=cub50`; an hour)
 	python docs/settings cub50
 
-docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, and write docs/results/controls.md (after `make run GRID=controls`; minutes)
+docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, for docs/results/controls.md (after `make run GRID=controls`; minutes)
 	python docs/sensitivity
 
 docs-negatives: $(READY)  ## show negatives of no class of groceries' photos, in docs/negatives.png
@@ -123,18 +123,13 @@ bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	python -m benchmarks --device cuda --write docs/speed.md
 
-check: $(READY)  ## formatting, lint, types; format and lint of the workflow
+check: $(READY)  ## formatting, lint, types; format and lint of the workflow; README's numbers
 	ruff format --check src tests benchmarks workflow docs
 	ruff check src tests benchmarks workflow docs
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
-	python docs/results/masker_from_report.py --check
-	python docs/results/backgrounds_from_proposal.py --check
 	python -m bgbias publish --check
-	python docs/uncertainty --check
-	python docs/settings --check
-	python docs/sensitivity --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py
