@@ -36,7 +36,7 @@ from bgbias.files.code_text import LIBRARIES, NECK, Module, hashed, read
 ROOT = Path(__file__).parents[1]
 NO_NUMBERS = (
     "cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking",
-    "files.atomic", "files.checksums", "files.code", "files.code_text", "files.contents", "files.download", "files.fetch",
+    "files.atomic", "files.checksums", "files.code", "files.code_text", "files.hashes", "files.download", "files.fetch",
     "files.fingerprint", "files.locks", "files.places", "files.sealed", "compute.gpu_slots", "compute.vitals",
 )  # fmt: skip
 # Of packages that make none, but for these.
