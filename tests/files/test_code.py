@@ -49,12 +49,9 @@ SAME = (
     ("IMAGES_PER_CLASS = 4", "# four of each\nIMAGES_PER_CLASS = (\n    4\n)"),
     ('"""The loss."""', '"""The loss of the paper, section 3."""'),
     ('    """Options."""\n', ""),
-    ("params: Params, classes: int", "params: object, classes"),
-    ("wide: int = dim", "wide = dim"),
     ('f"{classes} classes are too few"', '"too few classes"'),
     ('description="of distances"', 'description="times the distances"'),
     ("    from torch import Tensor\n", "    from torch import Size, Tensor\n"),
-    ("from __future__ import annotations\n", ""),
 )
 OTHER = (
     ("params.scale - margin", "params.scale + margin"),
@@ -66,6 +63,9 @@ OTHER = (
     ("scale: float", "scale: int"),
     ("import margin", "import other as margin"),
     ("torch.relu", "torch.sigmoid"),
+    ("params: Params, classes: int", "params: object, classes"),
+    ("wide: int = dim", "wide = dim"),
+    ("from __future__ import annotations\n", ""),
 )
 
 

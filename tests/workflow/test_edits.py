@@ -112,7 +112,7 @@ WITHOUT_NUMBERS = (
     ),
     Edit(
         "src/bgbias/nodes/train.py",
-        set(),
+        train(),
         before="returned(epochs: int) -> int:",
         after="returned(epochs: int) -> float:",
     ),
