@@ -112,7 +112,7 @@ WITHOUT_NUMBERS = (
     ),
     Edit(
         "src/bgbias/nodes/train.py",
-        train(),
+        set(),
         before="returned(epochs: int) -> int:",
         after="returned(epochs: int) -> float:",
     ),
