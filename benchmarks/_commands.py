@@ -13,8 +13,11 @@ from benchmarks._scratch import scratch_folder
 
 SOURCE = Path(bgbias.__file__).parents[1]
 # What a clone of the project has.
-PARTS = ("Snakefile", "workflow", "profiles", "params.yaml", "grids", "dvc.yaml", "data/backgrounds",
-         "data/published", "data/weights", "requirements.lock", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")  # fmt: skip
+PARTS = (
+    *("Snakefile", "workflow", "profiles", "params.yaml", "grids", "dvc.yaml", "requirements.lock"),
+    *("data/backgrounds", "data/published", "data/weights"),
+    *(".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"),
+)
 
 
 def run(folder: Path, *words: str, **environment: str) -> str:

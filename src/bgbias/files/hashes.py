@@ -1,7 +1,9 @@
-"""Files by their content, each read once: a small database remembers the SHA-256 of what had this path, size, times and inode.
+"""Hashes of files, each file read once as long as its path, size, times and inode stay the same.
 
-It lies among unfinished work. Several processes may write it; one that is missing, locked or damaged costs time alone.
-``forget`` has every file read again: an edit may leave a file's size and, on some disks, its times as they were.
+A process remembers what it read (``sha256``). Collections of photos may have millions of files, so a small database among
+unfinished work remembers theirs between processes (``sha256_of``). Several processes may write it; one that is missing,
+locked or damaged costs time alone. ``forget`` has every file read again: an edit may leave a file's size and, on some
+disks, its times as they were.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from bgbias import progress
@@ -23,6 +26,23 @@ PATIENCE = 30.0  # seconds that one process waits for another to write
 SETTLED = 2 * 10**9
 CHUNK = 1000  # files between two looks at the database: an interruption loses no more
 WORTH_A_WORD = 2 * 10**9  # bytes
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    return checksum(path, "sha256")
+
+
+def checksum(path: Path, algorithm: str) -> str:
+    """The same by another algorithm of ``hashlib``."""
+    stat = path.stat()
+    return _checksum(path, algorithm, _identity(stat))
+
+
+@cache
+def _checksum(path: Path, algorithm: str, identity: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def walk(folder: bytes, above: tuple[bytes, ...] = ()) -> Iterator[tuple[bytes, os.stat_result]]:
@@ -41,7 +61,7 @@ def walk(folder: bytes, above: tuple[bytes, ...] = ()) -> Iterator[tuple[bytes, 
 
 def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[bytes, str]:
     """The SHA-256 of files, by their paths (absolute) as ``files`` has them; ``?`` for one that cannot be read."""
-    wanted = {p: f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}" for p, s in files.items()}
+    wanted = {path: _identity(stat) for path, stat in files.items()}
     found = {
         path: sha for path, identity, sha in _remembered(wanted, database) if wanted.get(path) == identity
     }
@@ -58,10 +78,15 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
     return found
 
 
-def forget(database: Path) -> None:
+def forget(database: Path | None = None) -> None:
     """Have every file read again by whoever asks next."""
-    if database.exists():
+    _checksum.cache_clear()
+    if database and database.exists():
         _asked(database, lambda files: files.execute("DELETE FROM files"))
+
+
+def _identity(stat: os.stat_result) -> str:
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
 def _remembered(wanted: Mapping[bytes, str], database: Path) -> list[tuple[bytes, str, str]]:
