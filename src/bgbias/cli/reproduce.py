@@ -8,16 +8,13 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bgbias.cli.arguments import DEFAULT, Grid, Params
 from bgbias.errors import UserError
 from bgbias.study.params import Study, load
-
-if TYPE_CHECKING:
-    from bgbias.results.rows import Model
 
 app = typer.Typer()
 SOURCE = "src/bgbias"
@@ -73,14 +70,14 @@ def reproduce(
     params: Params = DEFAULT,
 ) -> None:
     """Make published results again and compare each number: identical, within the interval, or different (exit status 1)."""
-    from bgbias.report import reproduction
+    from bgbias.report import pages, reproduction
     from bgbias.results import publication
 
     if grid is None:
         print(_list_results())
         return
     published, study = publication.read(grid), load(params, grid)
-    model = _named_model(published.table(published.tables[0]), grid, row) if row else None
+    model = pages.one_model(row, published.models()) if row else None
     if why := publication.reason_not_here(study):
         raise UserError(
             f"{grid} cannot be made on this machine: {why}. What is missing: bgbias data --grid {grid}"
@@ -88,7 +85,7 @@ def reproduce(
     target = reproduction.row_of(study, model) if model else study
     again, steps = _run(params, target, is_row=model is not None, fresh=fresh)
     before = {name: published.table(name) for name in (*published.tables, publication.SEEDS)}
-    now = _tables(again) | {publication.SEEDS: publication.seeds(again)}
+    now = publication.finished_tables(again)
     comparisons = reproduction.compare(before, now, [model] if model else None)
     shown = [c for c in comparisons if model or c.verdict != reproduction.IDENTICAL]
     if shown:
@@ -117,25 +114,6 @@ def changed_source(commit: str) -> str:
     more = ", ..." if len(names) > MOST_NAMED else ""
     count = "1 file" if len(names) == 1 else f"{len(names)} files"
     return f"Changed since in {SOURCE}: {count} ({first}{more}); git log {commit[:12]}.. -- {SOURCE}"
-
-
-def _named_model(table: Any, grid: str, row: str) -> Model:
-    from bgbias.report import pages
-    from bgbias.results.rows import MODEL
-
-    try:
-        return pages.one_model(row, list(table[MODEL].itertuples(index=False, name=None)))
-    except UserError as error:
-        raise UserError(f"{error} For example: bgbias reproduce {grid} DATASET/LOSS/METHOD") from error
-
-
-def _tables(study: Study) -> dict[str, Any]:
-    """The tables of a finished grid, by name."""
-    from bgbias.report import tables
-    from bgbias.results import publication
-
-    paths = {name: study.files.at("table_csv", table=name) for name in tables.wanted(study)}
-    return {name: publication.read_table(path) for name, path in paths.items()}
 
 
 def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:

@@ -26,6 +26,7 @@ from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.files.places import RESULTS
 from bgbias.results import rows
+from bgbias.results.rows import MODEL, Model
 from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study.params import SECTIONS, Study, loss_options
@@ -53,6 +54,10 @@ class Publication:
         if name not in known:
             raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
         return read_table(self.folder / f"{name}.csv")
+
+    def models(self) -> list[Model]:
+        """The models that the first table has a row of."""
+        return list(self.table(self.tables[0])[MODEL].itertuples(index=False, name=None))
 
     def caption(self, name: str) -> str:
         """The caption of a table, in Markdown."""
@@ -102,7 +107,7 @@ def publish(study: Study, figures: Collection[str]) -> Path:
         raise UserError(
             f"A page shows {absent[0]}, which the grid '{study.grid}' does not have; edit the page."
         )
-    tables = [n.keywords["table"] for n in graph.goals(study) if n.name == "table"]
+    tables = table_names(study)
     contents = {f"{name}.csv": study.files.at("table_csv", table=name).read_bytes() for name in tables}
     contents[f"{SEEDS}.csv"] = seeds(study).to_csv(index=False).encode()
     contents |= {f"{name}.png": path.read_bytes() for name, path in sorted(drawn.items())}
@@ -119,6 +124,17 @@ def publish(study: Study, figures: Collection[str]) -> Path:
         with atomic.replacing(folder / name) as temporary:
             temporary.write_bytes(content)
     return folder
+
+
+def table_names(study: Study) -> list[str]:
+    """The tables of a grid's report."""
+    return [node.keywords["table"] for node in graph.goals(study) if node.name == "table"]
+
+
+def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
+    """The tables of a finished grid, and ``seeds``."""
+    paths = {name: study.files.at("table_csv", table=name) for name in table_names(study)}
+    return {name: read_table(path) for name, path in paths.items()} | {SEEDS: seeds(study)}
 
 
 def seeds(study: Study) -> pd.DataFrame:
