@@ -183,7 +183,7 @@ WRITTEN = {
     "evaluation.draws=3": ["-evaluation: {draws: 5,", "+evaluation: {draws: 3,"],
     "segmentation.episodes=9": ["-segmentation: {episodes: null,", "+segmentation: {episodes: 9,"],
     "losses.arcface.cub50.margin=21": ["-    cub50: {margin: 20,", "+    cub50: {margin: 21,"],
-    "+grids/demo.yaml:grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
+    "grids/demo.yaml:+grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
 }
 
 
