@@ -48,9 +48,8 @@ def test_on_a_cluster_every_step_that_takes_a_device_asks_for_one(
     assert not any(made.uses_gpu(name, on_cluster=False) for name in names)
     train = next(n for n in graph.in_order(made.study) if n.name == "train")
     # The one that a cluster gives: whoever finds none there says so.
-    assert "--device cuda" in made.command("train", train.wildcards, gpu=True, again=False)
-    monkeypatch.setattr(rules, "has_gpu", lambda: True)
-    assert "--device" not in made.command("train", train.wildcards, gpu=True, again=False)
+    assert "--device cuda" in made.command("train", train.wildcards, must_use_gpu=True, again=False)
+    assert "--device" not in made.command("train", train.wildcards, must_use_gpu=False, again=False)
 
 
 def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: Rules) -> None:
@@ -64,7 +63,7 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
         assert not any(read.values()), "nothing is forced, nothing was set aside"
         declared = made.outputs(rule)
         assert len(declared) == len(set(declared.values()))
-        words = shlex.split(made.command(rule, node.wildcards, gpu=False, again=False))
+        words = shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=False))
         assert words[0] == rule
         assert "--expect" in words
         assert made.limits(rule)[0] >= node.limits.memory_mb

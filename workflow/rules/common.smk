@@ -54,12 +54,13 @@ if workflow.is_main_process and "--lint" not in sys.argv:
 GPUS = workflow.global_resources.setdefault("gpu", 1)
 
 
+def on_cluster():
+    return workflow.remote_exec or not workflow.local_exec
+
+
 def gpu(name):
     """Whether a job gets a GPU: here if there is one, on a cluster if it can use one."""
-    return int(
-        getattr(GPUS, "value", GPUS) > 0
-        and RULES.uses_gpu(name, on_cluster=workflow.remote_exec or not workflow.local_exec)
-    )
+    return int(getattr(GPUS, "value", GPUS) > 0 and RULES.uses_gpu(name, on_cluster()))
 
 
 def reads(name):
@@ -73,7 +74,7 @@ def reads(name):
 def command(name):
     """What a person would type after `bgbias`."""
     again = lambda: workflow.dag_settings.forceall or name in workflow.dag_settings.forcerun
-    return lambda wildcards: planned(RULES.command, name, wildcards, gpu(name), again())
+    return lambda wildcards: planned(RULES.command, name, wildcards, gpu(name) and on_cluster(), again())
 
 
 def threads(name):

@@ -136,9 +136,9 @@ class Rules:
         subject = [CELL if key == "cell" else f"{{{key}}}" for key in declared.SUBJECT] or [rule]
         return "/".join([self.study.paths.work, "logs", *grid, rule, *subject]) + ".log"
 
-    def command(self, rule: str, wildcards: Mapping[str, Any], gpu: bool, again: bool) -> str:
+    def command(self, rule: str, wildcards: Mapping[str, Any], must_use_gpu: bool, again: bool) -> str:
         """What a person would type after ``bgbias``. An edit of params.yaml or of code after this is an error, by the digests; so
-        is a job that a cluster gave a GPU, and that finds none. ``again``: also what is up to date.
+        is a job that a cluster gave a GPU and that finds none. ``again``: also what is up to date.
         """
         nodes = [self.step(name, wildcards) for name in _steps(rule)]
         with graph.remembered(self._memory):
@@ -150,7 +150,7 @@ class Rules:
         else:
             words += [str(nodes[0].keywords[key]) for key in nodes[0].declared.SUBJECT]
         words += ["--grid", self.study.grid, "--params", self.params, "--expect", expected]
-        words += ["--device", "cuda"] if gpu and not has_gpu() else []
+        words += ["--device", "cuda"] if must_use_gpu else []
         return shlex.join(words + (["--again"] if again and rule in STEPS else []))
 
     def uses_gpu(self, rule: str, on_cluster: bool) -> bool:
