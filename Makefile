@@ -1,5 +1,6 @@
 # The newcomer's commands. `make` alone lists them.
-PYTHON ?= python3.11
+# Any from 3.11 to 3.14: make setup PYTHON=/path/to/python. Unless given, workflow/envs/find_python.sh chooses.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -29,7 +30,7 @@ setup: $(READY)  ## make the environment from the hashed lock
 # uv comes first, hash-checked by pip; it installs the rest, hash-checked too. Then bgbias itself, as it stands here: an edit of
 # src/ needs no other installation. Its dependencies are in the lock, and setuptools, which builds it, is too.
 $(READY): requirements.lock requirements-uv.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || { python=$$(workflow/envs/find_python.sh $(PYTHON)) && "$$python" -m venv $(VENV); }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
@@ -45,7 +46,7 @@ demo: $(READY)  ## photos to tables on the embedded dataset: no GPU, four to twe
 # As many threads as in `make demo`, so that the tables are the same.
 slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single node started here (root)
 	sinfo >/dev/null 2>&1 || workflow/slurm/single_node.sh start
-	snakemake --workflow-profile profiles/slurm --set-threads train=1 embed=1 attribute=1 --config grid=demo --quiet rules
+	snakemake --workflow-profile profiles/slurm --set-threads train=1 evaluate=1 --config grid=demo --quiet rules
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
@@ -61,7 +62,6 @@ restore: $(READY)  ## after git clone: fetch what DVC keeps, and verify it again
 
 record: $(READY)  ## after snakemake: let DVC remember what was made, if all of it is current
 	@python -m bgbias status --check
-	dvc repro --quiet --single-item code
 	dvc commit --force
 
 status: $(READY)  ## what is current, what is stale and why
@@ -75,26 +75,26 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
-publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and write all pages that show results (GRID left out: pages alone)
+publish: $(READY)  ## put the finished report of GRID=demo into docs/results, and its numbers into README.md (GRID left out: README.md alone)
 	@python -m bgbias publish $(CHOICE)
 
 docs-demo:  ## the same of a finished `make demo`
 	@$(MAKE) --no-print-directory publish GRID=demo
 
-docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), and write docs/masks.md and docs/results of it
+docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), for docs/results/masker_finetuning.md
 	python docs/results/masker_from_report.py data/report/hand_masks $(SHARED)/hand_masks
 
-docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), and write docs/results/backgrounds.md
+docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md
 	python docs/results/backgrounds_from_proposal.py $(SHARED)
 
-docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, and write it into docs/methods.md (after `make demo`; an hour)
-	snakemake --cores all --config grid=repeats --quiet rules --until score
+docs-uncertainty: $(READY)  ## simulate intervals and stars, split classes in halves, train again, for docs/methods.md (after `make demo`; an hour)
+	snakemake --cores all --config grid=repeats --quiet rules --until evaluate
 	python docs/uncertainty
 
-docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, and write docs/results/cub50.md (after `make run GRID=cub50`; an hour)
+docs-settings: $(READY)  ## train with candidates for the settings of `cub50`, judged on validation classes, for docs/results/cub50.md (after `make run GRID=cub50`; an hour)
 	python docs/settings cub50
 
-docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, and write docs/results/controls.md (after `make run GRID=controls`; minutes)
+docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, for docs/results/controls.md (after `make run GRID=controls`; minutes)
 	python docs/sensitivity
 
 docs-negatives: $(READY)  ## show negatives of no class of groceries' photos, in docs/negatives.png
@@ -123,18 +123,13 @@ bench-gpu: $(READY) requirements-bench.lock  ## the same on a GPU
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	python -m benchmarks --device cuda --write docs/speed.md
 
-check: $(READY)  ## formatting, lint, types; format and lint of the workflow
+check: $(READY)  ## formatting, lint, types; format and lint of the workflow; README's numbers
 	ruff format --check src tests benchmarks workflow docs
 	ruff check src tests benchmarks workflow docs
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
-	python docs/results/masker_from_report.py --check
-	python docs/results/backgrounds_from_proposal.py --check
 	python -m bgbias publish --check
-	python docs/uncertainty --check
-	python docs/settings --check
-	python docs/sensitivity --check
 
 rulegraph: $(READY)  ## draw the rules into docs/workflow.md
 	python workflow/rulegraph.py

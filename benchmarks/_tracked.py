@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks._report import Record, machine
 from bgbias.errors import UserError
 from bgbias.progress import say
-from bgbias.tracking import follow, rows, store
+from bgbias.tracking import follow, runs, store
 
 
 def log(records: Sequence[Record]) -> None:
@@ -38,8 +38,8 @@ def _log(experiment: store.Experiment, records: Sequence[Record]) -> None:
     )
     metrics = [Metric(name, number, now, 0) for r in records for name, number in numbers(r).items()]
     params = [Param(name, str(text)) for name, text in described.items()]
-    for start in range(0, max(len(metrics), 1), rows.METRICS_A_CALL):
-        some = metrics[start : start + rows.METRICS_A_CALL]
+    for start in range(0, max(len(metrics), 1), runs.METRICS_A_CALL):
+        some = metrics[start : start + runs.METRICS_A_CALL]
         experiment.client.log_batch(run.info.run_id, some, params if start == 0 else [])
     experiment.client.set_terminated(run.info.run_id, "FINISHED", now)
 

@@ -1,8 +1,4 @@
-"""What a node costs beyond its work: nodes that have next to nothing to do, against importing what they need.
-
-Each is started as a person starts it, and as a job of Snakemake, which is forked from a process that has imported all this before
-(``bgbias.engine.warm``).
-"""
+"""What a step costs beyond its work: steps that have next to nothing to do, against importing what they need."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ NEEDS = {
     "score": f"{EVERY}, faiss, pyarrow.parquet",
     "attribute": f"{EVERY}, torch",
 }
-AT_MOST, WARM_AT_MOST = 1.3, 0.5
+AT_MOST = 1.3
 # Inputs and products are hashed too, which the nodes above have next to none of.
 HASHING = "hashing"
 HASHED = 2**28  # bytes
@@ -43,8 +39,6 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     for node in NEEDS:
         words = ("-m", "bgbias", node, *_study.CELL)
         yield Contender(f"{node} node", "ours", partial(run, folder, *words))
-        # Its first rounds are not forked: the median is.
-        yield Contender(f"{node} job", "ours", partial(run, folder, *words, BGBIAS_WARM=str(os.getpid())))
     for packages in dict.fromkeys(NEEDS.values()):
         yield Contender(f"import {packages}", "limit", partial(run, folder, "-c", f"import {packages}"))
     yield Contender(HASHING, "ours", _hashing(folder / "large", _hashed(tiny)))
@@ -54,13 +48,12 @@ def judge(measured: Measured) -> list[Figure]:
     a_byte = [seconds / _hashed(measured.tiny) for seconds in measured.seconds[HASHING]]
     starts = [
         measured.ratio(
-            f"a {node} {kind} of next to no work, by the import of {packages}",
-            f"{node} {kind}",
+            f"a {node} node of next to no work, by the import of {packages}",
+            f"{node} node",
             f"import {packages}",
-            at_most=bar,
+            at_most=AT_MOST,
         )
         for node, packages in NEEDS.items()
-        for kind, bar in (("node", AT_MOST), ("job", WARM_AT_MOST))
     ]
     return [
         *starts,

@@ -3,8 +3,8 @@
     python tests/oracle.py write FILE      # at the commit before a change, on this machine
     python tests/oracle.py check FILE      # after it: names every file that differs, and exits with 1
 
-Last bits depend on the machine: FILE is of one machine, and no test reads it. ``--folder DIR`` keeps what is made there and resumes
-it; ``--only smoke audit`` leaves the demo out (five minutes on two cores).
+Last bits depend on the machine: FILE is of one machine, and no test reads it. ``--folder DIR`` keeps what is made there and
+resumes it; ``--only smoke audit`` leaves the demo out (five minutes on two cores).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ TIMES = ("seconds", "val_seconds")  # columns of a history
 
 def main() -> int:
     """The command; 0 if nothing differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["write", "check"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--folder", type=Path)
@@ -63,7 +65,9 @@ def main() -> int:
     names = sorted(made.keys() | expected.keys())
     different = [name for name in names if made.get(name) != expected.get(name)]
     for name in different:
-        state = "differs" if name in made and name in expected else "is missing" if name in expected else "is new"
+        state = (
+            "differs" if name in made and name in expected else "is missing" if name in expected else "is new"
+        )
         print(f"{name} {state}")
     print(f"{len(different)} of {len(names)} files differ")
     return int(bool(different))
@@ -90,7 +94,8 @@ def audit(folder: Path) -> Path:
     if not folder.exists():
         folder.mkdir(parents=True)
         toy_folder.made(folder)
-    words = "audit photos --model my_model.py:build --masks masks --backgrounds walls --attribution 10 --out out".split()
+    words = ["audit", "photos", "--model", "my_model.py:build", "--masks", "masks"]
+    words += ["--backgrounds", "walls", "--attribution", "10", "--out", "out"]
     command = [sys.executable, "-m", "bgbias", *words]
     surroundings = os.environ | {"BGBIAS_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src")}
     subprocess.run(command, cwd=folder, env=surroundings, check=True, capture_output=True)
@@ -98,12 +103,18 @@ def audit(folder: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file; of a history without its times."""
+    """The SHA-256 of a file; of a history without its times, of weights without the digest of the code that made them."""
     if path.name == "history.csv":
         import pandas as pd
 
         history = pd.read_csv(path, dtype=str, keep_default_na=False)
         data = history[[c for c in history if c not in TIMES]].to_csv(index=False).encode()
+    elif path.suffix == ".safetensors":
+        whole = path.read_bytes()
+        begin = 8 + int.from_bytes(whole[:8], "little")
+        tensors = json.loads(whole[8:begin])
+        tensors.pop("__metadata__", None)
+        data = json.dumps(tensors, sort_keys=True).encode() + whole[begin:]
     else:
         data = path.read_bytes()
     return hashlib.sha256(data).hexdigest()

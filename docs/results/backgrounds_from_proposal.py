@@ -2,8 +2,7 @@
 
 ``python docs/results/backgrounds_from_proposal.py SHARED`` lets the command look at the backgrounds of Kobs & Hotho (2022), at
 the photos with hand-drawn masks and at some birds and groceries, all from the folder SHARED. It writes a row a photo into
-``backgrounds.csv`` beside this file, and the pages anew: every number that a page says of them is made from these rows. With
-``--check`` it says what is not as it was made.
+``backgrounds.csv`` beside this file; the page's table is made of these rows.
 """
 
 from __future__ import annotations
@@ -15,21 +14,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias.backgrounds import foregrounds
 from bgbias.backgrounds.settings import Backgrounds, Proposal
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.nodes.propose import propose
-from bgbias.report.evidence import Evidence
-from bgbias.report.parts import markdown
+from bgbias.report.pages import markdown
+from bgbias.results.publication import note_tables
 from bgbias.study import params
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
 ROWS = HERE / "backgrounds.csv"
-PAGES = (HERE / "backgrounds.md", HERE / "index.md")
-POOLS = {"val": "in the pool for training and validation", "test": "in the pool for testing"}
-THINGS = {"cars": "cars", "birds": "birds", "online": "products sold online", "groceries": "groceries"}
+POOLS = ("val", "test")
 ARCHIVES = {"birds": "cub200_first50.tgz", "groceries": "grocery_store.zip"}
 HAND_MASKED = {"cars": "cars196", "birds": "cub200", "online": "sop"}
 EVERY = 100  # of an archive's photos by name: some of each kind, in minutes
@@ -69,27 +65,9 @@ def looked_at(shared: Path, work: Path) -> pd.DataFrame:
     return found.sort_values(["shows", "name"], ignore_index=True)
 
 
-def rule() -> str:
-    """By what a photo is rejected."""
-    f = foregrounds
-    return (
-        f"Between {f.SMALLEST:.0%} and {f.LARGEST:.0%} of the photo is salient (saliency ≥ {f.SALIENT:g}), at least"
-        f" {f.SHARPEST_BACKGROUND:.0%} of what is possibly salient\n(> {f.POSSIBLE:g}) is surely so (> {f.SURE:g}), and at most"
-        f" {f.LONGEST_BORDER:.0%} of the photo's border is salient.\n"
-    ).replace("%", " %")
-
-
-def rejections(rows: pd.DataFrame, kinds: dict[str, str]) -> str:
-    """How many of these kinds are rejected, and of each."""
-    every, gone = (frame["shows"].value_counts() for frame in (rows, rows[~rows["kept"]]))
-    of_each = [f"{gone.get(kind, 0)} of {every.get(kind, 0)} {called}" for kind, called in kinds.items()]
-    total = sum(gone.get(kind, 0) for kind in kinds)
-    return f"{total}: {', '.join(of_each[:-1])} and {of_each[-1]}"
-
-
-def parts(rows: pd.DataFrame) -> dict[str, str]:
-    """What stands between the marks of the pages, by the marks' names."""
-    backgrounds, things = (rows[rows["shows"].isin(known)] for known in (POOLS, THINGS))
+def rejected(rows: pd.DataFrame) -> str:
+    """The backgrounds that are rejected, those that show an object most sharply first."""
+    backgrounds = rows[rows["shows"].isin(POOLS)]
     rejected = backgrounds[~backgrounds["kept"]].sort_values("sharpness", ascending=False, kind="stable")
     numbers = {"salient area": "area", "sharpness": "sharpness", "salient border": "border"}
     table = pd.DataFrame(
@@ -99,23 +77,12 @@ def parts(rows: pd.DataFrame) -> dict[str, str]:
             **{title: rejected[column].map("{:.2f}".format) for title, column in numbers.items()},
         }
     )
-    return {
-        "rule": rule(),
-        "share": f"{len(rejected)} of {len(backgrounds)}",
-        "pools": f"Of the paper's own {len(backgrounds)} photos it rejects {rejections(rows, POOLS)}.\n",
-        "things": f"Of {len(things)} photos with an object it rejects {rejections(rows, THINGS)}.\n",
-        "table": markdown(table, left=2),
-    }
+    return markdown(table, left=2)
 
 
-EVIDENCE = Evidence(
-    "backgrounds",
-    PAGES,
-    lambda root: parts(pd.read_csv(root / ROWS)),
-    "make docs-backgrounds",
-    (ROWS,),
-    HERE / "backgrounds_from_proposal.py",
-)
+def tables() -> dict[str, str]:
+    """Each table as its page shows it."""
+    return {"table": rejected(pd.read_csv(ROOT / ROWS))}
 
 
 def proposed(arguments: list[str]) -> tuple[Path, ...]:
@@ -127,4 +94,4 @@ def proposed(arguments: list[str]) -> tuple[Path, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], proposed))
+    note_tables("backgrounds", "make docs-backgrounds", proposed(sys.argv[1:]))

@@ -5,7 +5,7 @@ grid's toys, whose true masks are known, through each of its trained models with
 grown, eroded, with other edges, another photo's, the masker's, and
 GrabCut's. What they do to the drop stands in ``controls.csv`` beside this file, a row for each dataset, method and variant.
 How high each model stands with each of three maskers, on these toys and on the birds of ``make run GRID=controls_cub50``,
-stands in ``maskers.csv``. Then the page is written; with ``--check`` it says what is not as it was made.
+stands in ``maskers.csv``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
 from bgbias.photos.prepared import Pictures
 from bgbias.report import columns, names
-from bgbias.report.evidence import Evidence
-from bgbias.report.parts import markdown
+from bgbias.report.pages import markdown
 from bgbias.results import rows, uncertainty
+from bgbias.results.publication import note_tables
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
 from bgbias.study.album import Album
@@ -215,19 +215,9 @@ def shown(table: pd.DataFrame) -> str:
     return markdown(pd.DataFrame(lines, columns=["masks", *heads]))
 
 
-def parts(root: Path) -> dict[str, str]:
-    """What the page has of each table."""
-    return {"controls": shown(pd.read_csv(root / TABLE)), "maskers": ranked(pd.read_csv(root / RANKS))}
-
-
-EVIDENCE = Evidence(
-    "sensitivity",
-    (Path("docs/results/controls.md"),),
-    parts,
-    "make docs-sensitivity",
-    (TABLE, RANKS),
-    Path("docs/sensitivity"),
-)
+def tables() -> dict[str, str]:
+    """Each table as its page shows it."""
+    return {"controls": shown(pd.read_csv(ROOT / TABLE)), "maskers": ranked(pd.read_csv(ROOT / RANKS))}
 
 
 def of_toys() -> tuple[Path, ...]:
@@ -268,4 +258,4 @@ def made(names: list[str]) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], made))
+    note_tables("sensitivity", "make docs-sensitivity", made(sys.argv[1:]))

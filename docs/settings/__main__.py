@@ -3,8 +3,8 @@
 ``python docs/settings cub50`` trains plainly with each candidate and loss that ``cub50.csv`` beside this file does not
 have yet: seed 0, 400 steps, a row for every 50. What a candidate does not name is as the grid's own training says. The same for
 the untrained backbone: its pooled features, and these under the random embedding layers of three seeds. A GPU is used where there
-is one. Test photos, masks and other backgrounds are not looked at. Then the page is written; with ``--check`` it says what is not
-as it was made. A table should be begun and ended on one machine: its record names the last.
+is one. Test photos, masks and other backgrounds are not looked at.
+A table should be begun and ended on one machine: its record names the last.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pandas as pd
 from bgbias.compute import device
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
-from bgbias.report.evidence import Evidence
-from bgbias.report.parts import markdown
+from bgbias.report.pages import markdown
+from bgbias.results.publication import note_tables
 from bgbias.study import params, plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
@@ -109,9 +109,9 @@ def search(study: Study, dataset: str) -> Iterator[pd.DataFrame]:
         yield found
 
 
-def read(dataset: str, root: Path = ROOT) -> pd.DataFrame:
+def read(dataset: str) -> pd.DataFrame:
     """What was found so far."""
-    file = root / HERE / f"{dataset}.csv"
+    file = ROOT / HERE / f"{dataset}.csv"
     return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["loss", "settings"])
 
 
@@ -137,24 +137,22 @@ def shown(rows: pd.DataFrame) -> str:
     return markdown(pd.DataFrame(table, columns=heads))
 
 
-EVIDENCE = Evidence(
-    "settings",
-    (Path("docs/results/cub50.md"),),
-    lambda root: {"cub50": shown(read("cub50", root))},
-    "make docs-settings",
-    (HERE / "cub50.csv",),
-    HERE,
-    completes=True,
-)
+def tables() -> dict[str, str]:
+    """Each table as its page shows it."""
+    return {"cub50": shown(read("cub50"))}
 
 
 def completed(datasets: list[str]) -> Iterator[Path]:
-    """Find what the tables of these datasets lack."""
+    """Find what the tables of these datasets lack; gives those that had something to add."""
     for dataset in datasets:
+        table = HERE / f"{dataset}.csv"
+        is_complete = True
         for found in search(params.load(grid=dataset), dataset):
-            pd.concat([read(dataset), found]).to_csv(ROOT / HERE / f"{dataset}.csv", index=False)
-        yield HERE / f"{dataset}.csv"
+            is_complete = False
+            pd.concat([read(dataset), found]).to_csv(ROOT / table, index=False)
+        if not is_complete:
+            yield table
 
 
 if __name__ == "__main__":
-    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], completed))
+    note_tables("settings", "make docs-settings", completed(sys.argv[1:]))

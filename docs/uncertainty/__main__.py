@@ -1,8 +1,7 @@
-"""The evidence for intervals and stars, made anew and put into docs/methods.md: `make docs-uncertainty`.
+"""The evidence for intervals and stars, made anew for docs/methods.md: `make docs-uncertainty`.
 
 ``python docs/uncertainty [coverage] [again] [sizes] [levels] [ways] [halves] [repeats]`` makes the named tables (all of them if
-none is named) beside this file, and writes the page; with ``page`` it makes none, and with ``--check`` it says what is not as
-it was made.
+none is named) beside this file.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias.report.evidence import Evidence
-from bgbias.report.parts import markdown
+from bgbias.report.pages import markdown
+from bgbias.results.publication import note_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
 NAMES = ("coverage", "again", "sizes", "levels", "ways", "halves", "repeats")
+TABLES = {name: HERE / f"{name}.csv" for name in NAMES}
 BAND, STARS = (0.92, 0.97), (0.03, 0.07)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
 BANDS = dict.fromkeys(COVERED, BAND) | dict.fromkeys(STARRED, STARS)
@@ -172,8 +172,8 @@ def _range(share: pd.Series) -> str:
     return f"{100 * share.min():.1f} – {100 * share.max():.1f}, mean {100 * share.mean():.1f}"
 
 
-def parts(root: Path) -> dict[str, str]:
-    """What the page has of each table."""
+def tables() -> dict[str, str]:
+    """Each table as its page shows it."""
     shown = {
         "coverage": _coverage,
         "sizes": _sizes,
@@ -182,18 +182,12 @@ def parts(root: Path) -> dict[str, str]:
         "halves": _halves,
         "repeats": _repeats,
     }
-    tables = {name: pd.read_csv(root / HERE / f"{name}.csv") for name in NAMES}
-    coverage = tables["coverage"]
-    return {name: show(tables[name]) for name, show in shown.items()} | {
+    rows = {name: pd.read_csv(ROOT / TABLES[name]) for name in NAMES}
+    coverage = rows["coverage"]
+    return {name: show(rows[name]) for name, show in shown.items()} | {
         "band": _band(coverage),
-        "again": _again(coverage, tables["again"]),
+        "again": _again(coverage, rows["again"]),
     }
-
-
-TABLES = {name: HERE / f"{name}.csv" for name in NAMES}
-EVIDENCE = Evidence(
-    "uncertainty", (Path("docs/methods.md"),), parts, "make docs-uncertainty", tuple(TABLES.values()), HERE
-)
 
 
 def kept(names: list[str]) -> Iterator[Path]:
@@ -206,4 +200,4 @@ def kept(names: list[str]) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(EVIDENCE.run(ROOT, sys.argv[1:], kept))
+    note_tables("uncertainty", "make docs-uncertainty", kept(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""``bgbias``, and ``python -m bgbias <node> ...``: every rule of the workflow as a command a person can type."""
+"""``bgbias``, and ``python -m bgbias <step> ...``: every rule of the workflow as a command a person can type."""
 
 from bgbias.compute import cores
 
@@ -12,7 +12,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cores.share()  # before a warm process is asked, which serves commands of the same environment alone
-    from bgbias.engine import warm
-
-    warm.run(main)
+    main()

@@ -30,7 +30,7 @@ MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16
 # They load large libraries of others, start many processes, or run the workflow.
 SLOW = (
     *("demo_share", "evaluation_views", "growth", "many_cells", "memory", "mirror", "node_start"),
-    *("paper_grid", "planning", "retrieval", "short_nodes", "training_batches", "training_step"),
+    *("paper_grid", "planning", "retrieval", "training_batches", "training_step"),
 )
 
 

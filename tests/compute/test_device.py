@@ -44,6 +44,16 @@ def test_absent_or_unknown_device_is_an_error(wanted: str, words: str) -> None:
         device.pick(wanted)
 
 
+@pytest.mark.usefixtures("gpus")
+@pytest.mark.parametrize("gpus", [0], indirect=True)
+def test_who_was_given_a_gpu_and_finds_none_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1c4a")
+    assert device.pick("auto") == "cpu"
+    assert "was given a GPU (GPU-1c4a), but torch sees none here" in capsys.readouterr().err
+
+
 def test_mixed_precision_only_where_it_is_asked_for() -> None:
     a = torch.ones(2, 2)
     for precision, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):

@@ -53,6 +53,14 @@ def _graph() -> str:
     return str(found)
 
 
+def test_every_page_has_the_tables_that_it_asks_for(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        asked = re.findall(r"^\{\{ .* \}\}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        built = (site / page.relative_to(ROOT / "docs")).with_suffix(".html").read_text(encoding="utf-8")
+        assert built.count("<table") >= len(asked), page
+        assert "{{ table(" not in built, page
+
+
 def test_tables_of_results_have_the_room_of_the_contents_and_part_no_interval(site: Path) -> None:
     demo, methods = (
         (site / f"{page}.html").read_text(encoding="utf-8") for page in ("results/demo", "methods")

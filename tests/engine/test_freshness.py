@@ -1,4 +1,4 @@
-"""What is up to date is told by records, and outlives checkouts and new modification times."""
+"""Records decide what is up to date: checkouts and new modification times change nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from project import ROOT
 
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
+from bgbias.engine.status import format_status
 from bgbias.errors import UserError
-from bgbias.files import checksums, code
+from bgbias.files import code, hashes, sealed
 from bgbias.nodes import table
 from bgbias.report import grid_page
 from bgbias.study import params
 from bgbias.study.params import Study
 
 Link = Callable[[Path, Path], None]
-STALE, MARKER = freshness.STALE, freshness.MARKER
 
 
 @pytest.fixture
@@ -47,16 +47,20 @@ def edited(*keys: str, value: object) -> Study:
 
 
 def out_of_date(study: Study) -> list[str]:
-    """The labels of nodes whose outputs look older than the marker."""
+    """The labels of nodes whose records are set aside, so that Snakemake misses them."""
     freshness.settle(study)
-    nodes = graph.in_order(study)
-    return [n.label for n in nodes if n.record(study).exists() and _time(n.record(study)) < MARKER]
+    return [n.label for n in graph.in_order(study) if is_aside(study, n)]
+
+
+def is_aside(study: Study, node: Node) -> bool:
+    path = node.record(study)
+    return sealed.aside(path).exists() and not path.exists()
 
 
 def delete(study: Study, node: Node) -> None:
     """As Snakemake does before it makes a node anew."""
     for path in (*pretended.outputs(study, node), node.record(study)):
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def test_every_node_comes_after_those_it_reads_from(study: Study) -> None:
@@ -80,7 +84,6 @@ def test_a_finished_run_is_left_alone(study: Study) -> None:
     before = {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
     settled = freshness.settle(study)
     assert str(settled) == ""
-    assert settled.ordered == 0
     assert before == {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
 
 
@@ -104,7 +107,8 @@ def test_an_edit_taken_back_costs_nothing(study: Study) -> None:
     original = study.losses["arcface"]["default"]
     assert out_of_date(edited("losses", "arcface", "default", value={**original, "margin": 21}))
     assert out_of_date(edited("losses", "arcface", "default", value=original)) == []
-    _assert_in_order(study)
+    assert all(n.record(study).exists() for n in graph.in_order(study))
+    assert not list(Path("data").rglob("*.stale"))
 
 
 def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> None:
@@ -126,7 +130,7 @@ def test_right_files_with_any_modification_times_stay(study: Study, first: int) 
     for second, path in enumerate(files, first):
         os.utime(path, (second, second))
     assert out_of_date(study) == []
-    _assert_in_order(study)
+    assert {p: _time(p) for p in files} == {p: n * 10**9 for n, p in enumerate(files, first)}
 
 
 def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(study: Study) -> None:
@@ -137,7 +141,7 @@ def test_what_was_old_is_not_taken_for_right_when_what_it_was_made_from_is_gone(
     photos.write_text("other photos")
     old = out_of_date(study)
     delete(study, index)
-    assert out_of_date(study) == [label for label in old if label != index.label]
+    assert out_of_date(study) == old
     pretended.run(study)
     assert out_of_date(study) == []
 
@@ -150,11 +154,11 @@ def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: 
 
 def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> None:
     pretended.run(study)
-    assert freshness.told(study).endswith("\nTables and figures are current.")
+    assert format_status(study).endswith("\nTables and figures are current.")
     trained = [n for n in graph.in_order(study) if n.name == "train"]
     for node in trained:
         delete(study, node)
-    said = freshness.told(study)
+    said = format_status(study)
     assert (
         f"Tables and figures are current.\nThey were made from what is not here now: train ({len(trained)})."
         in said
@@ -167,7 +171,7 @@ def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> Non
 
     embed = next(n for n in graph.in_order(study) if n.name == "embed")
     delete(study, embed)
-    assert freshness.told(study).endswith(f"-- models {embed.record(study)}")
+    assert format_status(study).endswith(f"-- models {embed.record(study)}")
 
 
 def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
@@ -196,7 +200,7 @@ def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
     first.record(study).write_text("{")
     settled = freshness.settle(study)
     assert settled.stale == {first.label: "its record is damaged"}
-    assert _time(first.record(study)) < MARKER
+    assert is_aside(study, first)
 
 
 def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Study) -> None:
@@ -210,7 +214,7 @@ def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Stud
     model = study.files.at("model", **trained.keywords["cell"].wildcards)
     why = f"{model} is another one than it was made from"
     assert settled.stale == {trained.label.replace("train", node): why for node in ("embed", "attribute")}
-    assert why in freshness.told(study)
+    assert why in format_status(study)
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
@@ -222,7 +226,6 @@ def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
     cached = _put_into_a_cache(tmp_path / "cache", link)
     before = {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
     assert out_of_date(study) == []
-    _assert_in_order(study)
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
     old = out_of_date(changed)
     assert "train demo_90/tiny/arcface/plain/seed0" in old
@@ -239,9 +242,10 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
         content = path.read_bytes()
         path.unlink()
         path.write_bytes(content)
-    read: list[Path] = []
-    whole = checksums.sha256
-    monkeypatch.setattr(checksums, "sha256", lambda path: read.append(path) or whole(path))
+    read: list[bytes] = []
+    whole = hashes._sha256
+    monkeypatch.setattr(hashes, "SETTLED", 0)
+    monkeypatch.setattr(hashes, "_sha256", lambda path: read.append(path) or whole(path))
     assert out_of_date(study) == []
     assert read
     read.clear()
@@ -296,14 +300,6 @@ def _put_into_a_cache(cache: Path, link: Link) -> list[Path]:
         path.rename(cache / str(number))
         link(cache / str(number), path)
     return sorted(cache.iterdir())
-
-
-def _assert_in_order(study: Study) -> None:
-    """As Snakemake sees it: products after the records of what they were made from."""
-    for node in graph.in_order(study):
-        oldest = min(_time(p) for p in (*pretended.outputs(study, node), node.record(study)))
-        read = [n.record(study) for n in graph.reads_from(study, node)]
-        assert all(MARKER <= _time(p) <= oldest for p in read), node.label
 
 
 def _time(path: Path) -> int:

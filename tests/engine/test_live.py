@@ -128,7 +128,7 @@ def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> Non
     wait_for(lambda: done.poll() is not None, "Snakemake's end")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
     # Guessed before the first job has ended.
-    assert re.search(r"0 of 22 jobs, \d+ s, about \d+ s left", text)
+    assert re.search(r"0 of 18 jobs, \d+ s, about \d+ s left", text)
     assert "  index toy_smoke" in text
     assert done.returncode == 1
     log = "data/work/logs/smoke/train/toy_smoke/tiny/contrastive/plain/seed0.log"

@@ -17,15 +17,15 @@ from bgbias import plugins
 from bgbias.cli.nodes import work
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node
-from bgbias.files import code, code_text
+from bgbias.files import code
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code_text.PLANNED)
+PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code.PLANNED)
 # They say what is to be done, move files that checksums verify, or speak to people.
 WITHOUT_NUMBERS = {
     *(f"engine/{m}" for m in ("accept", "graph", "inputs", "node", "records")),
-    *(f"files/{m}" for m in ("atomic", "code", "code_text", "locks", "places", "sealed")),
+    *(f"files/{m}" for m in ("atomic", "code", "locks", "places", "sealed")),
     *("plugins", "progress", "settings"),
     *(
         f"study/{m}"
@@ -78,9 +78,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
                 met[id(function)] = function
                 file, name = function.co_filename, function.co_name
                 # An import computes nothing, and what a plan is made of stands in the digest itself.
-                if name != "<module>" and not (
-                    name in code_text.PLANNING and any(p in file for p in PLANNED)
-                ):
+                if name != "<module>" and not (name in code.PLANNING and any(p in file for p in PLANNED)):
                     files.add(file)
 
         with real(study, worker) as made:

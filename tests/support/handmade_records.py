@@ -101,9 +101,11 @@ class Project:
 @cache
 def _empty_store() -> bytes:
     """A database with MLflow's tables, whose making takes a second: once a process."""
+    from mlflow import MlflowClient
+
     with TemporaryDirectory() as folder:
         database = Path(folder) / "mlflow.db"
-        store._client(f"sqlite:///{database}")
+        MlflowClient(tracking_uri=f"sqlite:///{database}").get_experiment("0")
         return database.read_bytes()
 
 

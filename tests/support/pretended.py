@@ -37,6 +37,7 @@ def certify(study: Study, node: Node) -> None:
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},
     }
     sealed.write(node.record(study), record)
+    sealed.aside(node.record(study)).unlink(missing_ok=True)
 
 
 def run(study: Study) -> list[Node]:

@@ -1,10 +1,9 @@
 """Python processes that begin with imports done, of nothing of ours, which differs from folder to folder.
 
 Each test process keeps two processes (this file) that fork for every command: one has imported what Snakemake, DVC and our own
-commands share, the other what nodes do. What a command is told, its folder, environment and arguments, is what ``python -m``
-would have. The warm process that Snakemake's jobs are forked from (engine/warm.py) is itself forked from the latter
-(warm_start/sitecustomize.py). In ``/proc`` such processes have the environment and the name of this file's. Jobs that outlive
-Snakemake are known by their environment there: tests of these start it by ``Project.start``.
+commands share, the other what nodes do, for jobs of Snakemake too (warm_start/sitecustomize.py). What a command is told, its
+folder, environment and arguments, is what ``python -m`` would have. In ``/proc`` such processes have the environment and the
+name of this file's: tests that look there, or send signals, start what they look at by ``Project.start``, without any of this.
 """
 
 from __future__ import annotations
@@ -47,16 +46,15 @@ FREE = {"PATH", "PYTHONPATH", "BGBIAS_TRACK"}
 THREADS = "OMP_NUM_THREADS"  # which libraries read when they are imported
 SOCKET, WARM_START = "BGBIAS_TESTS_WARM", Path(__file__).with_name("warm_start")
 ANSWER_SECONDS = 1.0  # of a process that has nothing else to do
-ROOM = " " * 1000  # among the arguments, for those that forked processes show in their place
 
 
 class Server:
-    """A process that forks, for one command at a time; and, where it has a socket, for warm processes between commands."""
+    """A process that forks, for one command at a time; and, where it has a socket, for jobs of Snakemake."""
 
     def __init__(self, imported: tuple[str, ...], named: str = "") -> None:
         around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, ",".join(imported), named, ROOM],
+            [sys.executable, "-P", __file__, ",".join(imported), named],
             env=around | {THREADS: "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -123,7 +121,7 @@ def _serve(imported: list[str], named: str) -> None:
     waits = [sys.stdin.fileno(), *([listener.fileno()] if named else [])]
     while True:
         if listener.fileno() in select.select(waits, [], [])[0]:
-            begin = _warm_process(listener)
+            begin = _job(listener)
         elif line := sys.stdin.readline():
             begin = _command(line)
         else:
@@ -144,32 +142,40 @@ def _command(line: str) -> Callable[[], None] | None:
     return None
 
 
-def _warm_process(listener: socket.socket) -> Callable[[], None] | None:
-    """As ``_command``, of a process that nobody waits for, and that keeps the pipe it was given."""
+def _job(listener: socket.socket) -> Callable[[], None] | None:
+    """As ``_command``, of a job, whose own process waits for a number at the other end of the connection."""
     connection, _ = listener.accept()
-    asked, pipes = b"", []
-    with connection, suppress(OSError):
+    with suppress(OSError):
         connection.settimeout(ANSWER_SECONDS)
-        asked, pipes, _, _ = socket.recv_fds(connection, 2**18, 1)
-    if not pipes:  # it has ended meanwhile
-        return None
-    child = os.fork()
-    if child == 0:
-        if os.fork():
+        asked, streams, _, _ = socket.recv_fds(connection, 2**18, 2)
+        child = os.fork()
+        if child == 0:
+            if os.fork():
+                os._exit(0)
+            worker = os.fork()
+            if worker == 0:
+                connection.close()
+                for stream, number in zip(streams, (1, 2), strict=True):
+                    os.dup2(stream, number)
+                return functools.partial(_become, *json.loads(asked), "")
+            code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+            connection.send(str(code % 256).encode())
             os._exit(0)
-        words, folder, environment = json.loads(asked)
-        return functools.partial(
-            _become, ["bgbias", words[0], str(pipes[0]), *words[2:]], folder, environment, os.devnull
-        )
-    os.waitpid(child, 0)
-    os.close(pipes[0])
+        os.waitpid(child, 0)
+        for stream in streams:
+            os.close(stream)
+    connection.close()
     return None
 
 
 def _become(words: list[str], folder: str, environment: dict[str, str], said: str) -> None:
-    with Path(os.devnull).open() as nothing, Path(said).open("ab") as log:
-        for source, number in ((nothing, 0), (log, 1), (log, 2)):
-            os.dup2(source.fileno(), number)
+    """Be this command; without ``said`` its output goes where it goes already."""
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    if said:
+        with Path(said).open("ab") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

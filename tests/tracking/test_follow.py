@@ -6,7 +6,6 @@ import json
 import logging
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -20,9 +19,8 @@ import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
 from project import PATIENCE, copy_settings
 
-from bgbias.cli import tools
 from bgbias.errors import UserError
-from bgbias.tracking import follow, orphans, store
+from bgbias.tracking import follow, store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -80,10 +78,25 @@ def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> 
 def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     whole_grid(project)
     project.sync()
-    before = content(project)
     (project.root / "mlflow.db").unlink()
-    assert project.sync_to(project.uri) == (4, 0, 0)
-    assert content(project) == before
+    # MLflow still writes to the file that is gone: whoever does so is told.
+    with pytest.raises(UserError, match=r"mlflow.db was deleted or replaced .* bgbias track"):
+        project.sync_to(project.uri)
+    assert sync_in_another_process(project) == "4 runs created, 0 updated, 0 unchanged"
+    assert sync_in_another_process(project) == "0 runs created, 0 updated, 4 unchanged"
+
+
+def sync_in_another_process(project: Project) -> str:
+    records = f"[Path({str(project.data)!r})], {project.uri!r}, 'demo'"
+    code = f"from pathlib import Path; from bgbias.tracking.follow import sync; print(sync({records}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
 
 
 def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Project) -> None:
@@ -287,7 +300,7 @@ def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_only_tracking_imports_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
     doors = {p for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)}
-    assert doors == {SRC / "bgbias/tracking" / name for name in ("store.py", "rows.py", "registry.py")}
+    assert doors == {SRC / "bgbias/tracking" / name for name in ("store.py", "runs.py", "registry.py")}
 
 
 @pytest.mark.usefixtures("small_plugins")
@@ -326,39 +339,3 @@ def wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
-
-
-def test_files_that_a_deleted_store_left_are_named_and_deleted_by_a_command(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole_grid(project)
-    project.sync()
-    uri = project.uri
-    place = project.root / "mlartifacts"
-    assert orphans.find(uri, "demo") == []
-    of_lost = {p for p in (*place.iterdir(), *place.glob("models/*")) if p.name != "models"}
-    (place / "mine").mkdir()
-    (project.root / "mlflow.db").unlink()
-    project.sync()
-    # What was deleted in MLflow can be restored there.
-    deleted = project.runs()["figure drop"].info.run_id
-    with store.experiment(uri, "demo") as experiment:
-        experiment.client.delete_run(deleted)
-    assert set(orphans.find(uri, "demo")) == of_lost
-
-    raw = {"work": "work", "runs": "runs", "report": "report", "raw": "raw", "downloads": "downloads"}
-    copy_settings(project.root)
-    text = (project.root / "params.yaml").read_text()
-    changed = re.sub(r"^paths: .*$", f"paths: {json.dumps(raw)}", text, flags=re.MULTILINE)
-    (project.root / "params.yaml").write_text(changed)
-    monkeypatch.chdir(project.root)
-    command = ["track", "--grid", "demo", "--uri", uri]
-    for words in (command, [*command, "--prune"], command):
-        tools.app(words, standalone_mode=False)
-    said = capsys.readouterr().out
-    assert f"{len(of_lost)} folders like {min(of_lost)}" in said
-    assert f"bgbias track --prune --grid demo --uri {uri}" in said
-    assert said.count("folders") == 2
-    assert not any(folder.exists() for folder in of_lost)
-    assert (place / "mine").is_dir()
-    assert orphans.find(uri, "demo") == []

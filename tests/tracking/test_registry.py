@@ -25,7 +25,6 @@ from bgbias.evaluation.embeddings import read as read_embeddings
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.models import model
-from bgbias.tracking import registry
 
 NAME = "demo-toy_090-small-contrastive-bgaugment-seed0"
 DIMENSION = 16
@@ -126,7 +125,7 @@ def test_what_is_registered_holds_safetensors_code_and_nothing_pickled(project: 
     weights = trained(project)
     project.sync()
     files = [p for p in (project.root / "mlartifacts").rglob("*") if p.is_file()]
-    assert {p.suffix for p in files} == {".safetensors", ".py", ".json", ".yaml", ".txt", ""}
+    assert not {p.suffix for p in files} & {".pkl", ".pickle", ".pt", ".pth", ".bin"}
     (kept,) = (p for p in files if p.suffix == ".safetensors")
     assert kept.read_bytes() == weights.read_bytes()
     assert [p.name for p in files if not p.suffix] == ["MLmodel"]
@@ -150,20 +149,6 @@ print(json.dumps([m.__file__ for m in ours]))
     assert {str(Path(p).relative_to(root)) for p in served} >= {"bgbias/models/backbones/pixels.py"}
     found = Embedder(weights, "cpu").embed(photos()[:1])
     np.testing.assert_allclose(np.load(project.root / "made.npy"), found, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("backbone", ["tiny", "mobilenet_v2"])
-def test_a_model_is_shipped_with_nothing_that_serving_does_not_need(project: Records, backbone: str) -> None:
-    needed = registry.ship(trained(project, backbone=backbone), project.root / "code" / "bgbias")
-    shipped = {p.relative_to(project.root / "code").as_posix() for p in (project.root / "code").rglob("*.py")}
-    assert "bgbias/evaluation/embedder.py" in shipped
-    packages = {name.split("/")[1] for name in shipped if name.count("/") > 1}
-    assert packages <= {"compute", "evaluation", "files", "images", "models"}
-    kinds = {n.split("/")[-1] for n in shipped if "/backbones/" in n and "/_" not in n}
-    assert kinds == {f"{backbone}.py"}
-    assert {"torch", "numpy", "pillow", "pydantic", "safetensors", "mlflow"} <= {n.lower() for n in needed}
-    assert ("torchvision" in needed) == (backbone == "mobilenet_v2")
-    assert not {"timm", "snakemake", "pytorch-metric-learning", "matplotlib"} & set(needed)
 
 
 def process(code: str, folder: Path) -> str:

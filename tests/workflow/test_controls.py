@@ -31,7 +31,7 @@ def test_controls_are_added_to_a_study_that_is_there(smoke_run: Project, tmp_pat
     )
     ran = Counter(job.split()[0] for job in made.planned("--config", "grid=smoke"))
     assert ran == {
-        **{"embed": 2, "score": 2, "cross": 2, "remask": 1, "cure": 2, "attack": 2, "sanity": 2, "probe": 2},
+        **{"evaluate": 2, "cross": 2, "remask": 1, "cure": 2, "attack": 2, "sanity": 2, "probe": 2},
         **{"collect": 1, "table": 10, "figure": 4, "all": 1},
     }
     made.snakemake("--config", "grid=smoke")

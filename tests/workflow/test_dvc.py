@@ -20,8 +20,8 @@ TABLE = "data/report/smoke/table1.csv"
 TWO_EPOCHS = "      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
 ONE_CELL = (f"      - plain\n      - bgaugment\n{TWO_EPOCHS}", f"      - plain\n{TWO_EPOCHS}")
 TABLES = ("table1", "table2", "table3")
-STAGES = ("code", "data", "masks", "models", "scores", *TABLES)
-EVALUATION = {"embed", "score", "collect", "table"}
+STAGES = ("data", "masks", "models", "scores", *TABLES)
+EVALUATION = {"evaluate", "collect", "table"}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     assert "stale: " not in clone.bgbias("status").stdout
     clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
     rules = {job.split()[0] for job in clone.planned("table1")}
-    assert rules >= {"index", "train", "embed", "collect", "table"}
+    assert rules >= {"index", "train", "evaluate", "collect", "table"}
     assert "stale: table table1 (collect has changed)" in clone.bgbias("status").stdout
 
 
@@ -160,13 +160,13 @@ def test_an_experiment_varies_a_setting_and_shows_what_it_did(
     repository: Repository, clone: Repository
 ) -> None:
     _share_cache(clone, repository, "copy")
-    key = "grids.smoke.evaluation.draws"
-    said = clone.dvc("exp", "run", "-S", f"{key}=2", "table1")
+    key, file = "grids.smoke.evaluation.draws", "grids/smoke.yaml"
+    said = clone.dvc("exp", "run", "-S", f"{file}:{key}=2", "table1")
     assert jobs(said) == EVALUATION
-    # Of params.yaml one line is another: its comments, quotes and lists are what DVC writes too.
-    assert clone.git("diff", "--numstat", "params.yaml").split() == ["1", "1", "params.yaml"]
+    # Of its file one line is another: its comments, quotes and lists are what DVC writes too.
+    assert clone.git("diff", "--numstat", "grids", "params.yaml").split() == ["1", "1", file]
     params = json.loads(clone.dvc("params", "diff", "--json"))
-    assert params["params.yaml"][key] == {"old": 1, "new": 2, "diff": 1}
+    assert params[file][key] == {"old": 1, "new": 2, "diff": 1}
     (changed,) = json.loads(clone.dvc("metrics", "diff", "--json", "HEAD")).values()
     model = f"{SMOKE.replace('/', '.')}.plain"
     assert changed.keys() == {f"{model}.MAP@R corrupted", f"{model}.relative drop"}
@@ -183,7 +183,7 @@ WRITTEN = {
     "evaluation.draws=3": ["-evaluation: {draws: 5,", "+evaluation: {draws: 3,"],
     "segmentation.episodes=9": ["-segmentation: {episodes: null,", "+segmentation: {episodes: 9,"],
     "losses.arcface.cub50.margin=21": ["-    cub50: {margin: 20,", "+    cub50: {margin: 21,"],
-    "+grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
+    "grids/demo.yaml:+grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
 }
 
 
@@ -195,7 +195,7 @@ def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path
     made.git("commit", "--quiet", "-m", "before")
     settings = [word for setting in WRITTEN for word in ("-S", setting)]
     made.dvc("exp", "run", "--queue", *settings, "table1")
-    changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml")
+    changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml", "grids")
     found = [line for line in changed.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
     lines = [line for own in WRITTEN.values() for line in own]
     assert len(found) == len(lines), changed

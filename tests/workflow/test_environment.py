@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ from project import ROOT
 ADDED = ("requirements-cluster", "requirements-bench")
 LOCKS = ("requirements.lock", "requirements-uv.lock", *(f"{name}.lock" for name in ADDED))
 CONDA = ROOT / "workflow/envs/bgbias.yaml"
+FINDER = ROOT / "workflow/envs/find_python.sh"
 # Spelled in pieces, or this file would be the first to offend.
 HOME = re.compile(r"(?<![\w.:/$}])/" + "(?:work|home|root|Users|opt|mnt|farm)" + r"/[\w.-]+")
 
@@ -87,10 +89,39 @@ def test_this_environment_is_the_lock() -> None:
         )
 
 
-def test_python_of_all_environments_is_the_same() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert project["project"]["requires-python"].startswith(">=3.11")
-    assert "PYTHON ?= python3.11" in (ROOT / "Makefile").read_text(encoding="utf-8")
+def test_all_environments_take_the_same_pythons() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["requires-python"] == ">=3.11,<3.15"
+    named = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line}
+    assert named == {"3.11", "3.12", "3.13", "3.14"}
+    finder = FINDER.read_text(encoding="utf-8")
+    assert "(3, 11) <= sys.version_info < (3, 15)" in finder
+    assert all(f"python{version}" in finder for version in named)
+    assert project["requires-python"].startswith(f">={_conda_python()}")
+
+
+def test_the_first_python_that_runs_makes_the_environment(tmp_path: Path) -> None:
+    """As pyenv and Debian have them: a name with no Python behind it, and a Python without venv."""
+    _command(tmp_path / "python3.13", "exit 127")
+    _command(tmp_path / "python3.12", "exit 1")
+    _command(tmp_path / "python3.11", f'exec {sys.executable} "$@"')
+    assert _find_python(tmp_path) == (0, "python3.11\n", "")
+
+
+def test_a_python_that_is_named_is_the_only_one_asked(tmp_path: Path) -> None:
+    _command(tmp_path / "python3.13", f'exec {sys.executable} "$@"')
+    _command(tmp_path / "mine", f'exec {sys.executable} "$@"')
+    _command(tmp_path / "broken", "exit 1")
+    assert _find_python(tmp_path, "mine")[:2] == (0, "mine\n")
+    assert _find_python(tmp_path, "broken")[0] == 1
+
+
+def test_a_machine_without_a_current_python_is_told_what_to_install(tmp_path: Path) -> None:
+    code, output, error = _find_python(tmp_path)
+    assert (code, output) == (1, "")
+    assert "No Python from 3.11 to 3.14" in error
+    assert "python3-venv" in error
+    assert error.count("\n") == 1
 
 
 def test_no_file_knows_the_machine_it_was_written_on() -> None:
@@ -108,6 +139,24 @@ def test_every_rule_that_runs_our_code_has_the_environment() -> None:
         for rule in re.split(r"\n(?=rule )", file.read_text(encoding="utf-8")):
             if rule.startswith("rule ") and "python -m bgbias" in rule:
                 assert '    conda:\n        "../envs/bgbias.yaml"\n' in rule, rule[:60]
+
+
+def _command(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _find_python(folder: Path, *named: str) -> tuple[int, str, str]:
+    """What the Makefile asks, where these are the only commands."""
+    ran = subprocess.run(
+        ["/bin/sh", FINDER, *named], env={"PATH": str(folder)}, capture_output=True, text=True
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def _conda_python() -> str:
+    described = yaml.safe_load(CONDA.read_text(encoding="utf-8"))
+    return described["dependencies"][0].removeprefix("python=")
 
 
 def _pins(name: str) -> dict[str, str]:

@@ -107,7 +107,7 @@ def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: 
     assert (run.folder / "data/report/smoke/table1.json").exists()
     # It has the screen that a run has: without a terminal a line for each job.
     said = (tmp_path / f"{2 - refused}.log").read_text(encoding="utf-8")
-    assert "1 of 2: table table1, " in said
+    assert "1 of 5: table table1, " in said
 
 
 def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from project import ROOT
 
 from bgbias import plugins
+from bgbias.engine.node import TOGETHER
 
 drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
 
@@ -22,7 +23,8 @@ def test_the_page_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> Non
     text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
     assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
     assert "fetch --> index" in graph
-    assert set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", graph)) == set(plugins.names("nodes"))
+    rules = {*plugins.names("nodes"), "evaluate"} - set(TOGETHER)
+    assert set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", graph)) == rules
     assert "all" not in graph.split()
 
 

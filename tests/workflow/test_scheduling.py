@@ -59,22 +59,6 @@ def test_job_has_as_many_threads_as_snakemake_gave_it_cores(tmp_path: Path) -> N
         assert records.read(made.folder / record)["threads"] == given
 
 
-@pytest.mark.parametrize(("asked", "limit"), [((), "none"), (("--max-jobs-per-timespan", "50/1s"), "50")])
-def test_jobs_of_this_machine_begin_without_a_limit_unless_one_is_asked_for(
-    smoke_run: Project, tmp_path: Path, asked: tuple[str, ...], limit: str
-) -> None:
-    """By default Snakemake has one, for which it looks for jobs the more often, the more have ended."""
-    made = smoke_run.copy(tmp_path / "project")
-    told = 'print("limit:", getattr(workflow.scheduler.job_rate_limiter, "max_jobs", "none"))'
-    (made.folder / "Telling").write_text(f'include: "Snakefile"\n\n\nonsuccess:\n    {told}\n')
-    table = made.folder / "data/report/smoke/table1.json"
-    table.unlink()
-    said = made.snakemake(
-        "-s", "Telling", *asked, "--config", "grid=smoke", "--", str(table.relative_to(made.folder))
-    )
-    assert f"limit: {limit}\n" in said
-
-
 @pytest.mark.parametrize("name", PROFILES)
 def test_profile_keeps_what_the_default_one_says_of_reruns(name: str) -> None:
     profile, default = (

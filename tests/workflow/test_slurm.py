@@ -20,7 +20,7 @@ MODELS = [f"data/runs/smoke/models/{SMOKE}/{m}/seed0/model.safetensors" for m in
 # The number of threads shows in a model's last bits: here as many as in the local run. Waiting for a distant file
 # system and a busy scheduler would only be slow here.
 PROFILE = (
-    *("--workflow-profile", "profiles/slurm", "--set-threads", "train=1", "embed=1", "attribute=1"),
+    *("--workflow-profile", "profiles/slurm", "--set-threads", "train=1", "evaluate=1"),
     *("--latency-wait", "5", "--slurm-init-seconds-before-status-checks", "3"),
     *("--seconds-between-status-checks", "3", "--config", "grid=smoke"),
 )

@@ -99,5 +99,6 @@ def made(folder: Path) -> dict[str, str]:
 def left_lying(folder: Path) -> list[str]:
     """What nobody will ever read: halves of files, and the states of nodes that are finished."""
     data = folder / "data"
-    found = [*data.rglob("*.partial"), *data.rglob("checkpoint.pt"), *data.glob("work/running/*")]
+    patterns = ("**/*.partial", "**/*.stale", "**/checkpoint.pt", "work/running/*")
+    found = [path for pattern in patterns for path in data.glob(pattern)]
     return sorted(str(path.relative_to(folder)) for path in found)

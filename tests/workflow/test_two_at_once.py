@@ -41,7 +41,7 @@ def test_of_two_snakemakes_one_works_and_the_other_names_it(project: Project, tm
         first.wait()
         third = project.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)
         assert third.returncode == 1
-        assert "Directory cannot be locked: a Snakemake was killed here. `make resume`" in third.stdout
+        assert "A Snakemake was killed here. `make resume`" in third.stdout
         assert "Traceback" not in third.stdout
     finally:
         if first.poll() is None:

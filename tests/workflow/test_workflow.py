@@ -58,7 +58,7 @@ def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
     planned = project.fresh(tmp_path / "project").planned(*RUN_SMOKE)
     assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
     assert rules(planned) == {
-        **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "embed": 2, "score": 2, "attribute": 2},
+        **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "evaluate": 2},
         **{"collect": 1, "table": 3, "figure": 6, "all": 1},
     }
 
@@ -87,7 +87,8 @@ def test_dry_run_of_real_birds_needs_no_photos(tmp_path: Path) -> None:
     planned = made.planned("--config", "grid=cub50")
     assert rules(planned)["fetch"] == 1
     assert rules(planned)["train"] == 12
-    assert rules(planned)["embed"] == 16  # the two rows without training, one of three seeds, among them
+    assert rules(planned)["evaluate"] == 12
+    assert rules(planned)["evaluate_untrained"] == 4  # two rows, one of three seeds
 
 
 def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_again(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_users_photos_and_masks_are_fetched_as_two_files_and_only_what_changed_a
 
 def test_dry_run_of_the_paper_plans_its_trainings(tmp_path: Path) -> None:
     planned = rules(project.fresh(tmp_path / "project").planned("--config", "grid=paper"))
-    assert planned["train"] == planned["embed"] == planned["attribute"] == 150
+    assert planned["train"] == planned["evaluate"] == 150
     assert planned["fetch"] == planned["index"] == 3
     assert planned["weights"] == 2  # of BN-Inception and of U²-Net
 
@@ -141,13 +142,13 @@ def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
     assert demo.planned(*DEMO) == []
     demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
     planned = demo.planned(*DEMO)
-    of_cells = [job for job in planned if job.split()[0] in ("train", "embed", "score", "attribute")]
-    assert len(of_cells) == 2 * 3 * 4
+    of_cells = [job for job in planned if job.split()[0] in ("train", "evaluate")]
+    assert len(of_cells) == 2 * 3 * 2
     assert all("/arcface/" in job for job in of_cells)
     assert not rules(planned).keys() & {"index", "masks", "backgrounds"}
     # A file that is asked for by name is no exception.
     scores = "data/runs/demo/scores/demo_90/tiny/arcface/plain/seed0/scores.csv"
-    assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "embed": 1, "score": 1}
+    assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "evaluate": 1}
 
 
 def test_added_seed_plans_its_own_jobs(demo: Project) -> None:

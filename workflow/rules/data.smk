@@ -1,114 +1,92 @@
-# Photos and backgrounds: files -> table and photo store; pools of background photos. What many nodes wait for comes first: `priority`.
+# Photos and backgrounds: files -> table and photo store; pools of background photos; masks of objects. What many steps wait for
+# comes first: `priority`.
 
 
-rule fetch:
-    input:
-        reads("fetch"),
-    output:
-        file=PATHS.part,
-        record=PATHS.fetch_record,
-    log:
-        f"{LOGS}/fetch/{{dataset}}/{{part}}.log",
-    priority: 1
-    conda:
-        "../envs/bgbias.yaml"
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(720),
-    params:
-        options=options("fetch"),
-    shell:
-        "python -m bgbias fetch {wildcards.dataset:q} {wildcards.part:q} {params.options} > {log:q} 2>&1"
+for step in ("fetch", "gather", "propose"):
+
+    rule:
+        name:
+            step
+        input:
+            reads(step),
+        output:
+            **RULES.outputs(step),
+        log:
+            RULES.log(step),
+        priority: 1
+        conda:
+            ENVIRONMENT
+        threads: threads(step)
+        resources:
+            **limits(step),
+        params:
+            command(step),
+        shell:
+            BGBIAS
 
 
 rule index:
     input:
         reads("index"),
     output:
-        table=PATHS.table,
-        photos=PATHS.photos,
-        truth=PATHS.truth,
-        excluded=PATHS.excluded,
-        record=PATHS.index_record,
+        **RULES.outputs("index"),
     log:
-        f"{LOGS}/index/{{dataset}}.log",
+        RULES.log("index"),
     priority: 1
     conda:
-        "../envs/bgbias.yaml"
+        ENVIRONMENT
+    threads: threads("index")
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(240),
+        **limits("index"),
     params:
-        options=options("index"),
+        command("index"),
     shell:
-        "python -m bgbias index {wildcards.dataset:q} {params.options} > {log:q} 2>&1"
-
-
-rule gather:
-    input:
-        reads("gather"),
-    output:
-        photos=PATHS.gathered,
-        record=PATHS.gather_record,
-    log:
-        f"{LOGS}/gather/{{pool}}.log",
-    priority: 1
-    conda:
-        "../envs/bgbias.yaml"
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(720),
-    params:
-        options=options("gather"),
-    shell:
-        "python -m bgbias gather {wildcards.pool:q} {params.options} > {log:q} 2>&1"
-
-
-rule propose:
-    input:
-        reads("propose"),
-    output:
-        proposal=PATHS.proposal,
-        sheet=PATHS.proposal_sheet,
-        record=PATHS.propose_record,
-    log:
-        f"{LOGS}/propose/{{pool}}.log",
-    conda:
-        "../envs/bgbias.yaml"
-    threads: 4
-    resources:
-        gpu=HAS_GPU,
-        mem_mb=growing(8000),
-        runtime=growing(480),
-    params:
-        options=options("propose"),
-    shell:
-        "OMP_NUM_THREADS={threads} python -m bgbias propose {wildcards.pool:q} {params.options} > {log:q} 2>&1"
+        BGBIAS
 
 
 rule backgrounds:
     input:
         reads("backgrounds"),
     output:
-        train=PATHS.train_pool,
-        val=PATHS.val_pool,
-        test=PATHS.test_pool,
-        table=PATHS.pool_table,
-        record=PATHS.backgrounds_record,
+        **RULES.outputs("backgrounds"),
     log:
-        f"{LOGS}/backgrounds/{{pool}}.log",
+        RULES.log("backgrounds"),
     priority: 1
     conda:
-        "../envs/bgbias.yaml"
+        ENVIRONMENT
+    threads: threads("backgrounds")
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(240),
+        **limits("backgrounds"),
     params:
-        options=options("backgrounds"),
+        command("backgrounds"),
     shell:
-        "python -m bgbias backgrounds {wildcards.pool:q} {params.options} > {log:q} 2>&1"
+        BGBIAS
+
+
+rule masks:
+    input:
+        reads("masks"),
+    output:
+        **RULES.outputs("masks"),
+    log:
+        RULES.log("masks"),
+    priority: 1
+    conda:
+        ENVIRONMENT
+    threads: threads("masks")
+    resources:
+        **limits("masks"),
+    params:
+        command("masks"),
+    shell:
+        BGBIAS
 
 
 rule data:
     input:
-        records_of("index", "backgrounds"),
+        RULES.records("index", "backgrounds"),
+
+
+rule all_masks:
+    input:
+        RULES.records("masks"),

@@ -5,22 +5,18 @@ rule collect:
     input:
         reads("collect"),
     output:
-        results=PATHS.results,
-        queries=PATHS.all_queries,
-        attribution=PATHS.all_attribution,
-        masks=PATHS.mask_report,
-        record=PATHS.collect_record,
+        **RULES.outputs("collect"),
     log:
-        f"{LOGS}/{STUDY.grid}/collect.log",
+        RULES.log("collect"),
     conda:
-        "../envs/bgbias.yaml"
+        ENVIRONMENT
+    threads: threads("collect")
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(60),
+        **limits("collect"),
     params:
-        options=options("collect"),
+        command("collect"),
     shell:
-        "python -m bgbias collect {params.options} > {log:q} 2>&1"
+        BGBIAS
 
 
 rule table:
@@ -31,26 +27,23 @@ rule table:
         md=PATHS.table_md,
         tex=PATHS.table_tex,
         html=report(
-            PATHS.table_html,
-            caption="../report/table.rst",
-            category="Tables",
-            labels={"table": "{table}"},
+            PATHS.table_html, caption="../report/table.rst", category="Tables", labels={"table": "{table}"}
         ),
         yaml=PATHS.table_yaml,
         record=PATHS.table_record,
     log:
-        f"{LOGS}/{STUDY.grid}/{{table}}.log",
+        RULES.log("table"),
     wildcard_constraints:
         table=r"table\d+",  # which of them the grid has, report.tables knows
     conda:
-        "../envs/bgbias.yaml"
+        ENVIRONMENT
+    threads: threads("table")
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(60),
+        **limits("table"),
     params:
-        options=options("table"),
+        command("table"),
     shell:
-        "python -m bgbias table {wildcards.table:q} {params.options} > {log:q} 2>&1"
+        BGBIAS
 
 
 rule figure:
@@ -66,16 +59,16 @@ rule figure:
         ),
         record=PATHS.figure_record,
     log:
-        f"{LOGS}/{STUDY.grid}/figure_{{figure}}.log",
+        RULES.log("figure"),
     conda:
-        "../envs/bgbias.yaml"
+        ENVIRONMENT
+    threads: threads("figure")
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(60),
+        **limits("figure"),
     params:
-        options=options("figure"),
+        command("figure"),
     shell:
-        "python -m bgbias figure {wildcards.figure:q} {params.options} > {log:q} 2>&1"
+        BGBIAS
 
 
 for target in tables.wanted(STUDY):
@@ -92,4 +85,4 @@ rule report:
     input:
         [PATHS.at(f"table_{form}", table=t) for t in tables.wanted(STUDY) for form in ("csv", "html")],
         [PATHS.at("figure_png", figure=f) for f in figures.wanted(STUDY)],
-        records_of("table", "figure"),
+        RULES.records("table", "figure"),

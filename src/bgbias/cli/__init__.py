@@ -6,6 +6,7 @@ Heavy imports stay inside the commands, so that ``--help`` and the light nodes s
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import signal
 import sys
@@ -18,7 +19,6 @@ import typer
 from bgbias import __version__
 from bgbias.cli import audit, nodes, reproduce, tools
 from bgbias.engine import records
-from bgbias.engine.signals import Deferred
 from bgbias.errors import UserError
 from bgbias.progress import say
 
@@ -33,6 +33,7 @@ app.add_typer(nodes.app)
 app.add_typer(tools.app)
 app.add_typer(reproduce.app)
 
+GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
 # What the core does without, and the extra of the package that brings it.
 EXTRAS = {
     **dict.fromkeys(("alembic", "dvc", "mlflow", "snakemake", "sqlalchemy"), "workflow"),
@@ -58,10 +59,11 @@ def _of_all_commands(
 
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
-    signal.signal(signal.SIGTERM, Deferred(_end))
-    interrupted = signal.getsignal(signal.SIGINT)
-    if callable(interrupted):  # in the background of a shell's script it is ignored
-        signal.signal(signal.SIGINT, Deferred(interrupted))
+    signal.signal(signal.SIGTERM, _end)
+    if (
+        signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    ):  # a shell's script ignores it in the background
+        signal.signal(signal.SIGINT, _interrupt)
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")
     told(app)
@@ -74,9 +76,21 @@ def _typed() -> str:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """A terminated node must release its lock and mark its record, as an interrupted one does, whoever else tells it to end."""
+    """A terminated step must mark its record, as an interrupted one does, whoever else tells it to end."""
     signal.signal(number, signal.SIG_IGN)
+    _end_soon(number)
     sys.exit(128 + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _end_soon(number)
+    raise KeyboardInterrupt
+
+
+def _end_soon(number: int) -> None:
+    """End this process in a while, come what may: the signal may have left a lock taken for which its own end waits."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
+    signal.alarm(GRACE_SECONDS)
 
 
 def told(command: typer.Typer) -> None:

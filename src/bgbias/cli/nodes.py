@@ -6,7 +6,8 @@ The commands are made of what the nodes' files declare: arguments of the subject
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Collection
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +24,12 @@ from bgbias.cli.arguments import (
     known_digest,
 )
 from bgbias.compute import gpu_slots
+from bgbias.engine import records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.photos.folds import seed_and_fold
+from bgbias.progress import say
+from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
 
@@ -42,20 +46,19 @@ def _command(name: str) -> None:
         grid, params, expect = (typed.pop(key) for key in ("grid", "params", "expect"))
         device = {"device": typed.pop("device")} if takes_device else {}
         if "seed" in typed:
-            seed, fold = seed_and_fold(typed.pop("seed"))
-            typed = {"cell": Cell(**typed, seed=seed, fold=fold)}
+            typed = {"cell": _cell(**typed)}
         study = load(params, grid)
         checked(study, typed)
         steps = meant(study, name, **typed)
         if expect is not None:
             known_digest(study, steps[0], expect, params)
-        if device:
-            # Before the node imports torch, which sees the GPUs that there are by then.
-            gpu_slots.take(study.files.at("gpu_slots"), device["device"])
+        _take_gpu(study, **device)
         work(study, steps, **device)
 
     command.__doc__ = function.__doc__
-    command.__signature__ = inspect.Signature(_parameters(declared, takes_device))  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        _parameters(declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
+    )
     app.command(name)(command)
 
 
@@ -77,11 +80,38 @@ def work(study: Study, nodes: list[Node], **device: str) -> None:
         raise UserError("\n\n".join(wrong))
 
 
-def _parameters(declared: Any, takes_device: bool) -> list[inspect.Parameter]:
+def _evaluate(**typed: Any) -> None:
+    """Embed, score and attribute a model, one after the other; what is up to date of these is left alone."""
+    grid, params, expect, device, again = (
+        typed.pop(key) for key in ("grid", "params", "expect", "device", "again")
+    )
+    study, cell = load(params, grid), _cell(**typed)
+    checked(study, {"cell": cell})
+    nodes = [step(name, cell=cell) for name in plan.evaluated_by(study, cell)]
+    for node, digest in zip(nodes, expect.split(",") if expect else (), strict=False):
+        known_digest(study, node, digest, params)
+    _take_gpu(study, device)
+    for node in nodes:
+        if records.is_current(study, node) and not again:
+            say(f"{node.label} is up to date")
+        else:
+            work(study, [node], **({"device": device} if node.takes_device else {}))
+
+
+def _cell(dataset: str, backbone: str, loss: str, method: str, seed: str) -> Cell:
+    number, fold = seed_and_fold(seed)
+    return Cell(dataset, backbone, loss, method, number, fold)
+
+
+def _take_gpu(study: Study, device: str = "cpu") -> None:
+    """Before a step imports torch, which sees the GPUs that there are by then."""
+    gpu_slots.take(study.files.at("gpu_slots"), device)
+
+
+def _parameters(subject: Collection[str], takes_device: bool, optional: bool) -> list[inspect.Parameter]:
     given: dict[str, tuple[Any, Any]] = {}
-    for place, key in enumerate(declared.SUBJECT):
-        optional = place > 0 and hasattr(declared, "subjects")
-        own = {key: (SUBJECTS.get(key, str), None if optional else inspect.Parameter.empty)}
+    for place, key in enumerate(subject):
+        own = {key: (SUBJECTS.get(key, str), None if optional and place else inspect.Parameter.empty)}
         given |= CELL_ARGUMENTS if key == "cell" else own
     given |= {"grid": (Grid, None), "params": (Params, DEFAULT), "expect": (Expect, None)}
     given |= {"device": (Device, "auto")} if takes_device else {}
@@ -91,3 +121,12 @@ def _parameters(declared: Any, takes_device: bool) -> list[inspect.Parameter]:
 
 for _name in plugins.names("nodes"):
     _command(_name)
+
+_AGAIN = Annotated[bool, typer.Option("--again", help="Also what is up to date.")]
+_evaluate.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        *_parameters(("cell",), takes_device=True, optional=False),
+        inspect.Parameter("again", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_AGAIN),
+    ]
+)
+app.command("evaluate")(_evaluate)

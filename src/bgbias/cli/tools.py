@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -79,13 +78,9 @@ def track(
     uri: Annotated[
         str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
     ] = None,
-    prune: Annotated[
-        bool, typer.Option(help="Also delete the files of runs that a local store does not have.")
-    ] = False,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
     from bgbias.tracking import follow as mirror
-    from bgbias.tracking import orphans
 
     study = load(params, grid)
     roots = study.paths
@@ -95,14 +90,6 @@ def track(
         mirror.follow(folders, target, study.grid, follow)
         return
     print(mirror.sync(folders, target, study.grid))
-    left = orphans.find(target, study.grid)
-    for folder in left if prune else ():
-        shutil.rmtree(folder)
-    if left and prune:
-        print(f"{len(left)} folders of runs that this store does not have were deleted")
-    elif left:
-        said = f"{len(left)} folders like {left[0]} are of runs that this store does not have (of one that was lost?)"
-        print(f"{said}; to delete them: bgbias track --prune --grid {study.grid} --uri {target}")
 
 
 @app.command()
@@ -155,58 +142,26 @@ def status(
     check: Annotated[
         bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
     ] = False,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A node (`train`, or one: `train toys/tiny/...`) whose code was edited and computes what it did:"
-            " take what it made for current. May be given more than once.",
-            show_default=False,
-        ),
-    ] = None,
 ) -> None:
-    """Tell what is current, what is stale and why, and what is missing; nothing is changed but what is accepted."""
-    from bgbias.engine import accept as accepting
+    """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
     from bgbias.engine import freshness
+    from bgbias.engine.status import format_status
 
     study = load(params, grid)
-    if accept:
-        print(
-            "\n".join(accepting.accept(study, accept))
-            or "Nothing to accept: no code of these nodes has changed alone."
-        )
-    print(freshness.told(study, deep))
+    print(format_status(study, deep))
     if check and not freshness.complete(study, deep):
         raise typer.Exit(1)
 
 
-@app.command("code")
-def code_table(
-    grid: Grid = None,
-    params: Params = DEFAULT,
-    write: Annotated[bool, typer.Option(help="Write it where DVC looks, instead of printing it.")] = False,
-) -> None:
-    """Tell by which code a grid is made: a fingerprint for each kind of node, which an edit of a formula changes."""
-    import yaml
-
-    from bgbias.engine import digests
-    from bgbias.files.atomic import write_text
-
-    study = load(params, grid)
-    text = yaml.safe_dump(digests.code_of(study))
-    if write:
-        write_text(study.files.at("code"), text)
-    else:
-        print(text, end="")
-
-
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
-    """Verify every file that a remote or a cache brought against its record, and tell Snakemake what is current."""
+    """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""
     from bgbias.engine import freshness
+    from bgbias.engine.status import format_status
 
     study = load(params, grid)
     freshness.settle(study, deep=True)
-    print(freshness.told(study))
+    print(format_status(study))
 
 
 @app.command()

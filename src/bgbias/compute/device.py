@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
+from bgbias.progress import say
 
 if TYPE_CHECKING:
     import contextlib
@@ -25,8 +26,12 @@ def pick(wanted: str = "auto") -> str:
     if threads:
         torch.set_num_threads(int(threads))
     keep_freed_memory()
+    if wanted == "auto" and torch.cuda.is_available():
+        return "cuda"
     if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            say(f"was given a GPU ({given}), but torch sees none here: works on the processor")
+        return "cpu"
     if wanted == "cpu":
         return wanted
     kind, _, number = wanted.partition(":")

@@ -12,7 +12,6 @@ import hashlib
 import json
 from typing import Any
 
-from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.files import code
@@ -52,18 +51,6 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
             f"the node {name} has a setting '{min(hidden)}', which means something else in a digest"
         )
     return known | settings | read
-
-
-def code_of(study: Study) -> dict[str, str]:
-    """Every node by name to a fingerprint of what the grid's nodes of this name work by: their code and its libraries."""
-    by: dict[str, set[tuple[str, ...]]] = {}
-    for node in graph.in_order(study):
-        by.setdefault(node.name, set()).add(node.code(study))
-    known = {
-        name: sorted((code.fingerprint(*m), *code.libraries(*m).items()) for m in of)
-        for name, of in by.items()
-    }
-    return {name: _hashed(known.get(name)) for name in plugins.names("nodes")}
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:

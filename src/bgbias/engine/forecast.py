@@ -38,6 +38,7 @@ FLOAT = 4
 # read, of a node at all.
 PASS_SECONDS, IMAGE_SECONDS, NODE_SECONDS, SIDE = 0.012, 0.01, 1.5, 256
 SETTLED_SECONDS = 100.0
+MANY_PHOTOS = 2000
 
 Passes = tuple[int, int]
 Paces = dict[str, tuple[float, float]]
@@ -223,6 +224,12 @@ def photos_of(study: Study, dataset: str, *splits: str) -> tuple[int, bool]:
     """How many photos some splits have (all if none is named), 0 where nobody knows; and whether nobody does."""
     counts = photos(study, dataset)
     return sum(n for split, n in (counts or {}).items() if split in splits or not splits), counts is None
+
+
+def threads_by_photos(study: Study, dataset: str) -> int:
+    """One for few photos: a job of several begins when so many cores are free, and short ones wait longer than they gain."""
+    number, unknown = photos_of(study, dataset)
+    return 4 if unknown or number > MANY_PHOTOS else 1
 
 
 def photos(study: Study, dataset: str) -> dict[str, int] | None:

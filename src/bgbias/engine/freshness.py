@@ -1,16 +1,10 @@
-"""Records decide what is up to date, and Snakemake is told in its own terms: by the age of records.
+"""Records decide what has to run; Snakemake is told by which of them are there.
 
-Snakemake remembers what it ran, not what lies on the disk now: after ``git checkout``, ``dvc checkout`` or
-``dvc pull`` the two differ, and it would keep wrong files or make right ones again. The records travel with
-the files. So, before each run:
-
-* a record that belongs to another plan (other settings, other inputs) is made to look older than an input that
-  every rule has, the folder ``changed_plan``: its node runs again. Nothing is deleted, and if the plan comes
-  back before that, it becomes young again;
-* records that are right, but look older than those of the nodes they read from, are put in order.
-
-Products are never touched: with ``cache.type`` hardlink or symlink they are files of DVC's cache, which other
-products and other people share. (The rules take products for ancient and go by the records, see ``common.smk``.)
+Snakemake remembers what it ran, not what lies on the disk now: after ``git checkout``, ``dvc checkout`` or ``dvc pull`` the
+two differ. Records travel with the files. So every input of a rule is ``ancient`` (no time matters), and before a run ``settle``
+compares each record with the plan and with the files that it certifies. A record that does not match is renamed aside
+(``run.json`` to ``run.json.stale``), and so are those of all steps that read from it: their jobs miss an output, and run. When
+the plan comes back before that, the record is renamed back.
 """
 
 from __future__ import annotations
@@ -18,69 +12,51 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import stat
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bgbias.engine import digests, graph, records
-from bgbias.engine.node import Node
-from bgbias.errors import for_this_study
-from bgbias.files import checksums, code, sealed
+from bgbias.engine.node import TOGETHER, Node, step
+from bgbias.files import code, hashes, sealed
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import forget
 from bgbias.study.params import Study
 
-# Nanoseconds since 1970: nothing else is as old. (Snakemake takes 0 for no time at all.)
-STALE = 1_000_000_000
-BEHIND = 1_500_000_000  # and was made from something that was out of date itself
-MARKER = 2_000_000_000
-STEP = 1_000_000  # between one record and the next, where they had to be put in order
 DIGEST = re.compile("[0-9a-f]{16}")
-MOST_SETTINGS, MOST_NODES = 3, 20  # changed settings told of one node, nodes told as stale
-STATES = ("current", "stale", "behind", "missing")
-MOST_GONE = 5  # nodes told as missing
+MOST_SETTINGS = 3  # changed settings that a reason names
 ARCHIVES = ("fetch", "weights")
-# Targets of the workflow by what they make; of other nodes, their record.
-MAKES = {
-    **dict.fromkeys(("index", "backgrounds"), "data"),
-    "masks": "all_masks",
-    **dict.fromkeys(("textures", "pretrain", "train"), "models"),
-    **dict.fromkeys(
-        ("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "probe"), "scores"
-    ),
-}
+CODE = {"code", "libraries"}  # of a step's spec: what `snakemake --touch` accepts
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A node and how its products stand to the plan.
+    """A step and how its products stand to the plan.
 
     ``state``: ``current``; ``missing`` (never made, or not brought along); ``stale`` (of another plan, or changed since: ``why``
-    says which setting or file); ``behind`` (reads from one that is stale). ``compared``: whether files had to be read to tell.
+    names the setting or file); ``behind`` (reads from one that is stale).
     """
 
     node: Node
     state: str
     why: str = ""
-    compared: bool = False
 
     def __str__(self) -> str:
-        says = {"missing": "is missing", "behind": "was made from what is out of date"}
-        return f"{self.node.label} {says.get(self.state) or f'is {self.state} ({self.why})'}"
+        texts = {"missing": "is missing", "behind": "was made from what is out of date"}
+        return f"{self.node.label} {texts.get(self.state) or f'is {self.state} ({self.why})'}"
 
 
 @dataclass
 class Report:
-    """Nodes out of date, with reasons; how many read from them; how many were put in order; those that are current."""
+    """What was set aside: steps that are stale, with reasons; how many read from them; and the steps that are current."""
 
     stale: dict[str, str] = field(default_factory=dict)
     followers: int = 0
-    ordered: int = 0
     current: frozenset[Node] = frozenset()
 
     def __str__(self) -> str:
@@ -89,83 +65,90 @@ class Report:
 
 
 def examine(study: Study, deep: bool = False) -> list[Finding]:
-    """Every node of the study's grid, each after those it reads from; nothing is changed.
+    """Every step of the study's grid, each after those it reads from; nothing is changed.
 
     A product is read again where its inode changed after its record was written: it was edited, or a checkout, a cache or a copy
-    put it there, whatever modification time it bears. With ``deep``, all are, and all files outside that digests know by content.
+    put it there. With ``deep``, all are, and so are all files that digests know by content.
     """
     if deep:
         forget(study.files.at("known_files"))
     with graph.remembered():
-        return list(_examined(study, deep))
+        return list(_examine(study, deep))
 
 
-def _examined(study: Study, deep: bool) -> Iterator[Finding]:
-    old: set[Node] = set()
-    missing: set[Node] = set()
+def _examine(study: Study, deep: bool) -> Iterator[Finding]:
+    outdated: set[Node] = set()
     certified: dict[Node, dict[str, Any]] = {}
     for node in graph.in_order(study):
         path, upstream = node.record(study), graph.reads_from(study, node)
-        if not path.exists():
-            missing.add(node)
+        is_aside = not path.exists()
+        if is_aside and not sealed.aside(path).exists():
             yield Finding(node, "missing")
             continue
         certified[node] = record = records.of_any_time(path)
-        # What was out of date, and is made from something that a killed run has deleted to make it anew, is so still.
-        if not old.isdisjoint(upstream) or (_time(path) == BEHIND and not missing.isdisjoint(upstream)):
-            old.add(node)
+        if not outdated.isdisjoint(upstream):
+            outdated.add(node)
             yield Finding(node, "behind")
             continue
-        doubtful = _doubtful(path, deep)
-        read = [certified[n] for n in upstream if n in certified]
-        why = _mismatch(study, node, record, doubtful) or _replaced(record, read)
+        # To rename a file changes its inode: when a record that is aside was written, nobody knows.
+        doubtful = _products(record) if deep or is_aside else _changed_after(path, _products(record))
+        why = _mismatch(study, node, record, doubtful)
+        why = why or _replaced(record, [certified[n] for n in upstream if n in certified])
         if why:
-            old.add(node)
-        yield Finding(node, "stale" if why else "current", why, bool(doubtful))
+            outdated.add(node)
+        yield Finding(node, "stale" if why else "current", why)
 
 
 def settle(study: Study, deep: bool = False) -> Report:
-    """Make the ages of records say what is up to date in the study's grid."""
-    _marker(study)
-    findings = examine(study, deep)
-    current = [f for f in findings if f.state == "current"]
-    report = Report(current=frozenset(f.node for f in current))
-    for finding in findings:
-        if finding.state in ("stale", "behind"):
+    """Set aside the grid's records that do not match the plan, with their followers', and put back those that match again."""
+    report = Report()
+    for finding in examine(study, deep):
+        node, path = finding.node, finding.node.record(study)
+        if finding.state == "current":
+            report.current |= {node}
+        elif finding.state in ("stale", "behind"):
             report.followers += finding.state == "behind"
-            report.stale |= {finding.node.label: finding.why} if finding.why else {}
-            _make_old(study, finding.node, BEHIND if finding.state == "behind" else STALE)
-    if any(_looks_old(study, f.node) for f in current):
-        report.ordered = len(current)
-        for place, finding in enumerate(current, 1):
-            path, time = finding.node.record(study), MARKER + place * STEP
-            # Some archives give files no time at all.
-            for early in [p for p in _products(path) if _time(p) < time]:
-                _date(early, time)
-            _date(path, time)
-    else:
-        # What was read is not read again: the record is now the younger one.
-        for finding in current:
-            if finding.compared:
-                path = finding.node.record(study)
-                _date(path, path.stat().st_mtime_ns)
+            report.stale |= {node.label: finding.why} if finding.why else {}
+        # Somebody else may be doing the same for this plan.
+        with suppress(FileNotFoundError):
+            if finding.state == "current" and path.exists():
+                sealed.aside(path).unlink()  # a checkout brought another one
+            elif finding.state == "current":
+                sealed.aside(path).rename(path)
+            elif finding.state in ("stale", "behind") and path.exists():
+                _set_aside(study, node)
     return report
 
 
-def told(study: Study, deep: bool = False) -> str:
-    """A line for each kind of node, then the reason of everything that is stale, then the next command."""
-    findings = examine(study, deep)
-    counts = Counter((f.node.name, f.state) for f in findings)
-    names = list(dict.fromkeys(f.node.name for f in findings))
-    lines = [f"grid {study.grid}", f"  {'':<12}" + "".join(f"{state:>9}" for state in STATES)]
-    lines += [
-        f"  {name:<12}" + "".join(f"{counts[name, state] or '-':>9}" for state in STATES) for name in names
-    ]
-    stale = [f for f in findings if f.state == "stale"]
-    lines += [f"stale: {f.node.label} ({f.why})" for f in stale[:MOST_NODES]]
-    if len(stale) > MOST_NODES:
-        lines.append(f"and {len(stale) - MOST_NODES} more")
-    return for_this_study("\n".join([*lines, _next(study, findings)]))
+def accept(study: Study) -> list[str]:
+    """Take what earlier code made for what the code of now would make: `snakemake --touch`. What settings or inputs made, or who
+    has changed a product since, is not accepted. A line for each step that was.
+    """
+    accepted: dict[Node, dict[str, Any]] = {}
+    lines = []
+    with graph.remembered():
+        for node in graph.in_order(study):
+            path = node.record(study)
+            record = records.of_any_time(path)
+            upstream = [n for n in graph.reads_from(study, node) if records.of_any_time(n.record(study))]
+            if not sealed.is_sealed(record) or not accepted.keys() >= set(upstream):
+                continue
+            spec = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
+            makers = {n.name for n in graph.reads_from(study, node)}
+            changed = {k for k in record["spec"].keys() | spec.keys() if record["spec"].get(k) != spec.get(k)}
+            if changed - makers - CODE or _edited(study, record, _products(record)):
+                continue
+            if _replaced(record, [accepted[n] for n in upstream]):
+                continue
+            accepted[node] = record
+            digest = digests.digest(study, node.name, **node.keywords)
+            if record["digest"] != digest:
+                note = {"instead_of": record["digest"], "on": datetime.now(UTC).isoformat(timespec="seconds")}
+                new = {"spec": spec, "digest": digest, "code": code.modules(*node.code(study))}
+                sealed.write(path, record | new | {"accepted": [*record.get("accepted", []), note]})
+                sealed.aside(path).unlink(missing_ok=True)
+                lines.append(f"accepted: {node.label}")
+    return lines
 
 
 def complete(study: Study, deep: bool = False) -> bool:
@@ -174,117 +157,19 @@ def complete(study: Study, deep: bool = False) -> bool:
 
 
 def lacking(study: Study, deep: bool = False) -> Finding | None:
-    """The first of what keeps a grid from being ``complete``."""
+    """The first of what keeps a grid from being complete."""
     findings = (f for f in examine(study, deep) if f.node.name not in ARCHIVES)
     return next((f for f in findings if f.state != "current"), None)
 
 
 def to_run(study: Study) -> Iterator[Node]:
-    """The nodes that have to run for the grid's goals, each before those that it reads from."""
-    current = {found.node for found in examine(study) if found.state == "current"}
+    """The steps that have to run for the grid's goals, each before those that it reads from."""
+    current = {finding.node for finding in examine(study) if finding.state == "current"}
     needed = set(graph.goals(study))
     for node in reversed(graph.in_order(study)):
         if node in needed and node not in current:
             needed.update(graph.reads_from(study, node))
             yield node
-
-
-def _next(study: Study, findings: list[Finding]) -> str:
-    states = {f.state for f in findings}
-    wanted = [f for f in findings if f.node.name in ("table", "figure")]
-    if all(f.state == "current" for f in wanted) and not states & {"stale", "behind"}:
-        gone = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]
-        return "\n".join(["Tables and figures are current.", *(_gone(study, gone) if gone else [])])
-    return f"Next: snakemake --cores all --config grid={study.grid} (with -n: what it would run)"
-
-
-def _gone(study: Study, nodes: list[Node]) -> Iterator[str]:
-    """What is told of products that are not there though all that was made of them is."""
-    kinds = Counter(n.name for n in nodes)
-    yield f"They were made from what is not here now: {', '.join(f'{k} ({number})' for k, number in kinds.items())}."
-    for node in nodes[:MOST_GONE]:
-        yield f"missing: {node.label} ({node.record(study).parent})"
-    if len(nodes) > MOST_GONE:
-        yield f"and {len(nodes) - MOST_GONE} more"
-    targets = dict.fromkeys(MAKES.get(n.name) or shlex.quote(str(n.record(study))) for n in nodes)
-    yield (
-        "No table needs it again, so nothing makes it of itself. `dvc pull` brings what a remote keeps; to make it anew:"
-        f" snakemake --cores all --config grid={study.grid} -- {' '.join(list(targets)[:MOST_GONE])}"
-    )
-
-
-def _looks_old(study: Study, node: Node) -> bool:
-    """Whether a node's products look older to Snakemake than the marker or the records of those it reads from."""
-    read = [n.record(study) for n in graph.reads_from(study, node)]
-    made = [node.record(study), *_products(node.record(study))]
-    return min(map(_time, made)) < max([MARKER, *(_time(p) for p in read if p.exists())])
-
-
-def _make_old(study: Study, node: Node, time: int) -> None:
-    path = node.record(study)
-    keep = getattr(node.declared, "keep", None)
-    if keep:  # what Snakemake deletes before the node runs
-        keep(study, records.of_any_time(path), **node.keywords)
-    for product in filter(Path.exists, node.outputs(study).values()):  # a damaged record names none
-        # Snakemake refuses to replace what DVC's cache protects.
-        if not product.stat().st_mode & stat.S_IWUSR:
-            _own(product)
-    _date(path, time)
-
-
-def _marker(study: Study) -> None:
-    """A folder, since Snakemake compares what is in small files, and would find them unchanged."""
-    folder = study.files.at("changed_plan")
-    folder.mkdir(parents=True, exist_ok=True)
-    os.utime(folder, ns=(MARKER, MARKER))
-
-
-def _products(path: Path) -> list[Path]:
-    """The files that the record at ``path`` certifies, as far as they are there."""
-    return [p for p in map(Path, records.of_any_time(path).get("outputs", {})) if p.exists()]
-
-
-def _doubtful(path: Path, deep: bool) -> list[Path]:
-    """The products that may not be those that the record at ``path`` certifies."""
-    # A record is written last; one that was made to look old, later still. Modification times of products tell nothing: caches
-    # keep them, a checkout sets them.
-    written = path.lstat().st_ctime_ns
-    every = deep or _time(path) in (STALE, BEHIND)
-    return [
-        p for p in _products(path) if every or max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written
-    ]
-
-
-def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[Path]) -> str:
-    """Why a record does not belong to the plan or to its products; empty if it does."""
-    if not record:
-        return "its record is damaged"
-    if not sealed.is_sealed(record):
-        return "its record has no checksum of itself"
-    if record["digest"] != digests.digest(study, node.name, **node.keywords):
-        planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
-        why: list[str] = []
-        for difference in differences(record["spec"], planned):
-            is_code = difference.startswith("code")
-            why += (
-                code.differences(record.get("code", {}), code.modules(*node.code(study)))
-                if is_code
-                else [difference]
-            )
-        more = [f"and {len(why) - MOST_SETTINGS} more"] if len(why) > MOST_SETTINGS else []
-        return ", ".join(why[:MOST_SETTINGS] + more)
-    lost = [p for p in record["outputs"] if not Path(p).exists()]
-    if lost:
-        return f"{lost[0]} is missing"
-    changed = [p for p in doubtful if checksums.sha256(p) != record["outputs"][str(p)]]
-    return f"{changed[0]} has changed" if changed else ""
-
-
-def _replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:
-    """Why a product was not made from what lies there now, though settings and files are right; empty if it was."""
-    now = {path: sha256 for other in upstream for path, sha256 in other["outputs"].items()}
-    others = [p for p, sha256 in record["inputs"].items() if now.get(p, sha256) != sha256]
-    return f"{others[0]} is another one than it was made from" if others else ""
 
 
 def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
@@ -296,17 +181,76 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
         yield f"{key} has changed" if DIGEST.fullmatch(str(now)) else f"{key}: {before} -> {now}"
 
 
-def _date(path: Path, nanoseconds: int) -> None:
-    """Give a record a modification time; one that a cache holds too becomes a copy of its own first."""
-    if path.is_symlink() or path.stat().st_nlink > 1:
-        _own(path)
-    os.utime(path, ns=(nanoseconds, nanoseconds))
+def _set_aside(study: Study, node: Node) -> None:
+    path = node.record(study)
+    keep = getattr(node.declared, "keep", None)
+    if keep:  # what Snakemake deletes before the step runs
+        keep(study, records.of_any_time(path), **node.keywords)
+    for name in TOGETHER if node.name in TOGETHER else (node.name,):
+        same_job = step(name, **node.keywords)
+        for file in [*same_job.outputs(study).values(), same_job.record(study)]:
+            # DVC's cache protects its files, and Snakemake refuses a job with outputs that are protected.
+            if file.exists() and not file.stat().st_mode & stat.S_IWUSR:
+                with replacing(file) as temporary:
+                    shutil.copyfile(file, temporary)
+    # As a file of now, which Snakemake sees as an input that is newer than the products.
+    with replacing(sealed.aside(path)) as temporary:
+        temporary.write_bytes(path.read_bytes())
+    path.unlink()
 
 
-def _own(path: Path) -> None:
-    with replacing(path) as temporary:
-        shutil.copyfile(path, temporary)
+def _products(record: dict[str, Any]) -> list[Path]:
+    """The files that a record certifies, as far as they are there."""
+    return [p for p in map(Path, record.get("outputs", {})) if p.exists()]
 
 
-def _time(path: Path) -> int:
-    return path.stat().st_mtime_ns
+def _changed_after(record: Path, products: Iterable[Path]) -> list[Path]:
+    """Products whose inode changed after their record was written, which is last. Modification times say nothing: caches keep
+    them, a checkout sets them.
+    """
+    written = record.lstat().st_ctime_ns
+    return [p for p in products if max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written]
+
+
+def _edited(study: Study, record: dict[str, Any], products: Collection[Path]) -> str:
+    """The first of some products that is not the one that a record certifies; empty if all are. Each is read once."""
+    files = {os.fsencode(p.absolute()): p.stat() for p in products}
+    sha256 = hashes.sha256_of(files, study.files.at("known_files"))
+    return next(
+        (str(p) for p in products if sha256[os.fsencode(p.absolute())] != record["outputs"][str(p)]), ""
+    )
+
+
+def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[Path]) -> str:
+    """Why a record does not belong to the plan or to its products; empty if it does."""
+    if not record:
+        return "its record is damaged"
+    if not sealed.is_sealed(record):
+        return "its record has no checksum of itself"
+    if record["digest"] != digests.digest(study, node.name, **node.keywords):
+        return ", ".join(_reasons(study, node, record))
+    lost = [p for p in record["outputs"] if not Path(p).exists()]
+    if lost:
+        return f"{lost[0]} is missing"
+    edited = _edited(study, record, doubtful)
+    return f"{edited} has changed" if edited else ""
+
+
+def _reasons(study: Study, node: Node, record: dict[str, Any]) -> list[str]:
+    """The settings and files of code by which a record differs from the plan, the first of them by name."""
+    planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
+    reasons: list[str] = []
+    for difference in differences(record["spec"], planned):
+        if difference.startswith("code"):
+            reasons += code.differences(record.get("code", {}), code.modules(*node.code(study)))
+        else:
+            reasons.append(difference)
+    more = [f"and {len(reasons) - MOST_SETTINGS} more"] if len(reasons) > MOST_SETTINGS else []
+    return reasons[:MOST_SETTINGS] + more
+
+
+def _replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:
+    """Why a product was not made from what lies there now, though settings and files are right; empty if it was."""
+    now = {path: sha256 for other in upstream for path, sha256 in other.get("outputs", {}).items()}
+    others = [p for p, sha256 in record["inputs"].items() if now.get(p, sha256) != sha256]
+    return f"{others[0]} is another one than it was made from" if others else ""

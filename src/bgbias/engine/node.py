@@ -16,6 +16,8 @@ A node's file is the only place that says of it
                              ``partial_<output>`` of ``study/paths.py``;
 ``goals(study)``             for nodes that a grid ends in: the subjects that are wanted (tables, figures);
 ``sources_are_elsewhere(study, ...)``  for what is fetched: whether what it is made of cannot be looked at here;
+``LIMITS``                   memory and time that it may take, as ``Limits``;
+``threads(study, ...)``      how many threads it may use on a processor, if more than one;
 ``keep(study, record, ...)`` for products that are to be made again: what can serve in that is put aside;
 ``subjects(study, ...)``     for commands that may be typed with less than the whole subject: what is meant then;
 
@@ -28,6 +30,7 @@ node's file: heavy imports stay inside its functions.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +40,18 @@ from bgbias import plugins
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
+
+# Steps of one model that one job does, one after the other: torch is imported once.
+TOGETHER = ("embed", "score", "attribute")
+GPU_THREADS = 4  # beside a GPU, to prepare what it computes with
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Memory and time that a step may take when it is first tried; Snakemake grants more each time."""
+
+    memory_mb: int = 4000
+    minutes: int = 240
 
 
 @dataclass(frozen=True)
@@ -95,6 +110,22 @@ class Node:
         uses = getattr(self.declared, "uses", None)
         used = uses(self.study(study), **self.keywords) if uses else ()
         return (self.declared.__name__, *(m.__name__ for m in used))
+
+    @property
+    def limits(self) -> Limits:
+        """Memory and time that it may take."""
+        limits: Limits = getattr(self.declared, "LIMITS", Limits())
+        return limits
+
+    @property
+    def takes_device(self) -> bool:
+        """Whether it can run on a GPU."""
+        return "device" in inspect.signature(getattr(self.declared, self.name)).parameters
+
+    def threads(self, study: Study) -> int:
+        """How many threads it may use on a processor. Small models train faster side by side than with many threads each."""
+        tell = getattr(self.declared, "threads", None)
+        return int(tell(study, **self.keywords)) if tell else 1
 
     def outputs(self, study: Study) -> dict[str, Path]:
         """The node's files by name, without its record."""

@@ -74,19 +74,28 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def of_any_time(path: Path) -> dict[str, Any]:
-    """A record; empty if there is none, or a damaged one, which fits no plan."""
+    """A record, or the one that was set aside; empty if there is none, or a damaged one, which fits no plan."""
     try:
-        return read(path)
+        return read(path if path.exists() else sealed.aside(path))
     except UserError:
         return {}
 
 
 def of_now(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
-    record = of_any_time(maker.record(study))
+    path = maker.record(study)
+    record = of_any_time(path) if path.exists() else {}
     if not sealed.is_sealed(record):
         return {}
     return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
+
+
+def is_current(study: Study, maker: Node) -> bool:
+    """Whether a node's products are there, made with the settings of now from the files that lie there now."""
+    record, read = of_now(study, maker), graph.inputs(study, maker.name, **maker.keywords)
+    if not record or not all(path.exists() for path in [*read.values(), *maker.outputs(study).values()]):
+        return False
+    return all(record["inputs"].get(str(path)) == sha256(path) for path in read.values())
 
 
 @contextmanager
@@ -169,6 +178,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 **({"epoch_seconds": made.epoch_seconds} if made.epoch_seconds else {}),
             }
             sealed.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
+            sealed.aside(record).unlink(missing_ok=True)
             running.unlink(missing_ok=True)
         except BaseException as raised:
             error = _interruption(raised) or raised

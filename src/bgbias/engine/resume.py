@@ -1,17 +1,16 @@
-"""Going on after a kill: leftover jobs end, Snakemake's lock opens, the workflow runs on.
+"""One Snakemake a folder; and resuming after a kill: leftover jobs end, Snakemake's lock opens, the workflow runs.
 
-When Snakemake is killed outright its jobs live on and go on writing. They bear its mark in their environment
-(set in ``workflow/rules/common.smk``): a node which somebody runs by hand is not taken for one of them.
+When Snakemake is killed outright its jobs live on and keep writing. They bear its mark in their environment (set in
+``workflow/rules/common.smk``): a step that somebody runs by hand is not taken for one of them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +23,10 @@ from bgbias.study.params import Study
 
 MARK = "BGBIAS_SNAKEMAKE"
 LOCKS = Path(".snakemake/locks")
+LOCK = LOCKS.parent / "bgbias.lock"
+KILLED = "A Snakemake was killed here. `make resume` (or: python -m bgbias resume) ends its jobs, unlocks, and resumes."
 GRACE_SECONDS = 10.0
+_held = ExitStack()
 
 
 def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -> NoReturn:
@@ -32,8 +34,12 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
 
     A Snakemake that is still alive in this folder is not disturbed, nor is another resumption: that is an error which names it.
     """
-    _refuse(snakemake_here())
-    _claim(study)
+    try:
+        # Free again when this process becomes Snakemake, which everybody sees.
+        _held.enter_context(locked(study.files.at("locks", name="resume"), seconds=0))
+    except Taken as error:
+        raise UserError(_at_work(error.holder)) from error
+    _refuse()
     end(leftovers())
     chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
     base = [sys.executable, "-m", "snakemake"]
@@ -42,49 +48,45 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
         if unlocked.returncode:
             raise UserError(f"Snakemake cannot be unlocked:\n{unlocked.stderr.strip()}")
     # Unlocking takes seconds, in which somebody may have started it.
-    _refuse(snakemake_here())
-    # In its place, not below: Ctrl-C must reach Snakemake and nothing else.
-    # How many cores, and where, is told by the profile: the default one, or another among the arguments.
+    _refuse()
+    # In its place, not below: Ctrl-C must reach Snakemake and nothing else. Cores, and where, come from the profile.
     screen = [] if "--logger" in arguments else ["--logger", "bgbias"]
-    command = [*base, *screen, "--rerun-incomplete", *arguments, *chosen]
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, [*base, *screen, "--rerun-incomplete", *arguments, *chosen])
 
 
-def _refuse(process: int | str | None) -> None:
-    if process is not None:
-        raise UserError(
-            f"Snakemake is at work in this folder (process {process}); wait for it, or stop it: kill {process}"
-        )
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Be the only Snakemake that makes anything in this folder, for as long as this lasts; another one is an error that names it.
+def hold_folder() -> None:
+    """Be the only Snakemake that makes anything in this folder until this process ends; another one is an error that names it.
 
     Snakemake's own locks are lists of files beside each other: of two that begin at once, neither sees the other's, and the first
     that ends deletes both.
     """
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(LOCKS.parent / "bgbias.lock", seconds=0))
-        except Taken as error:
-            _refuse(error.holder)
-        yield
-
-
-def _claim(study: Study) -> None:
-    """Let nobody else resume here until this process, which becomes Snakemake, has ended in whatever way."""
-    path = study.files.at("locks", name="resume")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    claim = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _refuse(path.read_text(encoding="utf-8") or "unknown")
-    os.ftruncate(claim, 0)
-    os.write(claim, str(os.getpid()).encode())
-    # Snakemake keeps it; jobs that outlive it do not.
-    os.set_inheritable(claim, True)
+        _held.enter_context(locked(LOCK, seconds=2.0))  # who only looks has it for a moment
+    except Taken as error:
+        raise UserError(_at_work(error.holder)) from error
+
+
+def state_of_folder() -> str:
+    """What stands in the way of a run here, in a sentence: a Snakemake at work, or a lock of one that was killed; else empty."""
+    try:
+        with locked(LOCK, seconds=0):
+            pass
+    except Taken as error:
+        return _at_work(error.holder)
+    if not any(LOCKS.glob("*")):
+        return ""
+    process = snakemake_here()  # one that still plans
+    return KILLED if process is None else _at_work(process)
+
+
+def _refuse() -> None:
+    process = snakemake_here()
+    if process is not None:
+        raise UserError(_at_work(process))
+
+
+def _at_work(process: int | str) -> str:
+    return f"Snakemake is at work in this folder (process {process}); wait for it, or stop it: kill {process}"
 
 
 def leftovers() -> list[psutil.Process]:

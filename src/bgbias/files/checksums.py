@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
+from bgbias.files.hashes import checksum, forget, sha256
 from bgbias.files.locks import locked
 
+__all__ = ["Checksums", "checksum", "forget", "sha256"]
 COLUMNS = ("dataset", "part", "file", "bytes", "sha256")
 Key = tuple[str, str, str]
 
@@ -59,25 +59,3 @@ class Checksums:
         rows.writerow(COLUMNS)
         rows.writerows([*key, *pinned[key]] for key in sorted(pinned))
         write_text(self.path, text.getvalue())
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes, which are read once as long as it is the same file."""
-    return checksum(path, "sha256")
-
-
-def checksum(path: Path, algorithm: str) -> str:
-    """The same by another algorithm of ``hashlib``."""
-    stat = path.stat()
-    return _checksum(path, algorithm, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
-
-
-@cache
-def _checksum(path: Path, algorithm: str, identity: tuple[int, ...]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def forget() -> None:
-    """Have every file read again."""
-    _checksum.cache_clear()

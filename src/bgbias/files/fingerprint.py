@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bgbias.files import checksums, contents, pictures, places, sealed
+from bgbias.files import hashes, pictures, places, sealed
 
 DIGITS = 16
 
@@ -18,13 +18,13 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
     A list of paths stands for its files too. Of a folder, hidden files are not looked at, since nobody takes them, and ``only``
-    these, if they are named. ``database`` remembers what was read (``contents``).
+    these, if they are named. ``database`` remembers what was read (``hashes``).
     """
     if "://" in place or not place:
         return ""
     root = places.source(place)
     top = _absolute(root)
-    found = dict(contents.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
+    found = dict(hashes.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
     names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
     if root.is_dir():
         found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
@@ -34,7 +34,7 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
     if only is not None:
         found = {path: stat for path, stat in found.items() if os.fsdecode(names[path]) in only}
-    sha256 = contents.sha256_of(found, database)
+    sha256 = hashes.sha256_of(found, database)
     text = b"\n".join(sorted(b"%s %s" % (names[path], sha256[path].encode()) for path in found))
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 
@@ -43,14 +43,13 @@ def known_by(path: Path, database: Path) -> str:
     """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
     if not path.is_file():
         return ""
-    return contents.sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
+    return hashes.sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
 
 
 def forget(database: Path) -> None:
     """Have all that digests know by content read again, whatever its size and times say."""
-    contents.forget(database)
+    hashes.forget(database)
     fingerprint.cache_clear()
-    checksums.forget()
 
 
 def elsewhere(place: str | None) -> bool:
@@ -60,6 +59,7 @@ def elsewhere(place: str | None) -> bool:
 
 def recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
+    record = record if record.exists() else sealed.aside(record)
     return _spec(record.absolute(), record.stat().st_mtime_ns) if record.exists() else {}
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from bgbias.errors import UserError
 from bgbias.progress import say
 
-SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_BETWEEN_TRIES = 0.1
 
 
 class Taken(TimeoutError):
-    """Another process has held a lock for too long; ``holder`` is its number, as far as its file says."""
+    """Another process has held a lock for too long; ``holder`` is its process number, or "unknown"."""
 
     def __init__(self, path: Path, holder: str, seconds: float) -> None:
         super().__init__(f"process {holder} has held {path} for {seconds:.0f} s")
@@ -26,35 +26,37 @@ class Taken(TimeoutError):
 
 @contextmanager
 def locked(path: Path, seconds: float = math.inf, waiting: str = "") -> Iterator[None]:
-    """Only one process is inside, on one machine or a disk that knows locks; ``path`` then holds its number.
+    """Hold the lock at ``path``, which contains the holder's process number.
 
-    Another one waits for up to so many seconds, says ``waiting`` first, and gives up with ``Taken``.
+    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``Taken``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    give_up = time.monotonic() + seconds
-    with path.open("a+", encoding="utf-8") as file:
-        while not _taken(file.fileno(), path):
-            if time.monotonic() >= give_up:
-                file.seek(0)
-                raise Taken(path, file.read().strip() or "unknown", seconds)
-            if waiting:
-                say(waiting)
-                waiting = ""
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _taken(descriptor: int, path: Path) -> bool:
+    path.touch()  # a file that cannot be written is an error of its own
+    # A lock that is only a file would outlive a killed holder: better none than such a one.
+    lock = FileLock(path, fallback_to_soft=False)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        _acquire(lock, seconds, waiting)
+    except Timeout as error:
+        raise Taken(path, path.read_text(encoding="utf-8").strip() or "unknown", seconds) from error
     except OSError as error:
         raise UserError(
-            f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes must not do the same at once;"
-            " name a local disk as paths.work in params.yaml."
+            f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes"
+            " must not do the same at once; name a local disk as paths.work in params.yaml."
         ) from error
-    return True
+    try:
+        path.write_text(str(os.getpid()), encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: FileLock, seconds: float, waiting: str) -> None:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if seconds <= 0:
+            raise
+        if waiting:
+            say(waiting)
+        timeout = -1 if math.isinf(seconds) else seconds
+        lock.acquire(timeout=timeout, poll_interval=SECONDS_BETWEEN_TRIES)

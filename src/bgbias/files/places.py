@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import platformdirs
+
 SHARED_PREFIX = "shared:"
 PUBLISHED = Path("data/published")
 RESULTS = Path("docs/results")  # of a project's own grids, as its pages show them
@@ -19,9 +21,8 @@ def project_root() -> Path:
 
 
 def cache() -> Path:
-    """Where a person's computer keeps what is dear to make and may be deleted: $BGBIAS_CACHE, else the user's own cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("BGBIAS_CACHE") or home / "bgbias")
+    """The folder for what takes long to make and may be deleted: $BGBIAS_CACHE, else the platform's user cache."""
+    return Path(os.environ.get("BGBIAS_CACHE") or platformdirs.user_cache_dir("bgbias", appauthor=False))
 
 
 def source(text: str) -> Path:

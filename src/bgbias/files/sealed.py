@@ -32,6 +32,11 @@ def read(path: Path) -> Any:
     return found
 
 
+def aside(record: Path) -> Path:
+    """Where a record lies while it does not match the plan (``engine/freshness.py``)."""
+    return record.with_name(f"{record.name}.stale")
+
+
 def is_sealed(found: dict[str, Any]) -> bool:
     """Whether what was read vouches for itself."""
     return SEAL in found

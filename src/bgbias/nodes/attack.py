@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
@@ -27,6 +27,7 @@ OUTPUTS = {
     "attacked_metrics": f"RUNS/scores/{CELL}/attacked.csv",
     "attack_record": f"RUNS/scores/{CELL}/attack.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

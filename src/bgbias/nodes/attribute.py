@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
@@ -28,6 +28,7 @@ OUTPUTS = {
     "maps": f"RUNS/scores/{CELL}/attribution.npz",
     "attribute_record": f"RUNS/scores/{CELL}/attribute.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

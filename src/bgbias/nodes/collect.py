@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
@@ -29,6 +29,7 @@ OUTPUTS = {
     "mask_report": "REPORT/masks.csv",
     "collect_record": "REPORT/collect.json",
 }
+LIMITS = Limits(minutes=60)
 
 
 def reads(study: Study) -> dict[str, Made]:

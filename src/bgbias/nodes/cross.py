@@ -7,7 +7,7 @@ from typing import Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
@@ -22,6 +22,7 @@ OUTPUTS = {
     "shares": f"RUNS/scores/{CELL}/shares.csv",
     "cross_record": f"RUNS/scores/{CELL}/cross.json",
 }
+LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation import conditions
 from bgbias.nodes._models import model_of
 from bgbias.study import plan
@@ -23,6 +23,7 @@ OUTPUTS = {
     "embeddings": f"RUNS/scores/{CELL}/embeddings.npz",
     "embed_record": f"RUNS/scores/{CELL}/embed.json",
 }
+LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

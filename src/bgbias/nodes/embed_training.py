@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.nodes._models import model_of
@@ -24,6 +24,7 @@ OUTPUTS = {
     "training_embeddings": f"RUNS/scores/{CELL}/training_embeddings.npz",
     "embed_training_record": f"RUNS/scores/{CELL}/embed_training.json",
 }
+LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
-from bgbias.engine.node import step
+from bgbias.engine.node import Limits, step
 from bgbias.files import fetch as fetching
 from bgbias.files import packing, pictures, places
 from bgbias.files.checksums import Checksums
@@ -20,6 +20,7 @@ from bgbias.study.sources import identity, parts_of, sources_of
 
 SUBJECT = ("dataset", "part")
 OUTPUTS = {"part": "RAW/{dataset}/{part}", "fetch_record": "RAW/{dataset}/{part}.json"}
+LIMITS = Limits(memory_mb=2000, minutes=720)
 
 
 def subjects(study: Study, dataset: str, part: str | None = None) -> list[dict[str, str]]:

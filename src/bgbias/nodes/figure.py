@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from bgbias.engine import records
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.report import figures, names
 from bgbias.study.params import Study
@@ -17,6 +17,7 @@ OUTPUTS = {
     "figure_png": "REPORT/figures/{figure}.png",
     "figure_record": "REPORT/figures/{figure}.json",
 }
+LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:

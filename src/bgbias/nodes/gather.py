@@ -8,7 +8,7 @@ from typing import Any
 
 from bgbias import progress
 from bgbias.engine import records
-from bgbias.engine.node import step
+from bgbias.engine.node import Limits, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import known_by
 from bgbias.study import plan
@@ -19,6 +19,7 @@ OUTPUTS = {
     "gathered": "WORK/backgrounds/{pool}/gathered.zip",
     "gather_record": "WORK/backgrounds/{pool}/gathered.json",
 }
+LIMITS = Limits(memory_mb=2000, minutes=720)
 
 
 def settings(study: Study, pool: str) -> dict[str, Any]:

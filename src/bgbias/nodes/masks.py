@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
-from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
+from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.files.fingerprint import recorded
@@ -41,6 +41,7 @@ OUTPUTS = {
     "mask_table": "WORK/masks/{dataset}/{masker}/masks.csv",
     "masks_record": "WORK/masks/{dataset}/{masker}/masks.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=720)
 COLLECTION = ("masks", "masks")
 
 
@@ -74,6 +75,11 @@ def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> Non
     from bgbias.engine import mask_cache
 
     mask_cache.adopt(study, dataset, masker, record)
+
+
+def threads(study: Study, dataset: str, masker: str) -> int:
+    """As many as there are photos for."""
+    return threads_by_photos(study, dataset)
 
 
 def cost(study: Study, dataset: str, masker: str) -> Cost:

@@ -9,7 +9,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import recorded
 from bgbias.nodes._models import network, with_statistics
@@ -26,6 +26,7 @@ OUTPUTS = {
     "pretraining_history": f"RUNS/models/{WHERE}/history.csv",
     "pretrain_record": f"RUNS/models/{WHERE}/run.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "pretraining_history"  # grows while the node works
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import plugins, progress
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
@@ -36,6 +36,7 @@ OUTPUTS = {
     "proposal_sheet": "WORK/backgrounds/{pool}/proposal.png",
     "propose_record": "WORK/backgrounds/{pool}/proposal.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
@@ -59,6 +60,11 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 def uses(study: Study, pool: str) -> list[ModuleType]:
     """The masker's kind."""
     return [plugins.load("maskers", study.maskers[_proposal(study, pool).masker].kind)]
+
+
+def threads(study: Study, pool: str) -> int:
+    """Photos from a list are many."""
+    return 4
 
 
 def propose(study: Study, pool: str, device: str = "auto") -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.files.atomic import write_text
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
@@ -30,6 +30,7 @@ OUTPUTS = {
     "remasking": "RUNS/scores/{dataset}/{backbone}/remasking.csv",
     "remask_record": "RUNS/scores/{dataset}/{backbone}/remask.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:

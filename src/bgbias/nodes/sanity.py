@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias import progress, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.nodes._models import model_of
@@ -27,6 +27,7 @@ OUTPUTS = {
     "sanity": f"RUNS/scores/{CELL}/sanity.csv",
     "sanity_record": f"RUNS/scores/{CELL}/sanity.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=480)
 NETWORKS = 4  # the model's own, and one of each level that forgot
 
 

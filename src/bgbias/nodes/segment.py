@@ -8,7 +8,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import model_of
@@ -24,6 +24,7 @@ OUTPUTS = {
     "segments": f"RUNS/scores/{CELL}/segmentation.npz",
     "segment_record": f"RUNS/scores/{CELL}/segment.json",
 }
+LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from bgbias.engine import accept, records
-from bgbias.engine.node import Made, step
+from bgbias.engine import records
+from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study
@@ -20,6 +20,7 @@ OUTPUTS = {
     "table_yaml": "REPORT/{table}.yaml",
     "table_record": "REPORT/{table}.json",
 }
+LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
@@ -55,8 +56,7 @@ def table(study: Study, table: str) -> None:
         numbers = declared.make(study)
         report = declared.reads(study).get("mask_report")
         caption = declared.caption(study, numbers, excluded(report.path(study)) if report else {})
-        said = filter(None, [caption, accept.told(study, step("table", table=table))])
-        formats.write(numbers, record.outputs["table_csv"].parent, table, "\n\n".join(said))
+        formats.write(numbers, record.outputs["table_csv"].parent, table, caption)
 
 
 def show(study: Study) -> None:

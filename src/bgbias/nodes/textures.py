@@ -11,8 +11,8 @@ from typing import Any
 
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
-from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
+from bgbias.engine.node import Limits, Made, step
 from bgbias.models import backbones
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -28,6 +28,7 @@ OUTPUTS = {
     "textures": "RUNS/models/textures/{dataset}/{backbone}/textures.zip",
     "textures_record": "RUNS/models/textures/{dataset}/{backbone}/textures.json",
 }
+LIMITS = Limits(minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
@@ -45,6 +46,11 @@ def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
     from bgbias.images import quilting
 
     return [plugins.load("backbones", plan.backbone(study, backbone).kind), quilting]
+
+
+def threads(study: Study, dataset: str, backbone: str) -> int:
+    """As many as there are photos for."""
+    return threads_by_photos(study, dataset)
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:

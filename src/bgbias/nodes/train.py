@@ -9,7 +9,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import fresh_model, with_statistics
 from bgbias.study import plan
@@ -23,6 +23,7 @@ OUTPUTS = {
     "history": f"RUNS/models/{CELL}/history.csv",
     "train_record": f"RUNS/models/{CELL}/run.json",
 }
+LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "history"  # grows while the node works
 
 

@@ -1,83 +1,70 @@
-"""Results of the project's own grids that its pages show: what a finished run gave, and what it was made by.
+"""Results of the project's own grids that its pages show: what a finished run gave, and how it was made.
 
 ``docs/results/<grid>/`` holds the report's tables in full precision, ``seeds.csv`` (``rows.of_each_seed``), the figures that
-pages show, and ``made.yaml``: how, where and when all this was made, from which settings, and by which code. As long as both
-are those of now, a run of now gives these numbers; ``differing_settings`` and ``edited`` say when they are not. Code that was
-edited and computes the same is taken for what made them once somebody has made numbers again by it (``vouch``), or gives her
-word for it where that takes too long (``accept``), which tables then say; captions are told again (``report.retold``). Where it
-computes others, results may stay until they are made again (``keep``), and tables say how they differ.
+pages show, and ``made.json``: commit, date, machine, minutes, libraries, a digest of each section of the settings, and the
+captions of the tables. Whether code has changed since is what git says.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import os
+import sys
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
-from bgbias.engine import availability, digests, freshness, given_weights, graph, records
-from bgbias.engine.node import Node
+from bgbias.engine import availability, freshness, given_weights, graph, records
 from bgbias.errors import UserError
-from bgbias.files import atomic, code
-from bgbias.files.checksums import sha256
+from bgbias.files import atomic
 from bgbias.files.places import RESULTS
 from bgbias.results import rows
-from bgbias.results.excluded import excluded
-from bgbias.settings import Strict, read_yaml
+from bgbias.results.rows import MODEL, Model
+from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study.params import SECTIONS, Study, loss_options
 
-MADE, SEEDS = "made.yaml", "seeds"
+MADE, SEEDS = "made.json", "seeds"
 TRAINED = ("pretrain", "train")  # whose minutes are those of training
-# Nodes that bring bytes which checksums verify, or draw what tables say.
-WITHOUT_NUMBERS = ("fetch", "weights", "figure")
-# How paragraphs of a caption on edited code begin.
-SINCE, BEFORE = "Edited since", "Made before an edit that computes otherwise"
 NOT_HERE = ("by hand", "missing file")  # states of a dataset's parts that no command can bring
 
 
 @dataclass(frozen=True)
 class Publication:
-    """The published results of a grid: their folder, and what ``made.yaml`` says of them."""
+    """The published results of a grid: their folder, and what ``made.json`` says of them."""
 
     folder: Path
-    made: dict[str, Any]
+    origin: dict[str, Any]
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables, ``table1``, ``table2``, ..., as the report has them."""
-        return tuple(self.made["captions"])
+        return tuple(self.origin["captions"])
 
     def table(self, name: str) -> pd.DataFrame:
         """A table, or ``seeds``. Raises UserError if there is none of that name."""
         known = (*self.tables, SEEDS)
         if name not in known:
             raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
-        return as_written(self.folder / f"{name}.csv")
+        return read_table(self.folder / f"{name}.csv")
+
+    def models(self) -> list[Model]:
+        """The models that the first table has a row of."""
+        return list(self.table(self.tables[0])[MODEL].itertuples(index=False, name=None))
 
     def caption(self, name: str) -> str:
-        """That of a table, which code was accepted since it was made, and how results that were kept differ from those of now."""
-        edited = {file for a in self.made.get("accepted", []) for file in a["edited"]}
-        files = f"{len(edited)} file{'s' * (len(edited) > 1)} of its code"
-        word = f"\n\n{SINCE}, and taken for computing the same: {files} ({MADE} says which, and why)."
-        others = [f"\n\n{BEFORE}: {kept['because'].rstrip('.')}." for kept in self.made.get("kept", [])]
-        return "".join([str(self.made["captions"][name]), word if edited else "", *others])
-
-    def damaged(self) -> list[str]:
-        """The files that are not those that were published."""
-        return [
-            name
-            for name, checksum in self.made["files"].items()
-            if not (self.folder / name).exists() or sha256(self.folder / name) != checksum
-        ]
+        """The caption of a table, in Markdown."""
+        return "\n\n".join(self.origin["captions"][name])
 
 
-def as_written(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> pd.DataFrame:
     """A table in full precision, a word ``none`` in it being a word."""
     return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
@@ -102,11 +89,14 @@ def read(grid: str) -> Publication:
             " All of them: bgbias reproduce"
         )
     folder = RESULTS / grid
-    return Publication(folder, read_yaml(folder / MADE))
+    return Publication(folder, json.loads((folder / MADE).read_text(encoding="utf-8")))
 
 
-def take(study: Study, figures: Collection[str]) -> Publication:
-    """Put the finished report of a grid there, with ``figures`` of it. Raises UserError if not all of it is made and current."""
+def publish(study: Study, figures: Collection[str]) -> Path:
+    """Put the finished report of a grid into its folder, with ``figures`` of it; gives the folder.
+
+    Raises UserError if not all of the report is made and current.
+    """
     again = f"make run GRID={study.grid}"
     if not freshness.complete(study):
         raise UserError(
@@ -117,32 +107,43 @@ def take(study: Study, figures: Collection[str]) -> Publication:
         raise UserError(
             f"A page shows {absent[0]}, which the grid '{study.grid}' does not have; edit the page."
         )
-    tables = [n.keywords["table"] for n in graph.goals(study) if n.name == "table"]
+    tables = table_names(study)
     contents = {f"{name}.csv": study.files.at("table_csv", table=name).read_bytes() for name in tables}
     contents[f"{SEEDS}.csv"] = seeds(study).to_csv(index=False).encode()
     contents |= {f"{name}.png": path.read_bytes() for name, path in sorted(drawn.items())}
+    captions = {}
+    for name in tables:
+        text = study.files.at("table_md", table=name).read_text("utf-8")
+        captions[name] = text.partition("\n\n### ")[0].split("\n\n")
+    origin = {"command": again, **birth(study), "settings": settings_digests(study), "captions": captions}
+    contents[MADE] = _json(origin).encode()
     folder = RESULTS / study.grid
     for old in [*folder.glob("*.csv"), *folder.glob("*.png")]:
         old.unlink()
     for name, content in contents.items():
         with atomic.replacing(folder / name) as temporary:
             temporary.write_bytes(content)
-    captions = {
-        t: study.files.at("table_md", table=t).read_text("utf-8").split("\n\n### ")[0] for t in tables
-    }
-    made = {"command": again, **birth(study), "settings": settings_of(study)}
-    made |= {"excluded": excluded(study.files.at("mask_report")), "captions": captions}
-    made |= {"files": {name: sha256(folder / name) for name in contents}, "code": code_of(study)}
-    return write(Publication(folder, made))
+    return folder
+
+
+def table_names(study: Study) -> list[str]:
+    """The tables of a grid's report."""
+    return [node.keywords["table"] for node in graph.goals(study) if node.name == "table"]
+
+
+def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
+    """The tables of a finished grid, and ``seeds``."""
+    paths = {name: study.files.at("table_csv", table=name) for name in table_names(study)}
+    return {name: read_table(path) for name, path in paths.items()} | {SEEDS: seeds(study)}
 
 
 def seeds(study: Study) -> pd.DataFrame:
     """Each training of a finished grid (``rows.of_each_seed``)."""
-    return rows.of_each_seed(as_written(study.files.at("results")))
+    return rows.of_each_seed(read_table(study.files.at("results")))
 
 
 def birth(study: Study) -> dict[str, Any]:
-    """Of a finished grid: commit, date and machine, and the minutes of its steps, each counted by itself; from their records."""
+    """Of a finished grid: commit, date, machine and libraries, and the minutes of its steps, each counted by itself."""
     every = [(node.name, records.of_any_time(node.record(study))) for node in graph.in_order(study)]
     known = [(name, record) for name, record in every if record]
     last = max((record for _, record in known), key=lambda record: record["finished"])
@@ -155,13 +156,14 @@ def birth(study: Study) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "minutes": round(float(minutes.sum()), 1),
         "minutes_of_training": round(float(minutes[minutes.index.isin(TRAINED)].sum()), 1),
+        "libraries": last.get("packages", {}),
     }
 
 
 def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
     cells = plan.cells(study)
-    said = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
+    settings = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
     before = {
         named.name: named for named in filter(None, (plan.pretraining(study, c.backbone) for c in cells))
     }
@@ -174,13 +176,13 @@ def settings_of(study: Study) -> dict[str, Any]:
         "maskers": {d.masker: study.maskers[d.masker] for d in datasets.values()},
         "backgrounds": {d.backgrounds: study.backgrounds[d.backgrounds] for d in datasets.values()},
     }
-    said |= {
+    settings |= {
         section: {name: entry.model_dump(mode="json", exclude_defaults=True) for name, entry in named.items()}
         for section, named in used.items()
     }
     losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
-    said |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
-    return said | {
+    settings |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
+    return settings | {
         "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
         "losses": {
             f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses
@@ -189,96 +191,22 @@ def settings_of(study: Study) -> dict[str, Any]:
     }
 
 
-def differing_settings(publication: Publication, study: Study) -> list[str]:
-    """The settings that are others now than those of published results: ``train.max_epochs``."""
-    return list(freshness.differences(publication.made["settings"], settings_of(study)))
+def settings_digests(study: Study) -> dict[str, str]:
+    """Each section of a grid's settings to twelve hexadecimal digits of its SHA-256."""
+    digests = {}
+    for section, settings in settings_of(study).items():
+        text = json.dumps(settings, sort_keys=True)
+        digests[section] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digests
 
 
-def code_of(study: Study, nodes: Iterable[Node] | None = None) -> dict[str, Any]:
-    """The code of a grid's numbers, or of those that some nodes make: ``steps``, each kind of node to the fingerprint of its
-    whole code (only of a whole grid); ``files`` to what stands in each; ``libraries`` to their versions.
-    """
-    making = [n for n in (graph.in_order(study) if nodes is None else nodes) if n.name not in WITHOUT_NUMBERS]
-    by = dict.fromkeys(node.code(study) for node in making)
-    kinds = {node.name for node in making}
-    whole = (
-        {"steps": {k: v for k, v in digests.code_of(study).items() if k in kinds}} if nodes is None else {}
-    )
-    return whole | {
-        "files": dict(sorted(item for m in by for item in code.modules(*m).items())),
-        "libraries": dict(sorted(item for m in by for item in code.libraries(*m).items())),
-    }
+def changed_sections(publication: Publication, study: Study) -> list[str]:
+    """The sections of the settings that differ from those of published results."""
+    before, now = publication.origin["settings"], settings_digests(study)
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def edited(publication: Publication, study: Study) -> list[str]:
-    """The files and libraries of a grid's numbers that are others now than those which made the published ones."""
-    before, now = publication.made["code"], code_of(study)
-    if before["steps"] == now["steps"]:
-        return []
-    moved = set(before["files"].values())
-    files = [f for f, mark in now["files"].items() if before["files"].get(f) != mark and mark not in moved]
-    libraries = [n for n, version in now["libraries"].items() if before["libraries"].get(n) != version]
-    return files + libraries or ["imports"]
-
-
-def accept(publication: Publication, study: Study, because: str) -> Publication:
-    """Take the code of now for the one that made the published numbers, on somebody's word; ``because`` is kept, and whole
-    tables say so until all numbers are made again. Raises UserError if no code was edited, if settings were, or without a reason.
-    """
-    return _leave(publication, study, because, "accepted")
-
-
-def keep(publication: Publication, study: Study, because: str) -> Publication:
-    """Let published numbers stay though the code of now makes others: ``because`` is how they differ, and tables say it until all
-    are made again. Raises UserError as ``accept``.
-    """
-    return _leave(publication, study, because, "kept")
-
-
-def _leave(publication: Publication, study: Study, because: str, kind: str) -> Publication:
-    """What ``accept`` and ``keep`` share: ``made.yaml`` says of which ``kind`` the edit is, and has the code of now."""
-    if other := differing_settings(publication, study):
-        moved = f"{publication.folder} was made by other settings ({other[0]}), which move numbers"
-        raise UserError(f"{moved}: make run GRID={study.grid}")
-    if not because.strip() or "\n" in because or "<!--" in because:
-        raise UserError(
-            'Say in one line why the edit computes the same, --accept "a variable was renamed", or how what it computes differs,'
-            ' --keep "medians where now are means"'
-        )
-    names = edited(publication, study)
-    if not names:
-        raise UserError(
-            f"The code of now is the one that made {publication.folder}; there is nothing to accept or to keep."
-        )
-    told = [dict(entry) for entry in publication.made.get(kind, [])]
-    if told and told[-1]["because"] == because:
-        told[-1]["edited"] = sorted({*told[-1]["edited"], *names})
-    else:
-        told.append({"edited": names, "because": because})
-    made = publication.made | {kind: told, "code": code_of(study)}
-    return write(Publication(publication.folder, made))
-
-
-def vouch(
-    publication: Publication, study: Study, made_by: Iterable[str], commit: str, whole: bool = False
-) -> Publication:
-    """Say that code of now gave the published numbers: ``made_by``, files and libraries as in ``edited``, at ``commit``; if the
-    ``whole`` grid was made again, nobody's word is needed any more.
-    """
-    now, known = code_of(study), {key: dict(value) for key, value in publication.made["code"].items()}
-    for name in made_by:
-        for kind in ("files", "libraries"):
-            known[kind] |= {name: now[kind][name]} if name in now[kind] else {}
-    made = {
-        key: value for key, value in publication.made.items() if not (whole and key in ("accepted", "kept"))
-    }
-    proved = Publication(publication.folder, made | {"code": known, "commit": commit})
-    if all(known[kind].get(n) == mark for kind in ("files", "libraries") for n, mark in now[kind].items()):
-        proved.made["code"] = now
-    return write(proved)
-
-
-def cannot_be_made_here(study: Study) -> str:
+def reason_not_here(study: Study) -> str:
     """Why the grid cannot be run on this machine: photos or weights that no command brings; empty if it can."""
     missing = [a for a in availability.arrivals(study, only_grid=True) if a.state in NOT_HERE]
     if missing:
@@ -290,8 +218,38 @@ def cannot_be_made_here(study: Study) -> str:
     return ""
 
 
-def write(publication: Publication) -> Publication:
-    """Write its ``made.yaml``."""
-    text = yaml.safe_dump(publication.made, sort_keys=False, allow_unicode=True, width=130)
-    atomic.write_text(publication.folder / MADE, text)
-    return publication
+def note_tables(kind: str, command: str, tables: Iterable[Path]) -> None:
+    """Let a script of docs/ make its tables, and note in ``docs/results/<kind>.json`` how that was done."""
+    begun = time.perf_counter()
+    finished = list(tables)
+    minutes = (time.perf_counter() - begun) / 60
+    path = RESULTS / f"{kind}.json"
+    noted = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
+    state = records.checkout()
+    born = {
+        "commit": (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"]),
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": _machine(),
+        "cores": os.cpu_count(),
+        "minutes": round(minutes, 1),
+    }
+    noted |= {str(table): born for table in finished}
+    atomic.write_text(path, _json({"command": command, "tables": noted}))
+
+
+def noted_tables() -> dict[str, dict[str, Any]]:
+    """What is noted of the tables that scripts of docs/ made, by their kind."""
+    paths = sorted(RESULTS.glob("*.json"))
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def _machine() -> str:
+    """The processor, and the GPU if this process worked on one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return records.machine()
+    return f"{records.machine()}; {torch.cuda.get_device_name()}"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

@@ -62,13 +62,9 @@ UNFINISHED = {
     "locks": "WORK/locks/{name}.lock",
     "weights_checked": "WORK/weights_checked.json",
     "gpu_slots": "WORK/gpu-slots",
-    # what files outside the project hold, each read once (see files/contents.py)
+    # what files outside the project hold, each read once (see files/hashes.py)
     "known_files": "WORK/known_files.sqlite",
-    # by which code the grid is made, for DVC (see dvc.yaml)
-    "code": "RUNS/code.yaml",
     "logs": "WORK/logs/{name}.log",
-    # an input of every rule, older than all outputs but those of another plan (see engine/freshness.py)
-    "changed_plan": "WORK/changed_plan",
 }
 
 

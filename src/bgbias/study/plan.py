@@ -319,8 +319,13 @@ def trained(study: Study) -> tuple[Cell, ...]:
 
 def attributed(study: Study) -> tuple[Cell, ...]:
     """The grid's models that are asked where they look: trained ones and, if the grid says so, backbones as they come."""
-    asked = study.attribution.pretrained
-    return tuple(c for c in cells(study) if trains(study, c) or (asked and c.method == PRETRAINED))
+    return tuple(cell for cell in cells(study) if "attribute" in evaluated_by(study, cell))
+
+
+def evaluated_by(study: Study, cell: Cell) -> tuple[str, ...]:
+    """The steps that say how a model retrieves and, if it is asked, where it looks."""
+    asked = trains(study, cell) or (study.attribution.pretrained and cell.method == PRETRAINED)
+    return ("embed", "score", "attribute") if asked else ("embed", "score")
 
 
 def distance(cell: Cell) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import psutil
 
-from bgbias.engine.signals import Deferred
 from bgbias.tracking import store, views
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.faults import Conflict
@@ -27,7 +26,7 @@ from bgbias.tracking.records import Records
 
 LONGEST_PAUSE = 60.0
 # Of a core, for looks at very many records: the next one waits, but not for long.
-SHARE, LONGEST_REST = 0.025, 10.0
+SHARE, LONGEST_REST = 0.1, 10.0
 # Where other machines write to the same store: it is tried again, at random moments.
 TRIES, LONGEST_WAIT = 10, 3.0
 
@@ -89,7 +88,7 @@ def follow(
             continue
         try:
             begun = time.process_time()
-            now = found.entries() if last else found.recent()
+            now = found.entries()
             changed = {key: entry for key, entry in now.items() if shown.get(key) is not entry}
             fresh = {key: entry for key, entry in changed.items() if shown.get(key) != entry}
             if fresh:
@@ -135,7 +134,7 @@ def _told_to_stop() -> threading.Event:
     """An event that SIGTERM sets. Ctrl-C ends the workflow, and the end of that is still to be shown."""
     stop = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, Deferred(lambda *_: stop.set()))
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return stop

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,10 +27,8 @@ from bgbias.tracking.entries import (
     is_small,
     stamp,
 )
-from bgbias.tracking.folders import Folders
 
 RECORD = re.compile(r"[^.].*\.json")
-LOOKS = 30  # from one look at all records to the next
 
 NODE = "cell"
 # What the nodes of a model are made of, the first that is there.
@@ -60,11 +59,9 @@ class Records:
         """``root``: the project's folder, where ``dvc.lock`` lies and from which records name files."""
         self.grid, self._root = grid, root
         self.unreadable: dict[Path, Stamp] = {}
-        self._folders = Folders(tuple(folders), RECORD)
+        self._folders = tuple(folders)
         self._read: dict[Path, _Read] = {}
-        self._working: set[Path] = set()
         self._lock: Stamp = None
-        self._looks = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -78,28 +75,18 @@ class Records:
 
     def entries(self) -> dict[str, Entry]:
         """The latest entry of each of the grid's nodes by key, oldest first, then the models'; a damaged record is skipped
-        with a warning.
+        with a warning. What did not change is the same object as the last time.
         """
-        self._looks = 0
-        return self.recent()
-
-    def recent(self) -> dict[str, Entry]:
-        """The same at next to no cost where nothing happened: of the records, those are looked at whose folder changed or whose
-        node is at work, and all only now and then, since an edit in place leaves a folder as it was. What did not change is the
-        same object as the last time.
-        """
-        paths, changed = self._folders.files()
+        paths = [path for folder in self._folders for path in _records_below(folder)]
         lock = stamp(self._root / "dvc.lock")
-        if self._looks % LOOKS == 0 or lock != self._lock:
+        if lock != self._lock:
             self._forget()
-            changed = set(paths)
-        self._looks, self._lock = self._looks + 1, lock
+        self._lock = lock
         gone = self._read.keys() - set(paths)
         for path in gone:
             del self._read[path]
-            self._working.discard(path)
-        news = [path for path in changed | self._working if self._look(path)]
-        if self._entries is None or gone or news:
+        changed = [path for path in paths if self._look(path)]
+        if self._entries is None or gone or changed:
             self._entries = self._together(paths)
         return self._entries
 
@@ -156,13 +143,16 @@ class Records:
                     self.unreadable[path] = now
                     log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
         entry = read.entry.now(now) if read.entry else None
-        if read.entry and read.entry.status == "RUNNING":
-            self._working.add(path)
-        else:
-            self._working.discard(path)
         same = before is not None and before.now == entry
         self._read[path] = replace(read, now=before.now if before and same else entry)
         return not same
+
+
+def _records_below(folder: Path) -> Iterator[Path]:
+    """Every record below a folder, by name; what is hidden is unfinished."""
+    for place, below, files in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(files) if RECORD.fullmatch(name))
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sqlite3
 import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from functools import cache
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from bgbias.compute.vitals import shown
+from bgbias.errors import UserError
 from bgbias.files.locks import locked
-from bgbias.tracking import entries, faults, looks, registry, rows, views
+from bgbias.tracking import entries, faults, looks, registry, views
 from bgbias.tracking.curves import Point, mark
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.records import NODE
-from bgbias.tracking.rows import Runs
+from bgbias.tracking.runs import Runs
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -46,8 +44,8 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
+_opened: dict[Path, int] = {}  # databases by their inode
 Outcome = Literal["created", "updated", "unchanged"]
-_databases: dict[str, list[int]] = {}
 
 
 class Experiment:
@@ -113,7 +111,7 @@ class Experiment:
         # Last, since they say that all the rest is there.
         tags = looks.kept(entry.tags | wanted, run.data.tags)
         changed = {k: v for k, v in tags.items() if run.data.tags.get(k) != v}
-        self._store.state(run, entry.status, entry.finished or entry.started, changed)
+        self._store.set_state(run, entry.status, entry.finished or entry.started, changed)
 
     def _attach(self, run: Run, entry: Entry) -> None:
         """Datasets, pictures, the trained model, and away with the error of a run that has been mended."""
@@ -121,7 +119,7 @@ class Experiment:
         use = "training" if entry.node == "train" else "evaluation"
         inputs = [_dataset(read, use) for read in entry.datasets]
         if new := [read for read in inputs if read.dataset.name not in known]:
-            self._store.read(run, new)
+            self._store.add_inputs(run, new)
         for picture in filter(Path.exists, entry.pictures):
             self.client.log_artifact(run.info.run_id, str(picture))
         if entry.model:
@@ -141,9 +139,8 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     try:
         import alembic.util
         import sqlalchemy.exc
+        from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
-
-        _do_not_wait_for_the_disk()
     except ImportError as error:
         raise faults.fault(uri, error) from error
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
@@ -153,13 +150,12 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     try:
         # One writer a store: two would both migrate a fresh database, or both make a node's run.
         with locked(_lock_of(uri), LOCK_SECONDS):
-            client = _client(uri)
+            _check_unchanged(uri)
+            client = MlflowClient(tracking_uri=uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
-            local = rows.connected(database(uri)) if uri.startswith(SQLITE) else None
-            with closing(local) if local else nullcontext():
-                runs = rows.Rows(local, identity) if local else rows.Served(client, identity)
-                yield Experiment(client, identity, runs)
-    except (MlflowException, *of_database, sqlite3.Error, OSError, ImportError) as error:
+            _check_unchanged(uri)
+            yield Experiment(client, identity, Runs(client, identity))
+    except (MlflowException, *of_database, OSError, ImportError) as error:
         raise faults.fault(uri, error) from error
 
 
@@ -178,19 +174,17 @@ def grids(uri: str) -> dict[str, str]:
     return {grid: identity for _, grid, identity in sorted(found, reverse=True)}
 
 
-@cache
-def _do_not_wait_for_the_disk() -> None:
-    """Leave to the system when SQLite's pages reach the disk, which is several times as fast.
-
-    At worst a power cut damages a database that the records can rebuild.
-    """
-    import sqlalchemy
-
-    def connected(connection: Any, _: Any) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.execute("PRAGMA synchronous = OFF")
-
-    sqlalchemy.event.listen(sqlalchemy.engine.Engine, "connect", connected)
+def _check_unchanged(uri: str) -> None:
+    """MLflow keeps its connection to a database for as long as the process lives, also when somebody has deleted it."""
+    path = database(uri)
+    if not uri.startswith(SQLITE) or (path not in _opened and not path.exists()):
+        return
+    now = path.stat().st_ino if path.exists() else 0
+    if _opened.setdefault(path, now) != now:
+        raise UserError(
+            f"{path} was deleted or replaced while this process wrote to it. The records are safe; show them again with:"
+            " python -m bgbias track"
+        )
 
 
 def _lock_of(uri: str) -> Path:
@@ -198,28 +192,6 @@ def _lock_of(uri: str) -> Path:
         return database(uri).with_name(f"{database(uri).name}.lock")
     name = sha256(uri.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
-
-
-def _client(uri: str) -> MlflowClient:
-    """A client of the store; a new SQLite database takes its name when its tables are made, not before."""
-    from mlflow import MlflowClient
-
-    if not uri.startswith(SQLITE):
-        return MlflowClient(tracking_uri=uri)
-    path = database(uri)
-    if not path.exists():
-        fresh = path.with_name(f"{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
-        try:
-            MlflowClient(tracking_uri=f"{SQLITE}{fresh}").get_experiment("0")
-            fresh.rename(path)
-        finally:
-            fresh.unlink(missing_ok=True)
-    # MLflow keeps its connection to a URI for the life of the process, also when the database was deleted and
-    # made anew. The same path spelled with one more `./` is another URI.
-    seen = _databases.setdefault(str(path), [path.stat().st_ino])
-    if path.stat().st_ino != seen[-1]:
-        seen.append(path.stat().st_ino)
-    return MlflowClient(tracking_uri=f"{SQLITE}{path.parent}/{'./' * (len(seen) - 1)}{path.name}")
 
 
 def database(uri: str) -> Path:
@@ -297,16 +269,3 @@ def _dataset(read: entries.Collection, use: str) -> DatasetInput:
     name, digest = read.name[-DATASET_NAME:], read.digest[:DATASET_DIGEST]
     made = Dataset(name, digest, "local", source, profile=profile)
     return DatasetInput(made, [InputTag("mlflow.data.context", use)])
-
-
-def is_known(ask: Callable[[str], Any], identity: str) -> bool:
-    """Whether MLflow, asked by ``ask`` for a run or a model of this id, knows one."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        ask(identity)
-    except MlflowException as error:
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-            return False
-        raise
-    return True

@@ -9,7 +9,7 @@ A file says of its figure
 ``settings(study)``  what else it depends on; without this function: on nothing else;
 ``draw(study)``      the figure, by matplotlib;
 ``of_tables(study, table)``  only of a figure that is drawn from tables alone: the same, ``table(name)`` being a table by its
-                     name, or ``seeds``. Published results' figures are drawn again by it (``report/redrawn.py``).
+                     name, or ``seeds``.
 
 Planning imports every file: matplotlib, torch and OpenCV are imported by the functions that need them.
 """

@@ -1,0 +1,90 @@
+"""What rules ask of steps: a device, limits, inputs, a command."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from pathlib import Path
+
+import pretended
+import pytest
+from small_study import described, load
+
+from bgbias import plugins
+from bgbias.engine import graph, rules
+from bgbias.engine.node import TOGETHER, Node
+from bgbias.engine.rules import Rules
+from bgbias.errors import UserError
+from bgbias.files import sealed
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
+    """The rules of a small grid, as if it had been run."""
+    study = load(tmp_path, described(tmp_path))
+    pretended.run(study)
+    monkeypatch.setattr(rules, "load", lambda params, grid: study)
+    (tmp_path / "params.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    return Rules({}, tmp_path, is_own=True)
+
+
+def rule_of(node: Node) -> str:
+    return "evaluate" if node.name in TOGETHER else node.name
+
+
+def takes_device(name: str) -> bool:
+    return "device" in inspect.signature(getattr(plugins.load("nodes", name), name)).parameters
+
+
+def test_on_a_cluster_every_step_that_takes_a_device_asks_for_one(
+    made: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "has_gpu", lambda: False)
+    names = plugins.names("nodes")
+    assert [n for n in names if made.uses_gpu(n, on_cluster=True)] == [n for n in names if takes_device(n)]
+    assert sum(map(takes_device, names)) == 13
+    assert made.uses_gpu("evaluate", on_cluster=True)
+    assert not any(made.uses_gpu(name, on_cluster=False) for name in names)
+    train = next(n for n in graph.in_order(made.study) if n.name == "train")
+    # The one that a cluster gives: whoever finds none there says so.
+    assert "--device cuda" in made.command("train", train.wildcards, must_use_gpu=True, again=False)
+    assert "--device" not in made.command("train", train.wildcards, must_use_gpu=False, again=False)
+
+
+def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: Rules) -> None:
+    for node in graph.in_order(made.study):
+        rule = rule_of(node)
+        read = dict(made.inputs(rule, node.wildcards, frozenset(), check=False))
+        own = {made.step(name, node.wildcards).record(made.study) for name in rules.STEPS.get(rule, (rule,))}
+        upstream = {n.record(made.study) for n in graph.reads_from(made.study, node)}
+        assert upstream - own <= read.keys()
+        assert not own & read.keys()
+        assert not any(read.values()), "nothing is forced, nothing was set aside"
+        declared = made.outputs(rule)
+        assert len(declared) == len(set(declared.values()))
+        words = shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=False))
+        assert words[0] == rule
+        assert "--expect" in words
+        assert made.limits(rule)[0] >= node.limits.memory_mb
+
+
+def test_what_was_set_aside_makes_its_job_run_and_what_is_forced_draws_followers_along(made: Rules) -> None:
+    nodes = graph.in_order(made.study)
+    train = next(n for n in nodes if n.name == "train")
+    sealed.aside(train.record(made.study)).touch()
+    read = made.inputs("train", train.wildcards, frozenset(), check=False)
+    assert [path for path, draws in read if draws] == [sealed.aside(train.record(made.study))]
+    cell = next(n for n in nodes if n.name == "score" and n.cell == train.cell)
+    read = made.inputs("evaluate", cell.wildcards, {"train"}, check=False)
+    assert {path.name for path, draws in read if draws} == {"model.safetensors", "run.json"}
+    table = next(n for n in nodes if n.name == "table")
+    assert all(draws for _, draws in made.inputs("table", table.wildcards, {"train"}, check=False))
+
+
+def test_other_keys_of_config_are_refused_unless_a_host_has_them(made: Rules, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown --config lr"):
+        Rules({"lr": 1}, tmp_path, is_own=True)
+    Rules({"lr": 1}, tmp_path, is_own=False)
+    with pytest.raises(UserError, match=r"study.yaml is missing in .*: start Snakemake where it lies"):
+        Rules({"params": "study.yaml"}, tmp_path, is_own=True)
