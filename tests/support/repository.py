@@ -19,11 +19,12 @@ class Repository(Project):
         path = os.pathsep.join([tools, self.environment()["PATH"]])
         return self.run("dvc", *words, PATH=path).stdout
 
-    def git(self, *words: str) -> str:
-        """What git says."""
+    def git(self, *words: str, check: bool = True) -> str:
+        """What git says; a failure is an error unless ``check`` is off."""
         who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
         command = ["git", *who, *words]
-        return subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+        done = subprocess.run(command, cwd=self.folder, check=check, stdout=subprocess.PIPE, text=True)
+        return done.stdout
 
     def commit(self, tag: str, push: bool = True) -> None:
         """Commit everything that git does not ignore, and push what DVC keeps."""
