@@ -51,24 +51,19 @@ rule brightness:
     input:
         reads("brightness"),
     output:
-        brightness=PATHS.brightness,
-        record=PATHS.brightness_record,
+        **RULES.outputs("brightness"),
     log:
-        f"{LOGS}/{STUDY.grid}/brightness/{{dataset}}.log",
+        RULES.log("brightness"),
     params:
-        options=options("brightness"),
+        command("brightness"),
     shell:
-        "python -m bgbias brightness {wildcards.dataset} {params.options} > {log} 2>&1"
+        BGBIAS
 """
 STAGE = """
   brightness:
     desc: how bright photos are
     cmd: snakemake --cores all ${paths.report}/${grid}/brightness/toy_smoke.json
-    deps:
-      - ${paths.work}/datasets
-    params:
-      - grid
-      - ${paths.runs}/${grid}/code.yaml: [brightness]
+    deps: [src/bgbias, params.yaml, grids, "${paths.work}/datasets"]
     outs:
       - ${paths.report}/${grid}/brightness: {persist: true}
 """
@@ -90,7 +85,6 @@ def test_a_new_node_is_planned_run_kept_and_shown(project: Repository) -> None:
     assert changed == {"src/bgbias/nodes/brightness.py", "workflow/rules/data.smk", "dvc.yaml"}
     record = "data/report/smoke/brightness/toy_smoke.json"
     assert project.planned(record) == ["brightness toy_smoke"]
-    project.dvc("repro", "--single-item", "code")
     said = project.dvc("repro", "--single-item", "brightness")
     assert (ran(said), jobs(said)) == (["brightness"], {"brightness"})
     made = project.folder / "data/report/smoke/brightness/toy_smoke.txt"
