@@ -27,13 +27,13 @@ finally:
     from threadpoolctl import threadpool_info
     print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())
 """
-# `python -m bgbias`, which hands its work to a process of the same environment.
+# `python -m bgbias`, before it does anything else.
 MODULE = """
 import os, runpy
+import bgbias.cli
 from bgbias.compute import cores
-from bgbias.engine import warm
 cores.quota = lambda: None
-warm.run = lambda command: print("spins", os.environ.get("GOMP_SPINCOUNT"))
+bgbias.cli.main = lambda: print("spins", os.environ.get("GOMP_SPINCOUNT"))
 runpy.run_module("bgbias", run_name="__main__")
 """
 OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
@@ -48,7 +48,7 @@ def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) 
     assert f"GOMP_SPINCOUNT = '{spins}'" in said
 
 
-def test_processes_that_do_others_work_are_told_too() -> None:
+def test_the_module_tells_openmp_before_its_command_begins() -> None:
     assert f"spins {cores.SPINS}\n" in _run(MODULE)
     assert "spins 77\n" in _run(MODULE, {"GOMP_SPINCOUNT": "77"})
 

@@ -97,6 +97,8 @@ def test_mlflow_shows_them_while_the_node_works_and_the_same_when_rebuilt(tmp_pa
     project.sync()
     shown = [project.curve(project.runs()[TRAIN], name) for name in (cpu, memory)]
     assert shown[0] == [(1, 101.5), (2, 99.0), (3, 40.0)]
-    (project.root / "mlflow.db").unlink()
-    project.sync()
-    assert [project.curve(project.runs()[TRAIN], name) for name in (cpu, memory)] == shown
+    (tmp_path / "anew").mkdir()
+    (tmp_path / "data").rename(tmp_path / "anew/data")
+    anew = Project(tmp_path / "anew")
+    anew.sync()
+    assert [anew.curve(anew.runs()[TRAIN], name) for name in (cpu, memory)] == shown
