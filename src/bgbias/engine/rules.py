@@ -48,7 +48,7 @@ class Rules:
         if not Path(self.params).exists():
             raise UserError(
                 f"{self.params} is missing in {Path.cwd()}: start Snakemake where it lies, name it (--config params=...),"
-                f" or begin with a copy of {project}/params.yaml and the data/ beside it"
+                f" or begin with a copy of {project}/params.yaml, with the grids/ and data/ beside it"
             )
         self.study: Study = load(Path(self.params), config.get("grid"))
         self._current: frozenset[Node] = frozenset()
