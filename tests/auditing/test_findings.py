@@ -11,6 +11,7 @@ from bgbias.evaluation import conditions, scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.results import rows
+from bgbias.results.decomposition import DROP
 
 SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, "only_bg")
 CLASSES, PER_CLASS, DRAWS, DIM = 7, 6, 3, 8
@@ -91,10 +92,11 @@ def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: 
 
 
 def test_steps_add_up_to_the_drop(found: findings.Findings) -> None:
-    drops = found.drops.set_index(["setting", "unit"])["value"]
-    for setting, own in found.steps.groupby("setting"):
-        assert own["value"].sum() == pytest.approx(drops[setting, "points"], abs=1e-12)
-    assert len(found.steps) == 6
+    for _, own in found.steps.groupby("setting"):
+        *steps, drop = own["value"]
+        assert own["step"].iloc[-1] == DROP
+        assert sum(steps) == pytest.approx(drop, abs=1e-12)
+    assert len(found.steps) == 8
 
 
 def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findings.Findings) -> None:

@@ -20,7 +20,7 @@ from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import findings, slices, written
+from bgbias.auditing import advice, findings, slices, written
 from bgbias.auditing import page as audit_page
 from bgbias.report import html
 from bgbias.results.uncertainty import Estimate
@@ -224,56 +224,50 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     surely = slices.SurelyMasked(193, 20, Estimate(0.159, 0.071, 0.246))
     rows = pd.DataFrame({"class_name": list("abcde"), "queries": 43})
     found = SimpleNamespace(classes=rows, photos=pd.DataFrame({"lost": [0.1] * 213}))
-    (said,) = written.evidence(SimpleNamespace(findings=found, usable=(), surely=surely))  # type: ignore[arg-type]
+    (said,) = written.evidence(SimpleNamespace(findings=found, usable=(), surely=surely, ties=0))  # type: ignore[arg-type]
     assert said.startswith("20 of 213 have a mask whose confidence is below 0.9")
     assert said.endswith("without them the drop is 16 % [7, 25]; a sure one can lie on the wrong thing, too")
 
 
 @pytest.mark.parametrize(
-    ("surely", "answer", "low", "many"),
+    ("surely", "answer", "many"),
     [
         (
             None,
             "The masker was sure of all queries that it masked (a confidence of 0.9 or more).",
-            0.1,
             False,
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
             "Numbers alone cannot tell. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]."
             " A loss is shown by these alone.",
-            0.1,
             False,
         ),
         (
             slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
             "In part. The masker was sure of 80 of 100 queries; of these the drop is 15 % [-5, 35]. No loss beyond chance is"
             " shown by these alone.",
-            -0.05,
             True,
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
             "In part. The masker was sure of 35 of 40 queries, and 60 are drawn; of these the drop is 15 % [5, 25].",
-            0.05,
             True,
         ),
         (
             slices.SurelyMasked(0, 100, Estimate(math.nan)),
             "No. The masker was sure of none of 100 queries.",
-            math.nan,
             True,
         ),
         (
             slices.SurelyMasked(30, 70, Estimate(math.nan)),
             "In part. The masker was sure of 30 of 100 queries; these find nothing on photos as they are.",
-            math.nan,
             True,
         ),
     ],
 )
 def test_whether_masks_can_be_trusted_is_answered_and_counts(
-    surely: slices.SurelyMasked | None, answer: str, low: float, many: bool
+    surely: slices.SurelyMasked | None, answer: str, many: bool
 ) -> None:
     drops = pd.DataFrame(
         [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
@@ -286,7 +280,6 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     told = list(audit_page._trusted(audit))
     assert told[0].startswith(answer)
     assert "not whether it is the object that you mean" in told[1]
-    assert written.shown_by_all(audit) == pytest.approx(low, nan_ok=True)
     assert written.many_unsure(audit) is many
     audit.masker = "2 drawn by hand"
     assert list(audit_page._trusted(audit)) == ["They were drawn by hand, and are taken as right."]
@@ -319,7 +312,6 @@ def test_a_loss_of_small_masks_alone_is_said_beside_the_drop_and_does_not_count(
     assert written.of_better_masks(audit) == [(small, better[0].drop), (less_sure, better[1].drop)]
     told = f"{small} {answer} by these alone. {less_sure} A loss is shown by these alone."
     assert told in list(audit_page._trusted(audit))
-    assert written.shown_by_all(audit) == low
     audit.surely = slices.SurelyMasked(50, 50, Estimate(0.15, 0.05, 0.25))
     sure = "The masker was sure of 50 of 100 queries; of these the drop is 15 % [5, 25]."
     assert [said for said, _ in written.of_better_masks(audit)] == [
@@ -397,3 +389,28 @@ def test_a_cue_conflict_is_seen_beside_that_of_errors_that_fell_on_all_classes_a
     assert of(0.5, 11) == pytest.approx(0.05 / 0.55)
     assert of(1.0, 4) == 0
     assert math.isnan(of(0.5, 1))
+
+
+@pytest.mark.parametrize(
+    ("clean", "chance", "hardly"),
+    [
+        (0.03, 0.02, True),
+        (0.05, 0.02, False),
+        (0.34, 0.3, True),  # two classes: twice as much as chance is far more than hardly
+        (0.5, 0.3, False),
+    ],
+)
+def test_a_model_that_finds_hardly_more_than_chance_is_asked_for_its_weights(
+    clean: float, chance: float, hardly: bool
+) -> None:
+    level = {"metric": "map_at_r", "setting": "symmetric", "condition": "clean"}
+    levels = pd.DataFrame([level | {"value": clean, "low": clean - 0.02, "high": clean + 0.02}])
+    drop = {"setting": "query", "unit": "relative", "value": 0.57, "low": -0.21, "high": 1.0, "p": 0.2}
+    found = SimpleNamespace(levels=levels, drops=pd.DataFrame([drop]), by_chance=chance)
+    audit: Any = SimpleNamespace(findings=found)
+    assert written.hardly_finds(audit) is hardly
+    if hardly:
+        assert "hardly more than chance" in written.verdict(audit)
+        assert "worse" not in written.verdict(audit)
+        (only,) = advice.of(audit)
+        assert "weights that were not loaded" in only

@@ -172,7 +172,7 @@ def test_who_stands_in_front_of_the_same_surroundings_is_left_out(symmetric: boo
     vectors, labels, given = crowd(5)
     donors = seeds.generator("donors").integers(0, PHOTOS, PHOTOS)
     rows = np.flatnonzero(given.query)
-    ((_, ranking),) = rankings(vectors[rows], rows, vectors, labels, given, donors, symmetric)
+    ((_, ranking),) = rankings(vectors[rows], rows, vectors, labels, given, donors[None], symmetric)
     for row, indices in zip(rows, ranking.indices, strict=True):
         expected = [
             p for p in order_of(row, vectors, labels, given) if (donors[p] if symmetric else p) != donors[row]

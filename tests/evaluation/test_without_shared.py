@@ -12,7 +12,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.without_shared import how_many, without_shared
-from bgbias.results import rows, uncertainty
+from bgbias.results import decomposition, rows, uncertainty
 
 CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3
 LABELS = np.repeat(np.arange(CLASSES), PER_CLASS)
@@ -39,8 +39,8 @@ def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class
     gallery = queries if symmetric else gallery
     donors = lenders(same_class)
     deep = 3 * PER_CLASS
-    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many(donors, symmetric))
-    left = without_shared(ranked, LABELS, donors, symmetric)
+    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many(donors[None], symmetric))
+    left = without_shared(ranked, LABELS, donors[None], symmetric, deep)
     assert left.indices.shape[1] == deep
     found = map_at_r.per_query(left)
     for row in ROWS:
@@ -58,7 +58,7 @@ def test_who_has_nobody_else_to_find_is_no_query() -> None:
     labels, donors = np.array([0, 0, 1, 1, 1]), np.array([1, 0, 3, 2, 2])
     vectors = unit(seeds.generator("pairs").normal(size=(5, 4)))
     ranked = neighbours(vectors, labels, vectors, labels, 4)
-    assert np.isnan(map_at_r.per_query(without_shared(ranked, labels, donors, False))).tolist() == [
+    assert np.isnan(map_at_r.per_query(without_shared(ranked, labels, donors[None], False, 3))).tolist() == [
         True,
         True,
         False,
@@ -98,3 +98,31 @@ def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgr
         wrong = naive.estimate([name, "random_background"], uncertainty.difference)
         assert sign * wrong.value > abs(lost.value)
         assert name == "mixed_rand" or wrong.low > 0
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 32, 50])
+@pytest.mark.parametrize("setting", ["symmetric", "query"])
+def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: int, setting: str) -> None:
+    """Every view gives the clean embedding: whatever a step says comes from photos that one condition lacks and another has."""
+    labels = np.repeat(np.arange(8), size)
+    random = seeds.generator("blind", size)
+    clean = unit(random.normal(size=(8, 6))[labels] + random.normal(size=(len(labels), 6)))
+    views, donors = {(CLEAN, 0): clean, ("own_inpainted", 0): clean}, {}
+    for draw in range(DRAWS):
+        for name in ("mixed_same", "mixed_rand", "random_background"):
+            views[name, draw] = clean
+        for name, same_class in (("mixed_same", True), ("mixed_rand", False)):
+            fits = (labels[:, None] == labels) == same_class
+            np.fill_diagonal(fits, False)
+            donors[name, draw] = np.array([random.choice(np.flatnonzero(row)) for row in fits])
+    ids = [f"{n:03d}" for n in range(len(labels))]
+    embeddings = Embeddings(ids, labels, np.ones(len(labels), bool), views, donors)
+    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    model = ("a", "b", "none", "pretrained")
+    times = {CLEAN: 1, "own_inpainted": 1, "mixed_same": DRAWS, "random_background": DRAWS}
+    values = decomposition.matched(queries, model, setting, times)
+    pair = decomposition.matched(queries, model, "query", dict.fromkeys(decomposition.GAP, DRAWS))
+    found = decomposition.steps(values) | {"gap": decomposition.gap(pair)}
+    for step, estimate in found.items():
+        nobody = size == 2 and (setting == "query" or step == "gap")
+        assert np.isnan(estimate.value) if nobody else abs(estimate.value) < 1e-12, step

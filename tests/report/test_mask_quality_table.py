@@ -10,7 +10,7 @@ import pytest
 from stepped import DRAWS, LABELS, QUERIES, SEEDS, SHOWN, naive, queries
 
 import bgbias
-from bgbias.evaluation.metrics import OTHERS
+from bgbias.evaluation.metrics import MATCHED_OTHERS
 from bgbias.report import formats
 from bgbias.report.tables import mask_quality
 from bgbias.report.tables.mask_quality import PARTS
@@ -103,11 +103,13 @@ def test_masks_that_do_not_differ_have_no_thirds() -> None:
 
 def test_what_a_class_means_for_others_widens_intervals() -> None:
     values = queries()
-    apart = values.assign(**{OTHERS: np.where(values["label"] < 4, 0.3, -0.3)})
+    apart = values.assign(**{MATCHED_OTHERS["symmetric"]: np.where(values["label"] < 4, 0.3, -0.3)})
     narrow, wide = (made(table, masks(CONFIDENCE)).loc["plain"] for table in (values, apart))
     assert narrow["drop_best"] == wide["drop_best"]
     paths = [apart["condition"] != "clean", apart["condition"] == "clean"]
-    moved = apart.assign(**{OTHERS: np.select(paths, [0.0, apart[OTHERS]])})
+    moved = apart.assign(
+        **{MATCHED_OTHERS["symmetric"]: np.select(paths, [0.0, apart[MATCHED_OTHERS["symmetric"]]])}
+    )
     found = made(moved, masks(CONFIDENCE)).loc["plain"]
     assert found["drop_best_high"] - found["drop_best"] > narrow["drop_best_high"] - narrow["drop_best"]
 

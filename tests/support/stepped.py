@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bgbias.evaluation.metrics import OTHERS
+from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OTHERS
 
 SEEDS, DRAWS, QUERIES = (0, 1, 2), 2, 48
 LABELS = np.arange(QUERIES) % 8
@@ -52,6 +52,8 @@ def queries(seeds: tuple[int, ...] = SEEDS, shown: tuple[str, ...] = SHOWN) -> p
                             "precision_at_1": (random.random(QUERIES) < values).astype(float),
                             "nearest_of_donor": (random.random(QUERIES) < 0.3).astype(float),
                         }
+                        for both in MATCHED if condition == "clean" else (setting,):
+                            rows |= {MATCHED[both]: values, MATCHED_OTHERS[both]: 0.0}
                         tables.append(pd.DataFrame({**cell, **where, **rows, OTHERS: 0.0}))
     return pd.concat(tables, ignore_index=True)
 

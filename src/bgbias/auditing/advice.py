@@ -19,6 +19,12 @@ def of(audit: Measured) -> Iterator[str]:
         yield "Name the photos' classes: then this page says what is lost, and in which classes."
         return
     drop = written.drop(audit)
+    if written.hardly_finds(audit):
+        yield (
+            "Find out why the model finds nothing before anything else is asked. Usual causes: weights that were not loaded,"
+            " another preparation than in training (--mean, --std, --size), labels that do not say which photos look alike."
+        )
+        return
     if math.isnan(drop.low):
         yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
         return

@@ -39,6 +39,7 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Question
 from bgbias.auditing.steps import Steps
+from bgbias.auditing.vectors import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -137,6 +138,7 @@ def of_embeddings(
     digest = identity.of_question(question, model)
     workplace.check_exported(digest)
     with workplace.working(folder, digest, identity.noise(model)) as work:
+        refuse_another_order(vectors, question.collection.table.ids)
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
@@ -251,6 +253,7 @@ def _concluded(
 ) -> Audit:
     """From embeddings to numbers and pictures."""
     collection, asked, table = question.collection, question.asked, photos.table
+    refuse_constant(vectors[CLEAN, 0], model.name)
     of_masks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
@@ -274,6 +277,7 @@ def _concluded(
         if not makers.endswith(BY_HAND):  # what a person drew is the object, however small
             better = tuple(slices.better_masked(found.photos, properties, thirds))
         leaks = leak.of(photos)
+    ties = equal_vectors(vectors[CLEAN, 0])
     return Audit(
         collection,
         model,
@@ -294,6 +298,7 @@ def _concluded(
         of_classes,
         shown.doubtful(prepared),
         of_masks,
+        ties,
         steps.took,
         question.command,
     )

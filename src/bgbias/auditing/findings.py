@@ -20,14 +20,12 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, S
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.variance import Shares
-from bgbias.results import conflict, uncertainty
-from bgbias.results.rows import MAP_AT_R, Values
-from bgbias.results.uncertainty import UNKNOWN, Estimate, Statistic
+from bgbias.results import conflict, decomposition, uncertainty
+from bgbias.results.decomposition import PATH
+from bgbias.results.rows import MAP_AT_R, Values, seen
+from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.study.cell import PRETRAINED
 
-# Of the views, which the decomposition goes through, and what is lost from one to the next.
-PATH = (CLEAN, "own_inpainted", "mixed_same", RANDOM_BACKGROUND)
-STEPS = ("pasting", "own_background", "class_background")
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
 MOST_SKIPPED = 0.5  # of the queries may lack what is told of all
@@ -39,9 +37,10 @@ class Findings:
     """Numbers of one model on one collection; shares 0..1, as results are kept.
 
     ``levels``: a row for each setting, condition and metric, ``value`` with ``low`` and ``high``. ``steps``: a row for each
-    setting and step, points of MAP@R lost. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
+    setting and step, points of MAP@R lost, and their sum, ``decomposition.DROP``, of galleries that lack the same photos in each
+    condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
-    class first, the share that follows the background.
+    class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
     """
 
     levels: pd.DataFrame
@@ -50,6 +49,7 @@ class Findings:
     classes: pd.DataFrame
     photos: pd.DataFrame
     conflict: Estimate
+    by_chance: float
 
 
 def of_labelled(
@@ -63,7 +63,8 @@ def of_labelled(
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     shown = list(dict.fromkeys(condition for condition, _ in asked))
     times = {name: sum(view == name for view, _ in asked) for name in shown}
-    verdict = _seen(queries, MAP_AT_R, {c: (_setting(QUERY_ONLY, c), c, times[c]) for c in shown})
+    verdict = seen(queries, MODEL, {c: (_setting(QUERY_ONLY, c), c, times[c]) for c in shown})
+    chance = decomposition.by_chance(embeddings.labels)
     return Findings(
         _levels(queries, times),
         _steps(queries, times),
@@ -71,6 +72,7 @@ def of_labelled(
         _classes(verdict, names, unsure),
         _photos(verdict, names),
         conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
+        float(np.nanmean([chance[int(label)] for label in verdict.classes])),
     )
 
 
@@ -100,30 +102,18 @@ def _setting(setting: str, condition: str) -> str:
     return SYMMETRIC if condition == CLEAN else setting
 
 
-def _seen(queries: pd.DataFrame, metric: str, views: Mapping[str, tuple[str, str, int]]) -> Values:
-    others = OTHERS if metric == MAP_AT_R else ""
-    kept = ["image_id", "label", "seed", "draw", metric, *filter(None, [others])]
-    parts = {
-        name: queries.loc[(queries["setting"] == setting) & (queries["condition"] == condition), kept]
-        for name, (setting, condition, _) in views.items()
-    }
-    draws = {name: count for name, (*_, count) in views.items()}
-    return Values.of(MODEL, parts, metric, others, draws)
-
-
 def _interval(estimate: Estimate) -> dict[str, float]:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _estimate(values: Values, names: Sequence[str], of: Statistic = uncertainty.itself) -> Estimate:
+def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate:
     """Unknown if no query is left, or fewer than half of them in too few classes for an interval: a class of two photos has no
     background of its own to borrow, and the few others are no level of all.
     """
     skipped = np.isnan(np.stack([values.columns[name] for name in names])).any(axis=0)
     if skipped.all():
         return UNKNOWN
-    found = values.estimate(names, of)
-    return UNKNOWN if math.isnan(found.low) and skipped.mean() > MOST_SKIPPED else found
+    return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
 def without_a_lender(photos: pd.DataFrame) -> int:
@@ -136,10 +126,10 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             views = {c: (_setting(setting, c), c, n) for c, n in times.items()}
-            values = _seen(queries, metric, views)
+            values = seen(queries, MODEL, views, metric, OTHERS if metric == MAP_AT_R else "")
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
-                found = _interval(_estimate(values, [condition]))
+                found = _interval(_known(values, [condition], values.estimate([condition])))
                 # A share; Student's t does not know its ends.
                 lines.append(
                     named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
@@ -151,11 +141,9 @@ def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     """Nothing where a condition on the way was not shown."""
     lines = []
     for setting in SETTINGS if set(PATH) <= set(times) else ():
-        values = _seen(queries, MAP_AT_R, {c: (_setting(setting, c), c, times[c]) for c in PATH})
-        for number, name in enumerate(STEPS):
-            # Of the queries that every condition has, so that steps add up.
-            found = _estimate(values, PATH, lambda *means, at=number: means[at] - means[at + 1])
-            lines.append({"setting": setting, "step": name} | _interval(found))
+        values = decomposition.matched(queries, MODEL, setting, {name: times[name] for name in PATH})
+        for name, estimate in decomposition.steps(values).items():
+            lines.append({"setting": setting, "step": name} | _interval(_known(values, PATH, estimate)))
     return pd.DataFrame(lines, columns=["setting", "step", "value", "low", "high"])
 
 
@@ -163,7 +151,7 @@ def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         ends = [CLEAN, RANDOM_BACKGROUND]
-        values = _seen(queries, MAP_AT_R, {c: (_setting(setting, c), c, times[c]) for c in ends})
+        values = seen(queries, MODEL, {c: (_setting(setting, c), c, times[c]) for c in ends})
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})

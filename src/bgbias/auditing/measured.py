@@ -23,7 +23,7 @@ from bgbias.results.leak import Leak
 class Measured:
     """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
     a mask. ``remarks``: of masks. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo of each
-    class that loses most (``portraits``), masks that are least sure.
+    class that loses most (``portraits``), masks that are least sure. ``ties``: photos whose clean embedding is also another's.
     """
 
     collection: PhotoCollection
@@ -45,5 +45,6 @@ class Measured:
     portraits: dict[str, str]
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
+    ties: int
     took: dict[str, float]
     command: str

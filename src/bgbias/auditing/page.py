@@ -18,6 +18,7 @@ from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.report import four_fields, html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
+from bgbias.results.decomposition import DROP
 from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import ANY_LEVELS, Estimate
 from bgbias.version import VERSION
@@ -80,17 +81,12 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         {"title": written.STEP_TITLES[str(step)]} | {s: _of(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
         for step, rows in found.steps.groupby("step", sort=False)
     ]
-    if steps:
-        total = {s: written.drop(audit, s, "points") for s in (QUERY_ONLY, SYMMETRIC)}
-        steps.append({"title": "the drop"} | total)
     short = findings.without_common_folder(found.classes["class_name"])
     rows = found.levels[found.levels["metric"] == MAP_AT_R]
-    least = written.shown_by_all(audit)
+    least = written.drop(audit).low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
         "four": four_fields.of({(audit.leak.found, least > 0): ()} if audit.leak and tested else {}),
-        "few_classes": math.isnan(written.drop(audit).low),
-        "better_masks": bool(written.of_better_masks(audit)),
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition), "condition": condition}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
@@ -99,6 +95,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         ],
         "steps": steps,
         "relative": {s: written.drop(audit, s) for s in (QUERY_ONLY, SYMMETRIC)},
+        "points": {s: written.drop(audit, s, "points") for s in (QUERY_ONLY, SYMMETRIC)},
         "spread": _spread(steps, audit.thirds),
         "of_the_drop": list(_of_the_drop(audit)),
         "classes_told": (
@@ -186,7 +183,7 @@ def _of_the_drop(audit: Measured) -> Iterator[str]:
     """The steps in words: which is beyond chance, and which is not."""
     found = audit.findings
     assert found is not None
-    rows = found.steps[found.steps["setting"] == QUERY_ONLY]
+    rows = found.steps[(found.steps["setting"] == QUERY_ONLY) & (found.steps["step"] != DROP)]
     meant = {
         "pasting": "what cutting out and pasting costs by itself, with masks as they are",
         "own_background": "what the photo's very own background told",

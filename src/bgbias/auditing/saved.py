@@ -53,6 +53,8 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "drop": None if found is None else _records(found.drops),
         "steps": None if found is None else _records(found.steps),
         "levels": None if found is None else _records(found.levels),
+        "map_at_r_by_chance": None if found is None else _known(found.by_chance),
+        "equal_embeddings": audit.ties,
         "classes_losing_half": None if found is None else findings.suffering(found.classes),
         "cue_conflict": None
         if found is None

@@ -17,16 +17,22 @@ from bgbias.evaluation.variance import Shares
 from bgbias.report import html
 from bgbias.report.columns import NOTHING
 from bgbias.results import conflict, correlation
+from bgbias.results.decomposition import DROP
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 
 WORST = 10
 FEWEST_QUERIES = 20  # fewer say next to nothing
+HARDLY = (
+    2,
+    0.1,
+)  # times chance, and of the way from chance to 1: a model below both finds hardly more than chance
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
 STEP_TITLES = {
     "pasting": "cutting and pasting alone",
     "own_background": "this very background",
     "class_background": "the class's backgrounds",
+    DROP: "together",
 }
 # In the order in which people read them: each step of the drop goes from one to the next.
 LEVEL_TITLES = {
@@ -76,6 +82,12 @@ def verdict(audit: Measured) -> str:
     lost = drop(audit)
     if math.isnan(lost.value):
         return "The model finds nothing on photos as they are, so that nothing can be lost."
+    if hardly_finds(audit):
+        clean = level(audit, CLEAN)
+        return (
+            f"The model finds hardly more than chance on original photos (MAP@R {said(clean, 1)}, by chance"
+            f" {html.percent(found.by_chance)}), so that nothing can be lost."
+        )
     before, after = (100 * level(audit, c, QUERY_ONLY).value for c in (CLEAN, RANDOM_BACKGROUND))
     levels = f"(MAP@R from {before:.1f} to {after:.1f}{_first_hits(found)}; only queries changed)"
     chance = _by_chance(lost, drop(audit, unit="points"), len(found.classes))
@@ -89,6 +101,13 @@ def verdict(audit: Measured) -> str:
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
         f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
     )
+
+
+def hardly_finds(audit: Measured) -> bool:
+    """Whether MAP@R on original photos is hardly above that of a random order; no drop says anything then."""
+    assert audit.findings is not None
+    clean, chance, (times, way) = level(audit, CLEAN).value, audit.findings.by_chance, HARDLY
+    return clean < min(times * chance, chance + way * (1 - chance))
 
 
 def _by_chance(lost: Estimate, points: Estimate, classes: int) -> str:
@@ -135,13 +154,6 @@ def of_better_masks(audit: Measured) -> list[tuple[str, Estimate]]:
     return told
 
 
-def shown_by_all(audit: Measured) -> float:
-    """The least lower end of the drop and of the drops of better masks: a loss is shown where it is above 0. NaN where one of
-    them has no interval.
-    """
-    return float(np.min([drop(audit).low, *(found.low for _, found in of_better_masks(audit))]))
-
-
 def of_sure_masks(audit: Measured) -> str:
     """The drop without the queries of unsure masks, in a sentence; nothing where all are sure or nobody knows."""
     if audit.surely is None:
@@ -177,6 +189,11 @@ def evidence(audit: Measured) -> Iterator[str]:
     count, found = queries(audit), audit.findings
     if count < FEWEST_QUERIES:
         yield f"{count} say next to nothing; take more photos"
+    if audit.ties:
+        yield (
+            f"{audit.ties} of {len(audit.collection)} photos have the same embedding as another photo; among these the order of"
+            " the photos decides who is found"
+        )
     if found is None:
         return
     if most := _of_one_class(found):
@@ -219,8 +236,7 @@ def told(audit: Measured) -> Iterator[str]:
             yield f"{LEVEL_TITLES.get(condition, condition):<40}{_interval(row):>24}{NOTHING if math.isnan(p) else f'{p:.1f}':>8}"
         if len(found.steps):
             yield ""
-            points = drop(audit, unit="points")
-            yield f"{'of the drop of MAP@R, points':<40}{_points(points):>24}"
+            yield f"{'what the drop is made of':<40}{'points [95 %]':>24}"
             for _, row in found.steps[found.steps["setting"] == QUERY_ONLY].iterrows():
                 yield f"  {STEP_TITLES[row['step']]:<38}{_interval(row):>24}"
         both = drop(audit, SYMMETRIC)
@@ -321,10 +337,6 @@ def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
         high = min(high, 100.0)  # nothing more can be lost; Student's t does not know
     ends = "" if math.isnan(low) else f" [{low:.0f}, {high:.0f}]"
     return f"{value:.0f}{sign}{ends}"
-
-
-def _points(found: Estimate) -> str:
-    return _interval(pd.Series({"value": found.value, "low": found.low, "high": found.high}))
 
 
 def _interval(row: pd.Series) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from bgbias import plugins
 from bgbias.evaluation import metrics
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.metrics import OF_DONOR, OTHERS
-from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, neighbours
+from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS, map_at_r
+from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import of_photos
 from bgbias.evaluation.without_class import change_for_others, deep_enough
 from bgbias.evaluation.without_shared import how_many, without_shared
 
 VIEW = ("setting", "condition", "draw")
+# Conditions on borrowed backgrounds, whose lenders are left out of all that is compared with them, and what that is.
+LENDING = {SYMMETRIC: ("mixed_same",), QUERY_ONLY: ("mixed_same", "mixed_rand")}
+COMPARED = (CLEAN, "own_inpainted", RANDOM_BACKGROUND)
 
 
 def of_queries(
@@ -27,39 +32,89 @@ def of_queries(
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
     the clean view. ``OTHERS`` is what the query's class means for others (``without_class.change_for_others``). Where queries
-    stand in front of other photos' backgrounds, photos in front of the very same one are left out of their gallery
-    (``without_shared``); in a clean gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of
-    the object's: the background's cue beat the object's. Where the dataset gives queries and gallery, rankings are of
-    ``whole_gallery``, and the metrics of whole ones are there, too.
+    are on other photos' backgrounds, photos on the very same one are left out of their gallery (``without_shared``); in a clean
+    gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of the object's: the background's cue
+    beat the object's. ``MATCHED`` leaves out the same photos in every condition that ``COMPARED`` and ``LENDING`` name, so that
+    differences between conditions say nothing of the photos left out. Where the dataset gives queries and gallery, rankings are
+    of ``whole_gallery``, and the metrics of whole ones are there, too.
     """
-    labels, given, asked, tables = embeddings.labels, embeddings.given, embeddings.asked, []
-    deep = deep_enough(labels)
-    there = embeddings.views[CLEAN, 0] if index is None else index
+    labels, tables = embeddings.labels, []
+    clean = embeddings.views[CLEAN, 0] if index is None else index
     for (condition, draw), queries in embeddings.views.items():
         settings = (
             plugins.load("conditions", condition).SETTINGS if index is None else (SYMMETRIC, QUERY_ONLY)
         )
         for setting in settings:
-            gallery = queries if setting == SYMMETRIC else there
-            donors, among = embeddings.donors.get((condition, draw)), setting == SYMMETRIC
-            if given is None:
-                more = 0 if donors is None else how_many(donors, among)
-                ranked = neighbours(queries, labels, gallery, labels, max(deep, DEEPEST_FIXED_RANK) + more)
-                if donors is not None:
-                    ranked = without_shared(ranked, labels, donors, among)
-                of_whole: dict[str, np.ndarray] = {}
-            else:
-                ranked, of_whole = of_photos(queries, gallery, labels, given, asked, donors, among)
-            told = {**model, "setting": setting, "condition": condition, "draw": draw}
-            values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
-            values[OTHERS] = change_for_others(ranked, labels, asked)
-            if donors is not None and not among:
-                nearest, lent = ranked.indices[:, 0], labels[donors]
-                beaten = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
-                values[OF_DONOR] = beaten.astype(np.float64)
-            table = pd.DataFrame({**told, "image_id": embeddings.ids, "label": labels, **values})
-            tables.append(table[asked])
+            ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
+            own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
+            ranked, values = ranking.without(own, setting)
+            values[OTHERS] = change_for_others(ranked, labels, embeddings.asked)
+            if own and setting == QUERY_ONLY:
+                values[OF_DONOR] = _finds_donor(ranked, labels, own[0])
+            # Clean queries in the clean gallery belong to both settings.
+            for matched in (SYMMETRIC, QUERY_ONLY) if condition == CLEAN else (setting,):
+                if condition in (*COMPARED, *LENDING[matched]):
+                    values |= ranking.matched(condition, draw, matched)
+            view = {**model, "setting": setting, "condition": condition, "draw": draw}
+            table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
+            tables.append(table[embeddings.asked])
     return pd.concat(tables, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """All photos as ``queries`` [N, D] among each other as ``gallery`` [N, D]."""
+
+    embeddings: Embeddings
+    queries: np.ndarray
+    gallery: np.ndarray
+
+    def without(self, donors: Sequence[np.ndarray], setting: str) -> tuple[Neighbours, dict[str, np.ndarray]]:
+        """The neighbours and every metric, float64 [N], without photos that share a background (``without_shared``)."""
+        labels, given, symmetric = self.embeddings.labels, self.embeddings.given, setting == SYMMETRIC
+        if given is not None:
+            asked = self.embeddings.asked
+            ranked, whole = of_photos(self.queries, self.gallery, labels, given, asked, donors, symmetric)
+        else:
+            ranked, whole = (
+                without_shared(self._deepest, labels, np.array(donors), symmetric, self._depth),
+                {},
+            )
+        return ranked, {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | whole
+
+    def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
+        """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
+        lent = self.embeddings.donors
+        lending = [name for name in LENDING[setting] if (name, 0) in lent]
+        if LENDING[setting][0] not in lending:
+            return {}
+        draws = [draw for name, draw in lent if name == lending[0]]
+        values, of_others = [], []
+        for number in [draw] if plugins.load("conditions", condition).DRAWS else draws:
+            ranked, _ = self.without([lent[name, number] for name in lending], setting)
+            values.append(map_at_r.per_query(ranked))
+            of_others.append(change_for_others(ranked, self.embeddings.labels, self.embeddings.asked))
+        return {
+            MATCHED[setting]: np.mean(values, axis=0),
+            MATCHED_OTHERS[setting]: np.mean(of_others, axis=0),
+        }
+
+    @property
+    def _depth(self) -> int:
+        return max(deep_enough(self.embeddings.labels), DEEPEST_FIXED_RANK)
+
+    @cached_property
+    def _deepest(self) -> Neighbours:
+        """Deep enough for whatever is left out."""
+        labels, lenders = self.embeddings.labels, np.array(list(self.embeddings.donors.values()))
+        spare = max(how_many(lenders, True), len(LENDING[QUERY_ONLY])) if len(lenders) else 0
+        return neighbours(self.queries, labels, self.gallery, labels, self._depth + spare)
+
+
+def _finds_donor(ranked: Neighbours, labels: np.ndarray, donors: np.ndarray) -> np.ndarray:
+    """Whether the nearest photo is of the class that lent its background and not of the query's, float64 [N]."""
+    nearest, lent = ranked.indices[:, 0], labels[donors]
+    return ((nearest >= 0) & (labels[nearest] == lent) & (lent != labels)).astype(np.float64)
 
 
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:

@@ -41,8 +41,8 @@ def rankings(
     symmetric: bool = False,
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
-    these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: whoever
-    stands in front of a query's very surroundings is left out, too.
+    these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: photos that
+    share a query's borrowed background are left out, too.
     """
     known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
     columns = np.arange(len(labels))
@@ -51,8 +51,8 @@ def rankings(
         block = slice(start, start + step)
         own = rows[block]
         searched = given.searched(own, labels)
-        if donors is not None:
-            searched &= donors[own, None] != (donors if symmetric else columns)
+        for lender in () if donors is None else donors:
+            searched &= lender[own, None] != (lender if symmetric else columns)
         similarity = np.where(searched, asked[block].astype(np.float64) @ known, -np.inf)
         deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
         indices = np.argsort(-similarity, axis=1, kind="stable")[:, :deepest]

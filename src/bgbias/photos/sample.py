@@ -2,8 +2,10 @@
 
 MAP@R asks for all of a query's class, so a few photos of every class would make it another question, and a few whole classes
 leave too little to be confused with, and too little chance to speak of: intervals are over classes. So whole classes are taken
-where a hundred of them fit into the sample, and where they do not, equally many photos of each of a hundred. Classes and their
-photos come in an order that follows from their names alone: the same on every machine, whatever lies beside them.
+where a hundred of them fit into the sample, and where they do not, equally many photos of each of a hundred, or of fewer where
+that would leave less than four: a photo that lends its background to a query is no longer found, and one other is too few.
+Classes and their photos come in an order that follows from their names alone: the same on every machine, whatever lies beside
+them.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from bgbias.photos.table import ImageTable
 CLASSES = 100
 PER_CLASS = 2  # photos without which nobody is found
 LEAST = 2 * PER_CLASS  # so that there is somebody to be mistaken for
+KEPT = 4  # photos of a class, if it has so many, in any larger sample
 
 
 def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
     """At most ``count`` photos (``LEAST`` or more), in the table's order, and the most of one class; None if classes are whole.
 
-    Only classes of two photos or more are drawn, and each keeps at least two. ``purpose`` and the photos' keys decide which.
+    Only classes of two photos or more are drawn, and each keeps at least four of them, if so many fit twice. ``purpose``
+    and the photos' keys decide which.
     """
     if count >= len(table):
         return table, None
@@ -32,8 +36,9 @@ def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable,
         parts, key=lambda name: seeds.number(seeds.key(purpose, parts[name]["key_set"].iloc[0], name))
     )
     sizes = np.array([len(parts[name]) for name in order])
-    first = sizes[: min(CLASSES, count // PER_CLASS)]
-    fitting = [m for m in range(int(first.max()), PER_CLASS - 1, -1) if np.minimum(first, m).sum() <= count]
+    least = min(KEPT, count // 2)
+    first = sizes[: min(CLASSES, count // least)]
+    fitting = [m for m in range(int(first.max()), least - 1, -1) if np.minimum(first, m).sum() <= count]
     most = None if fitting[0] == first.max() else fitting[0]
     taken = sizes if most is None else np.minimum(sizes, most)
     chosen = order[: int((taken.cumsum() <= count).sum())]

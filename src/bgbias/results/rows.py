@@ -200,17 +200,23 @@ def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
     return seen(rows, model, views)
 
 
-def seen(rows: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str, int]]) -> Values:
-    """MAP@R of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many draws
-    it has.
+def seen(
+    rows: pd.DataFrame,
+    model: Model,
+    views: Mapping[str, tuple[str, str, int]],
+    value: str = MAP_AT_R,
+    of_others: str = OTHERS,
+) -> Values:
+    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many
+    draws it has; ``of_others`` as in ``Values.of``.
     """
-    columns = ["image_id", "label", "seed", "draw", MAP_AT_R, OTHERS]
+    columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition, _) in views.items()
     }
     draws_of = {name: count for name, (*_, count) in views.items()}
-    return Values.of(model, parts, MAP_AT_R, OTHERS, draws_of)
+    return Values.of(model, parts, value, of_others, draws_of)
 
 
 def leading(of_models: Sequence[Values], name: str) -> list[bool]:

@@ -13,6 +13,11 @@ AP_OTHERS = "average_precision_of_others"
 OF_DONOR = "nearest_of_donor"
 """Another one, where there is one: whether the nearest photo is of the class that lent the query its background."""
 
+MATCHED = {"symmetric": "map_at_r_matched", "query": "map_at_r_matched_query"}
+"""By setting: MAP@R in galleries that lack, in every condition, the photos that lend backgrounds in one of them (``scores``)."""
+MATCHED_OTHERS = {setting: f"{name}_of_others" for setting, name in MATCHED.items()}
+"""The same as ``OTHERS`` for these."""
+
 
 def names(whole: bool = False) -> tuple[str, ...]:
     """The metrics of first ranks, or those of whole rankings."""

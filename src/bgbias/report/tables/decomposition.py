@@ -1,30 +1,25 @@
-"""Table 5: what the drop is made of, step by step from the photo as it is to random backgrounds (docs/methods.md, section 9).
+"""Table 5: what the drop is made of, step by step from the original photo to random backgrounds (``results.decomposition``).
 
-    clean -> own_inpainted       what cutting the object out and pasting it costs by itself
-          -> mixed_same          what this very background told, beyond its class's kind of background
-          -> random_background   what the class's backgrounds told
-
-The steps add up to the drop. Percentages are 0..100.
+Percentages are 0..100.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
-from bgbias.evaluation.metrics import OF_DONOR, map_at_r
-from bgbias.photos.given import Given
+from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.photos.table import read_table
 from bgbias.report import columns as words
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.results import conflict, rows, uncertainty
+from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, gap, matched, steps
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -35,11 +30,7 @@ ABOUT = (
     "What the drop is made of: pasting by itself, this very background, and the class's kind of background; and how far"
     " models get by the object or the background alone."
 )
-PATH = (rows.CLEAN, "own_inpainted", "mixed_same", rows.CORRUPTED)
-STEPS = ("pasting", "own_background", "class_background")
 ALONE = ("only_fg", "no_fg", "only_bg")
-# In the query alone: a gallery of photos that lend each other backgrounds would have them twice.
-GAP = ("mixed_same", "mixed_rand")
 COLUMNS = (
     Column("Drop, points", words.interval("drop", 1), "Drop [95 %]"),
     Column("Pasting", words.interval("pasting", 1), "Pasting [95 %]"),
@@ -79,7 +70,7 @@ def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     files, shown = reads(study), study.evaluation.conditions
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=[*rows.OF_QUERIES, *more])
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=[*OF_QUERIES, *more])
     photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
     chance = {dataset: by_chance(split.labels, split.given) for dataset, split in photos.items()}
     return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
@@ -100,54 +91,38 @@ def table(
     """Table 5 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
-    ``PATH``, MAP@R in percent of query and gallery in that condition; ``STEPS``, the points lost from one to the next, and the
-    ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``, the ``gap``: MAP@R of queries in front of
-    backgrounds of their class minus other classes', in a clean gallery, and the ``cue_conflict``: of the queries in front of
+    ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos in each; ``STEPS``,
+    the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``,
+    the ``gap``: MAP@R of queries in front of backgrounds of their class minus other classes',
+    in a clean gallery, and the ``cue_conflict``: of the queries in front of
     another class's background whose nearest photo is of either class, the percentage that follow the background. Each with
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     refuse_missing(queries, cells)
-    wanted = [*PATH, *(name for name in ALONE if name in shown)]
-    views = {name: (rows.SYMMETRIC, name) for name in wanted}
-    if set(GAP) <= set(shown):
-        views |= {f"query_{name}": (rows.QUERY_ONLY, name) for name in GAP}
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
-    asked = {name: (*view, times[view[1]]) for name, view in views.items()}
+    alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
     lines = []
     for model, own in models(queries):
-        values = rows.seen(own, model, asked)
+        values = matched(own, model, rows.SYMMETRIC, {name: times[name] for name in PATH})
         row = rows.named(model) | rows.repetitions(own, model)
         row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
-        for name in wanted:
+        for name in PATH:
             row |= rows.share(name, values.estimate([name]))
-        for name, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
-            row |= rows.interval(name, values.estimate([before, after], uncertainty.difference), 100)
-        row |= rows.interval("drop", values.estimate([PATH[0], PATH[-1]], uncertainty.difference), 100)
-        if "query_mixed_rand" in asked:
-            gap = values.estimate([f"query_{name}" for name in GAP], uncertainty.difference)
-            row |= rows.interval("gap", gap, 100) | rows.share(
-                "cue_conflict", conflict.estimate(own, model, draws)
-            )
+        for name, estimate in steps(values).items():
+            row |= rows.interval(name, estimate, 100)
+        if alone:
+            levels = rows.seen(own, model, alone)
+            for name in alone:
+                row |= rows.share(name, levels.estimate([name]))
+        if set(GAP) <= set(shown):
+            pair = matched(own, model, rows.QUERY_ONLY, {name: times[name] for name in GAP})
+            row |= rows.interval("gap", gap(pair), 100)
+            row |= rows.share("cue_conflict", conflict.estimate(own, model, draws))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
     return rows.without_single_folds(pd.DataFrame(lines))
-
-
-def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float]:
-    """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
-    classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
-    """
-    if given is not None:
-        of_class: dict[int, list[float]] = {}
-        for row in np.flatnonzero(given.query):
-            searched = given.searched(np.array([row]), labels)[0]
-            relevant = np.array([(searched & (labels == labels[row])).sum()])
-            of_class.setdefault(int(labels[row]), []).extend(map_at_r.by_chance(relevant, searched.sum()))
-        return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
-    classes, sizes = np.unique(labels, return_counts=True)
-    return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
 
 
 def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
@@ -163,8 +138,10 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
         f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its object in front of its own"
-        " background, whose hole is filled from around it. Own background: from there to backgrounds of other photos of the"
+        "Every gallery lacks the photos that share a background with the query under `mixed_same`, so that levels compare: they"
+        " differ a little from Table 1's. Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its"
+        " object in front of its own background, whose hole is filled from around it. Own background: from"
+        " there to backgrounds of other photos of the"
         " class, filled likewise. Class's backgrounds: from there to random ones. What a mask misses of an object stays in the"
         f" picture where the background is its own, and counts as background.{''.join(levels[c] for c in levels if c in table)}"
         f" {sentences.intervals(table)}"

@@ -22,8 +22,8 @@ from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
 from bgbias.report.tables._rows import models, refuse_missing
-from bgbias.report.tables.decomposition import PATH, STEPS
 from bgbias.results import rows, uncertainty
+from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched
 from bgbias.results.rows import Values
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -88,7 +88,7 @@ def reads(study: Study) -> dict[str, Made]:
 def make(study: Study) -> pd.DataFrame:
     """The table of a study; see ``table``."""
     files = reads(study)
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
+    queries = pd.read_parquet(files["all_queries"].path(study), columns=OF_QUERIES)
     masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
     return table(queries, masks, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
 
@@ -117,10 +117,9 @@ def table(
     """
     refuse_missing(queries, cells)
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in PATH}
-    asked = {name: (rows.SYMMETRIC, name, times[name]) for name in PATH}
     lines = []
     for model, own in models(queries):
-        values = rows.seen(own, model, asked)
+        values = matched(own, model, rows.SYMMETRIC, times)
         row = rows.named(model) | rows.repetitions(own, model)
         row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))

@@ -1,0 +1,75 @@
+"""What a drop is made of, step by step from the original photo to random backgrounds (docs/methods.md, section 13).
+
+clean -> own_inpainted       what cutting the object out and pasting it costs by itself
+      -> mixed_same          what this very background contributed, beyond its class's kind of background
+      -> random_background   what the class's backgrounds contributed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, map_at_r
+from bgbias.photos.given import Given
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import Model, Values
+from bgbias.results.uncertainty import Estimate
+
+PATH = (rows.CLEAN, "own_inpainted", "mixed_same", rows.CORRUPTED)
+STEPS = ("pasting", "own_background", "class_background")
+# In the query alone: a gallery of photos that lend each other backgrounds would have them twice.
+GAP = ("mixed_same", "mixed_rand")
+DROP = "drop"
+# What is read of queries.parquet.
+OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
+
+
+def matched(queries: pd.DataFrame, model: Model, setting: str, draws: Mapping[str, int]) -> Values:
+    """MAP@R of one model in the conditions that ``draws`` names, each seen so many times, in galleries that lack the same photos
+    in each.
+
+    ``queries``: its rows of ``scores.of_queries``.
+    """
+    # Clean queries in the clean gallery belong to both settings, and are written as symmetric.
+    views = {name: (rows.SYMMETRIC if name == rows.CLEAN else setting, name, n) for name, n in draws.items()}
+    return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
+
+
+def steps(values: Values) -> dict[str, Estimate]:
+    """Points of MAP@R, 0..1, lost in each of ``STEPS``, and the ``DROP`` that they add up to: all of the queries that have a
+    value in every condition of ``PATH``. Unknown where no query has: classes of two photos have no other lender.
+    """
+    if not values.has_queries_with(values, PATH):
+        return dict.fromkeys((*STEPS, DROP), uncertainty.UNKNOWN)
+    ends = {name: (n, n + 1) for n, name in enumerate(STEPS)} | {DROP: (0, len(STEPS))}
+    return {
+        name: values.estimate(PATH, lambda *means, first=first, last=last: means[first] - means[last])
+        for name, (first, last) in ends.items()
+    }
+
+
+def gap(values: Values) -> Estimate:
+    """MAP@R, 0..1, on backgrounds of the query's class minus on those of other classes (``GAP``); unknown where no query has
+    both.
+    """
+    if not values.has_queries_with(values, GAP):
+        return uncertainty.UNKNOWN
+    return values.estimate(GAP, uncertainty.difference)
+
+
+def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float]:
+    """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
+    classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
+    """
+    if given is not None:
+        of_class: dict[int, list[float]] = {}
+        for row in np.flatnonzero(given.query):
+            searched = given.searched(np.array([row]), labels)[0]
+            relevant = np.array([(searched & (labels == labels[row])).sum()])
+            of_class.setdefault(int(labels[row]), []).extend(map_at_r.by_chance(relevant, searched.sum()))
+        return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
+    classes, sizes = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
