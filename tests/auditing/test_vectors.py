@@ -44,7 +44,7 @@ def test_models_that_look_anywhere_are_taken(of_object: float) -> None:
 @pytest.mark.parametrize("of_object", [0.0, 0.5, 1.0])
 def test_photos_in_another_order_are_refused_by_name(of_object: float) -> None:
     vectors = views(of_object)
-    with pytest.raises(UserError, match="clean-0 and own_inpainted-0 are not of the same photos .* 00.jpg"):
+    with pytest.raises(UserError, match=r"clean-0 and own_inpainted-0 are not of the same photos .* 00\.jpg"):
         refuse_another_order(vectors | {(CLEAN, 0): vectors[CLEAN, 0][::-1]}, IDS)
 
 

@@ -18,7 +18,7 @@ from bgbias.report import columns as words
 from bgbias.report.columns import Column
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import models, refuse_missing
-from bgbias.results import conflict, rows, uncertainty
+from bgbias.results import conflict, rows
 from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, gap, matched, steps
 from bgbias.study import plan
 from bgbias.study.cell import Cell
