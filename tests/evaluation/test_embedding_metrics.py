@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from zlib import crc32
 from itertools import permutations
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
 from bgbias import plugins, seeds
+from bgbias.evaluation import clustering
 from bgbias.evaluation.clustering import clusters
+from bgbias.evaluation.embedding_metrics import nmi
 from bgbias.evaluation.embedding_metrics.nmi import normalized_mutual_information
 
 UNEVEN = np.repeat(np.arange(6), (1, 2, 3, 5, 8, 13))
@@ -72,6 +75,22 @@ def test_clusters_are_classes_that_lie_apart_and_the_better_the_farther() -> Non
     found = [of_embeddings("nmi", directions(labels, apart), labels) for apart in (0.0, 1.0, 8.0)]
     assert found[0] < 0.3 < found[1] < found[2]
     assert found[2] > 0.85
+
+
+def test_nmi_hangs_little_on_where_k_means_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.repeat(np.arange(30), 10)
+    vectors = directions(labels, 1.5)
+    spread = {}
+    for starts in (1, nmi.STARTS):
+        monkeypatch.setattr(nmi, "STARTS", starts)
+        found = []
+        for seed in range(12):
+            monkeypatch.setattr(
+                clustering.seeds, "number", lambda key, seed=seed: crc32(f"{seed} {key}".encode())
+            )
+            found.append(of_embeddings("nmi", vectors, labels))
+        spread[starts] = np.std(found)
+    assert spread[nmi.STARTS] < 0.5 * spread[1]
 
 
 def test_clusters_are_the_nearest_of_as_many_centres() -> None:

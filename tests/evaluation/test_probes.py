@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from bgbias.errors import UserError
@@ -85,6 +86,18 @@ def test_the_linear_layer_is_where_its_penalised_loss_is_least(monkeypatch: pyte
     expected = (other @ best[:-CLASSES].reshape(CLASSES, -1).T + best[-CLASSES:]).argmax(1) * 10
     found = probes.linear(one.astype(np.float32), LABELS)(other)
     assert (found == expected).mean() >= 0.98  # one may lie on the line between two
+
+
+@pytest.mark.parametrize("strength", probes.STRENGTHS)
+def test_every_penalty_is_followed_to_its_minimum(strength: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weak penalty takes many steps; a fit that ends early names other classes."""
+    random = np.random.default_rng(0)
+    middles, labels = random.normal(size=(20, 64)), np.repeat(np.arange(20), 30)
+    one, other = (unit(0.35 * middles[labels] + random.normal(size=(600, 64))) for _ in range(2))
+    monkeypatch.setattr(probes, "STRENGTHS", (strength,))
+    found = probes.linear(one, labels)(other)
+    converged = LogisticRegression(C=strength, tol=1e-10, max_iter=10**6).fit(one.astype(np.float64), labels)
+    assert (found == converged.predict(other.astype(np.float64))).mean() >= 0.995
 
 
 def embedded(clean: np.ndarray, corrupted: np.ndarray, usable: np.ndarray | None = None) -> Embeddings:

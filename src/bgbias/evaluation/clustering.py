@@ -10,9 +10,9 @@ from bgbias import seeds
 ITERATIONS = 20
 
 
-def clusters(embeddings: np.ndarray, number: int) -> np.ndarray:
-    """Which of so many clusters each of the embeddings, float32 [N, d], is in, int64 [N]: faiss's k-means from one start, whose
-    centres are drawn by N and ``number`` alone.
+def clusters(embeddings: np.ndarray, number: int, start: int = 0) -> np.ndarray:
+    """Which of so many clusters each of the embeddings, float32 [N, d], is in, int64 [N]: faiss's k-means, whose first
+    centres are drawn by N, ``number`` and ``start`` alone.
     """
     import faiss
 
@@ -20,7 +20,7 @@ def clusters(embeddings: np.ndarray, number: int) -> np.ndarray:
     vectors = np.ascontiguousarray(embeddings, np.float32)
     # All photos count, however few or many there are for a cluster.
     every = {"min_points_per_centroid": 1, "max_points_per_centroid": count}
-    seed = seeds.number(seeds.key("k-means")) % 2**31
+    seed = seeds.number(seeds.key("k-means", start)) % 2**31
     found = faiss.Kmeans(dim, number, niter=ITERATIONS, seed=seed, **every)
     found.train(vectors)
     return found.index.search(vectors, 1)[1][:, 0]  # type: ignore[no-any-return]

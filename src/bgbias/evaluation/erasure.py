@@ -34,7 +34,8 @@ class Erasure:
 
 
 def least_squares(crossed: np.ndarray) -> Erasure:
-    """Of embeddings [n, m, d]: the least change after which no linear classifier tells the backgrounds apart.
+    """Of embeddings [n, m, d]: the least change after which no linear classifier tells the backgrounds apart, before lengths
+    are 1 again.
 
     LEACE (Belrose et al. 2023, theorem 4.3), with the background as concept. It takes out one direction fewer than there are
     backgrounds, chance differences between their means included: with many, embeddings lose much. ValueError for fewer than two
