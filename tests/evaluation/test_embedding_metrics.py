@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from zlib import crc32
 from itertools import permutations
+from zlib import crc32
 
 import numpy as np
 import pytest
