@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Named by params.yaml unless given: make run GRID=cub50
 GRID ?=
-CHOICE := $(if $(GRID),--grid $(GRID))
+# A name, whatever is in it: the shell takes it from its environment.
+export GRID
+CHOICE := $(if $(GRID),--grid "$$GRID")
 SHARED := $(or $(BGBIAS_SHARED_DATA),../shared/data)
 # One test process more than cores, as some tests wait, up to four; tests of one file stay together, and files in the order of
 # tests/conftest.py, not by their number of tests, of which slow files have few. Each process computes with one thread.
@@ -50,7 +52,7 @@ slurm-demo: cluster  ## the demo through SLURM: a cluster's, or one of a single 
 	@python -m bgbias show --grid demo
 
 run: $(READY)  ## photos to tables on the grid that params.yaml names (or GRID=cub50)
-	snakemake --cores all --logger bgbias $(if $(GRID),--config grid=$(GRID))
+	snakemake --cores all --logger bgbias $(if $(GRID),--config grid="$$GRID")
 	@python -m bgbias show $(CHOICE)
 
 resume: $(READY)  ## go on after anything was killed (the same grid, or GRID=cub50)
@@ -68,7 +70,7 @@ status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
 report: $(READY)  ## a page of the finished grid for people that needs no other file (or GRID=cub50)
-	@python -m bgbias report $(GRID)
+	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
 .PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
@@ -101,10 +103,10 @@ docs-negatives: $(READY)  ## show negatives of no class of groceries' photos, in
 	python docs/negatives.py $(SHARED)
 
 ui: $(READY)  ## compare models in the MLflow UI: prints the address of the grid that ran last (or GRID=cub50)
-	@python -m bgbias ui $(GRID)
+	@python -m bgbias ui $(if $(GRID),"$$GRID")
 
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
-	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(GRID)
+	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(if $(GRID),"$$GRID")
 
 # A test that hangs says where, and ends (tests/support/workers.py).
 test: $(READY)  ## the tests, without the shared photos

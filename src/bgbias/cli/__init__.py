@@ -94,7 +94,9 @@ def _end_soon(number: int) -> None:
 
 
 def told(command: typer.Typer) -> None:
-    """Run a command line; a UserError, a missing extra and a full disk end it with their words and exit status 2."""
+    """Run a command line; a UserError, a missing extra, a full disk and a folder without rights end it with their words and exit
+    status 2.
+    """
     try:
         command(standalone_mode=True)
     except UserError as error:
@@ -107,9 +109,15 @@ def told(command: typer.Typer) -> None:
         say(f"\nbgbias: this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'")
         sys.exit(2)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
         place = error.filename or Path.cwd()
-        say(f"\nbgbias: the disk is full ({place}). Free some space and run the same command again;")
-        say("nothing that was finished is lost.")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            say(f"\nbgbias: the disk is full ({place}). Free some space and run the same command again;")
+            say("nothing that was finished is lost.")
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            say(
+                f"\nbgbias: {place} cannot be written or read ({error.strerror}). Copy the study to a folder of your own"
+            )
+            say("(cp -a), or ask for the right to write there, and run the same command again.")
+        else:
+            raise
         sys.exit(2)
