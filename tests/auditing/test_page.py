@@ -198,6 +198,28 @@ def test_a_verdict_says_what_may_be_chance(
     assert written._by_chance(relative, points, classes) == told
 
 
+@pytest.mark.parametrize(("classes", "more"), [(4, "more classes"), (8, "four photos of each class")])
+def test_what_is_too_few_is_named(classes: int, more: str) -> None:
+    level = {"metric": "map_at_r", "setting": "symmetric", "condition": "clean", "value": 0.5}
+    drop = {
+        "setting": "query",
+        "unit": "relative",
+        "value": 0.5,
+        "low": math.nan,
+        "high": math.nan,
+        "p": math.nan,
+    }
+    found = SimpleNamespace(
+        levels=pd.DataFrame([level | {"low": math.nan, "high": math.nan}]),
+        drops=pd.DataFrame([drop]),
+        by_chance=0.1,
+        classes=pd.DataFrame({"class_name": map(str, range(classes))}),
+    )
+    audit: Any = SimpleNamespace(findings=found)
+    (only,) = advice.of(audit)
+    assert more in only
+
+
 def test_a_title_has_no_folders_of_a_disk() -> None:
     names = ("/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
     assert [*map(audit_page._short, names)] == ["mine.py:build", *names[1:]]

@@ -9,6 +9,7 @@ from bgbias.auditing import written
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.report import html
+from bgbias.results.uncertainty import FEWEST_CLASSES
 
 STRONGER = "birefnet_lite"  # a masker than the default one
 
@@ -26,7 +27,13 @@ def of(audit: Measured) -> Iterator[str]:
         )
         return
     if math.isnan(drop.low):
-        yield "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+        few = len(audit.findings.classes) < FEWEST_CLASSES
+        yield (
+            "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+            if few
+            else "Nothing yet: too few queries have a trusted mask and another photo of their class to find. Take at least four"
+            " photos of each class."
+        )
         return
     if drop.low <= 0:
         large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"

@@ -215,12 +215,15 @@ def _of_looks(audit: Measured) -> Iterator[str]:
         yield "No photo has a score."
     else:
         how = (
-            "by gradients"
+            "from the gradients of the embedding's similarity to that of a black picture"
             if audit.looks.how == "gradients"
             else "by blurring one place after the other, because the model has no gradients"
         )
         score = html.interval(mean.value, mean.low, mean.high, 2, scale=1)
-        yield f"Attribution score {score}, the mean of {len(scores)} photos, {how}."
+        yield (
+            f"Attribution score by {audit.looks.how} {score}, the mean of {len(scores)} photos, {how}"
+            f" ({written.ATTRIBUTION_SCALE})."
+        )
         rho, count = written.score_and_loss(audit)
         if not math.isnan(rho):
             yield (

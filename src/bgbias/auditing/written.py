@@ -34,6 +34,9 @@ STEP_TITLES = {
     "class_background": "the class's backgrounds",
     DROP: "together",
 }
+ATTRIBUTION_SCALE = (
+    "1: all on the object, 0: spread over the photo; comparable only between models asked in the same way"
+)
 # In the order in which people read them: each step of the drop goes from one to the next.
 LEVEL_TITLES = {
     CLEAN: "as they are",
@@ -249,9 +252,7 @@ def told(audit: Measured) -> Iterator[str]:
     if not math.isnan(audit.looks.mean.value):
         mean = audit.looks.mean
         ends = "" if math.isnan(mean.low) else f" [{mean.low:.2f}, {mean.high:.2f}]"
-        yield (
-            f"attribution score, by {audit.looks.how} (1: all on the object, 0: as the area): {mean.value:.2f}{ends}"
-        )
+        yield (f"attribution score by {audit.looks.how}: {mean.value:.2f}{ends} ({ATTRIBUTION_SCALE})")
     yield from caveats(audit)
 
 
