@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,9 +79,29 @@ def test_every_flipped_bit_is_found_and_none_is_used(study: Study) -> None:
             ]
             assert all(refused(study, reader) for reader in readers), path
             refusals += len(readers)
+        freshness.settle(study)
     assert damaged > 10
     assert refusals > 50
     assert all(f.state == "current" for f in freshness.examine(study, deep=True))
+
+
+def test_what_a_reader_finds_rotten_is_stale_from_then_on(study: Study) -> None:
+    """Content changes while times say nothing: the record is the younger one, as after `cp -a`."""
+    nodes = {node.label: node for node in graph.in_order(study)}
+    collect, third = nodes["collect"], nodes["table table3"]
+    results = study.files.at("all_queries")
+    assert all(f.state == "current" for f in freshness.examine(study))
+    with flipped(results, 5):
+        certificate = collect.record(study)
+        time.sleep(0.1)  # a tick of the disk's clock
+        certificate.chmod(certificate.stat().st_mode)
+        assert {f.node: f.state for f in freshness.examine(study)}[collect] == "current"
+        assert refused(study, third)
+        found = {f.node: f.state for f in freshness.examine(study)}
+        assert (found[collect], found[third]) == ("stale", "behind")
+        assert collect in freshness.to_run(study)
+    freshness.settle(study)
+    assert all(f.state == "current" for f in freshness.examine(study))
 
 
 def test_every_bit_of_a_record_counts(tmp_path: Path) -> None:

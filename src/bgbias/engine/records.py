@@ -30,6 +30,7 @@ from bgbias.errors import UserError
 from bgbias.files import code, sealed
 from bgbias.files.atomic import remove_leftovers, write_json
 from bgbias.files.checksums import sha256
+from bgbias.files.fingerprint import forget
 from bgbias.files.locks import Taken, locked
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -222,7 +223,9 @@ def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
 
 
 def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str]) -> None:
-    """Inputs (with their checksums) of other settings, or that no record of a node they come from certifies, are errors."""
+    """Inputs (with their checksums) of other settings, or that no record of a node they come from certifies, are errors; a record
+    that does not certify what lies there is set aside, so that the next run makes it again.
+    """
     remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
     for upstream in graph.reads_from(study, reader):
         path = upstream.record(study)
@@ -234,8 +237,12 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
             )
         for file in read.keys() & certified["outputs"].keys():
             if certified["outputs"][file] != read[file]:
+                # Nothing but its content may say so: neither its times, nor what is remembered of them.
+                forget(study.files.at("known_files"))
+                with suppress(OSError):
+                    path.rename(sealed.aside(path))
                 raise UserError(
-                    f"{reader.name} {label} would read {file}, which is not the file that {path} certifies; {remedy}"
+                    f"{reader.name} {label} would read {file}, which is not the file that {path} certified; {remedy}"
                 )
 
 
