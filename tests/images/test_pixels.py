@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -181,3 +181,61 @@ def test_an_unknown_format_is_told_without_the_address_of_its_bytes() -> None:
         UserError, match=r"'a\.jpg' cannot be decoded \(no picture of a kind that is known here\)"
     ):
         pixels.decode(b"not a picture", "a.jpg")
+
+
+def _encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
+    for brightest in (4096, 20_000, 65_535):
+        ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
+        seen = pixels.decode(_encoded(Image.fromarray(ramp)), "x-ray.png", "L")
+        assert np.array_equal(seen, np.rint(ramp / 257).astype(np.uint8))
+    black = np.zeros((8, 8), np.uint16)
+    assert pixels.decode(_encoded(Image.fromarray(black)), "black.png", "L").max() == 0
+
+
+@pytest.mark.parametrize("brightest", [1, 255, 300, 4095])
+def test_fewer_bits_in_sixteen_are_refused(brightest: int) -> None:
+    ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
+    with pytest.raises(UserError, match=rf"'x\.png' cannot be decoded .*levels up to {brightest} alone"):
+        pixels.decode(_encoded(Image.fromarray(ramp)), "x.png")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("white", [1, 255, 65_535])
+def test_levels_that_nobody_knows_are_refused(kind: type, white: int) -> None:
+    ramp = np.linspace(0, white, 64).reshape(8, 8).astype(kind)
+    with pytest.raises(
+        UserError, match=r"'x\.tif' cannot be decoded .* of which nobody can tell which is white"
+    ):
+        pixels.decode(_encoded(Image.fromarray(ramp), "TIFF"), "x.tif")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_hidden_behind_transparency_does_not_come_back(mode: str) -> None:
+    """A cut-out keeps its old background in pixels that nobody sees."""
+    rgba = np.full((8, 8, 4), 40, np.uint8)
+    rgba[..., 3] = np.where(np.arange(8) < 4, 0, 255)
+    image = Image.fromarray(rgba)
+    if mode == "P":
+        image = Image.fromarray(np.tile((np.arange(8) >= 4).astype(np.uint8), (8, 1)), "P")
+        image.putpalette([40, 40, 40] * 2)
+        image.info["transparency"] = 0
+    data = _encoded(image.convert(mode) if mode == "LA" else image)
+    seen = pixels.decode(data, "cut-out.png", "L")
+    assert (seen[:, :4] == 255).all()
+    assert (seen[:, 4:] == 40).all()
+    with pixels.opened(data, "cut-out.png") as opened:
+        assert pixels.transparent(opened)
+
+
+def test_a_textual_xmp_tag_stops_no_photo() -> None:
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    tags.tagtype[700] = 2
+    tags[700] = "<x:xmpmeta>words</x:xmpmeta>"
+    data = _encoded(Image.fromarray(picture(8, 8, 3)), "TIFF", tiffinfo=tags)
+    assert np.array_equal(pixels.decode(data, "x.tif"), picture(8, 8, 3))

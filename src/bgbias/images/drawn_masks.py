@@ -20,10 +20,12 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     """The mask, uint8 [H, W], its object white; a broken picture is an error that names it.
 
     Of a cut-out (transparent around its object) the opacity counts, of a palette every colour but the first; one whose only
-    levels are 0 and 1 is stretched to 0 and 255. Levels that number something, as those of a trimap, are a ``NoMaskError``.
+    levels are 0 and 1 is stretched to 0 and 255. Levels of 8 bits in a file of more are taken as such.
+    Levels that number something, as those of a trimap, are a ``NoMaskError``.
     """
     with pixels.opened(data, name) as image:
         colours = np.asarray(image) if image.mode == "P" else None
+        levels = np.asarray(image) if image.mode.startswith("I") else None
         if image.mode in ("RGBA", "LA"):
             opacity = np.asarray(image.getchannel("A"))
             if opacity.min() < 255:
@@ -32,7 +34,10 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
         if 0 < colours.min() < colours.max():  # without the first colour, that of the background
             raise _numbered(colours, name)
         return ((colours > 0) * 255).astype(np.uint8)
-    grey = pixels.decode(data, name, "L")
+    if levels is not None and levels.min() >= 0 and levels.max() <= 255:
+        grey = levels.astype(np.uint8)
+    else:
+        grey = pixels.decode(data, name, "L")
     if grey.min() < grey.max() and 1 < grey.max() < NUMBERED_BELOW:
         raise _numbered(grey, name)
     return grey * 255 if grey.max() == 1 else grey

@@ -20,6 +20,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from bgbias.errors import UserError
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
+FULL_SCALE = 4096  # levels of 16 bits: a brightest one below it is no dark photo, but one of 12 bits or fewer
 KEPT = 512  # pictures, 400 kB each at short side 256
 
 Picture = Callable[[int], np.ndarray]
@@ -47,6 +48,8 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
+            if isinstance(xmp := image.info.get("xmp"), str):  # Pillow looks for bytes in it
+                image.info["xmp"] = xmp.encode()
             yield image
     except UnidentifiedImageError as error:  # whose text is the address of a buffer
         raise UserError(
@@ -57,18 +60,42 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
 
 
 def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
-    """A picture of Pillow's as uint8 [H, W, 3] (RGB) or [H, W] (L)."""
-    return np.asarray(_eight_bit(image).convert(mode))
+    """A picture of Pillow's as uint8 [H, W, 3] (RGB) or [H, W] (L); what is transparent is white.
+
+    Of 16 bits the levels 0 to 65,535 become 0 to 255. What black and white are in other pictures of more than 8 bits, nobody
+    can tell: a ValueError.
+    """
+    return np.asarray(_opaque(_eight_bit(image)).convert(mode))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """A grey picture of 16 bits with 8: Pillow's own conversion would cut all that is not black to white."""
-    if not image.mode.startswith("I"):
+    """Pillow's own conversion would cut all that is not black to white."""
+    if image.mode in ("I", "F"):
+        kind = "whole numbers of 32 bits" if image.mode == "I" else "floating point numbers"
+        raise ValueError(
+            f"its levels are {kind}, of which nobody can tell which is white; save it with 8 bits"
+        )
+    if not image.mode.startswith("I;16"):
         return image
-    levels = np.asarray(image).astype(np.float64)
-    if levels.max() <= 255:
+    levels = np.asarray(image)
+    if 0 < levels.max() < FULL_SCALE:
+        raise ValueError(
+            f"its 16 bits hold levels up to {levels.max()} alone, as of a camera with fewer bits; stretch white to 65535, or"
+            " save it with 8 bits"
+        )
+    return Image.fromarray(np.rint(levels / 257).astype(np.uint8))
+
+
+def transparent(image: Image.Image) -> bool:
+    """Whether some of the picture is not to be seen: an object that was cut out, with its old background behind it."""
+    return image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    if not transparent(image):
         return image
-    return Image.fromarray(np.rint(levels / 257).clip(0, 255).astype(np.uint8))
+    whole = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:

@@ -27,18 +27,22 @@ LEFT_OUT = {
     "masks_of_another_size": "photos whose true mask has another size",
 }
 
-TURN_PHOTO = " The photo carries an EXIF rotation: `upright: true` turns it."
+TURN_PHOTO = " The photo carries a rotation (EXIF or XMP): `upright: true` turns it."
 TURN_MASK = " The photo is turned as its EXIF says: turn the mask too."
 
 # What is counted among photos that are taken: its name in records, what it is, and what follows.
 FINDINGS = {
     "rotated_by_exif": (
-        "photos with an EXIF rotation",
+        "photos with a rotation in their EXIF or XMP",
         "it is not applied; `upright: true` in the dataset's options turns them",
     ),
     "turned_by_exif": (
-        "photos with an EXIF rotation",
+        "photos with a rotation in their EXIF or XMP",
         "they are turned, as a person sees them; see that your model's loader turns them too",
+    ),
+    "transparent": (
+        "photos that are transparent in part",
+        "what shows there is white; the pixels that are hidden there are not used",
     ),
     "animated": ("animated pictures", "their first frame is taken"),
     "tiny": (
@@ -128,7 +132,7 @@ class Examination:
         try:
             with pixels.opened(item.data, item.image_id) as image:
                 pixels.from_pillow(image)  # a file may break off anywhere
-                turned = pixels.turned(image)
+                turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
                 width, height = seen.size
                 # MPO: the photo and its previews, as phones write it.
@@ -150,6 +154,7 @@ class Examination:
         same = first.label == item.label
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned,
+            "transparent": transparent,
             "animated": animated,
             "tiny": min(height, width) < TINY,
             "huge": height * width > HUGE,
