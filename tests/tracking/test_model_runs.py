@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def entries(project: Project) -> dict[str, Entry]:
-    return Records([project.data], "demo", project.root).entries()
+    return Records([project.data], "demo").entries()
 
 
 def test_a_models_results_stand_side_by_side(project: Project) -> None:

@@ -72,7 +72,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_objects_and_opens_no_finis
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain(project)
-    found = Records([project.data], "demo", project.root)
+    found = Records([project.data], "demo")
     project.history(2)
     working = {"status": "running", "pid": os.getpid(), "vitals_file": str(project.data / "vitals.csv")}
     project.record("work/running/score.json", "score", "another", **working)
@@ -106,7 +106,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_objects_and_opens_no_finis
 
 def test_an_edit_in_place_is_seen(project: Project) -> None:
     record = project.training()
-    found = Records([project.data], "demo", project.root)
+    found = Records([project.data], "demo")
     assert found.entries()[f"demo/train/{NAME}"].status == "FINISHED"
     record.write_text(record.read_text().replace('"done"', '"failed"'))
     assert found.entries()[f"demo/train/{NAME}"].status == "FAILED"
