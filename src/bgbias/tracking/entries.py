@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bgbias.compute.vitals import shown
 from bgbias.report import look
 from bgbias.tracking import views
 
@@ -48,13 +49,13 @@ class Collection:
     profile: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Point:
-    """A row of a CSV: its number, its values by metric, and when that was (milliseconds since 1970)."""
+class Point(NamedTuple):
+    """A point of a curve, as ``mlflow.entities.Metric`` takes it."""
 
-    step: int
-    values: dict[str, float]
+    metric: str
+    value: float
     time: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -94,21 +95,25 @@ class Entry:
 
     def epochs(self) -> list[Point]:
         """The training curve so far; a model's run has it as the tables call and scale their numbers."""
-        points, elapsed = [], 0.0
-        for row in _rows(self.history):
+        points: list[Point] = []
+        elapsed = 0.0
+        rows = list(_rows(self.history))
+        for row in rows:
             elapsed += sum(value for name, value in row.items() if name.endswith("seconds"))
-            values = {f"epoch/{name}": value for name, value in row.items() if name != "epoch"}
+            time, epoch = self.started + round(1000 * elapsed), int(row.pop("epoch"))
+            values = {f"epoch/{name}": value for name, value in row.items()}
             if self.node == MODEL_RUN:
                 values = views.named(values)
-            points.append(Point(int(row["epoch"]), values, self.started + round(1000 * elapsed)))
+            if shown(epoch) or (row is rows[-1] and self.status == "FINISHED"):
+                points += [Point(name, value, time, epoch) for name, value in values.items()]
         return points
 
     def samples(self) -> list[Point]:
         """What its process took of the machine so far."""
-        points = []
+        points: list[Point] = []
         for number, row in enumerate(_rows(self.vitals), 1):
-            values = {SYSTEM[name]: value for name, value in row.items() if name in SYSTEM}
-            points.append(Point(number, values, self.started + round(1000 * row["elapsed_seconds"])))
+            time = self.started + round(1000 * row.pop("elapsed_seconds"))
+            points += [Point(SYSTEM[name], value, time, number) for name, value in row.items()]
         return points
 
     def fingerprint(self) -> str:
@@ -166,7 +171,8 @@ def entry_of(record: dict[str, Any]) -> Entry:
 
 def mark(points: Sequence[Point]) -> str:
     """A fingerprint of points, to tell a curve that has grown from one that began anew."""
-    return _hash([(point.step, sorted(point.values.items())) for point in points])
+    # Not of times, which begin anew where a training is resumed.
+    return _hash([(point.metric, point.value, point.step) for point in points])
 
 
 def _collection(record: dict[str, Any]) -> Collection:

@@ -35,17 +35,8 @@ SOURCE = Path(__file__).parents[1]
 FORBIDDEN = re.compile(r"[/:.%\"']")
 # What the loader and the backbones import.
 REQUIREMENTS = (
-    *(
-        "mlflow",
-        "numpy",
-        "opencv-python-headless",
-        "pandas",
-        "pillow",
-        "pydantic",
-        "psutil",
-        "pyyaml",
-    ),
-    *("safetensors", "scipy", "timm", "torch", "torchvision"),
+    *("mlflow", "numpy", "opencv-python-headless", "pandas", "pillow", "pydantic", "psutil"),
+    *("pyyaml", "safetensors", "scipy", "timm", "torch", "torchvision"),
 )
 DESCRIPTION = (
     "`mlflow.pyfunc.load_model('models:/{name}@{alias}').predict(...)` takes a table with a column `photo`"

@@ -16,7 +16,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bgbias.compute.vitals import shown
 from bgbias.errors import UserError
 from bgbias.files.locks import locked
 from bgbias.tracking import entries, faults, registry, views
@@ -113,15 +112,14 @@ class Experiment:
     def _write(self, entry: Entry, runs: Sequence[Run]) -> Outcome:
         run = self._current(entry, runs)
         outcome: Outcome = "updated" if run else "created"
-        epochs = entry.epochs()
-        if run and not _continues(run, entry, epochs):
+        curves = {EPOCHS: entry.epochs(), SAMPLES: entry.samples()}
+        if run and not _continues(run, entry, curves[EPOCHS]):
             # MLflow takes back no parameter, no result and no point of a curve: what began anew gets a new run.
             self.client.delete_run(run.info.run_id)
             run = None
         state = {FINGERPRINT: entry.fingerprint(), SUPERSEDED: "no"}
         # A curve that is not there at the moment (it moves when training ends) takes nothing back.
-        curves = {tag: points for tag, points in ((EPOCHS, epochs), (SAMPLES, entry.samples())) if points}
-        state |= {tag: f"{len(points)}:{mark(points)}" for tag, points in curves.items()}
+        state |= {tag: f"{len(points)}:{mark(points)}" for tag, points in curves.items() if points}
         if run and run.info.status == entry.status and state.items() <= run.data.tags.items():
             return "unchanged"
         if run is None:
@@ -203,13 +201,10 @@ def _new_metrics(run: Run, entry: Entry, curves: Mapping[str, Sequence[Point]]) 
     from mlflow.entities import Metric
 
     at, before = entry.finished or entry.started, run.data.metrics
-    results = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
-    epochs, samples = curves.get(EPOCHS, ()), curves.get(SAMPLES, ())
-    new = [point for point in epochs[_number_shown(run, EPOCHS, epochs) :] if shown(point.step)]
-    if entry.status == "FINISHED":
-        new += [point for point in epochs[-1:] if not shown(point.step)]
-    new += samples[_number_shown(run, SAMPLES, samples) :]
-    return results + [Metric(k, v, p.time, p.step) for p in new for k, v in p.values.items()]
+    metrics = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
+    for tag, points in curves.items():
+        metrics += [Metric(*point) for point in points[_number_shown(run, tag, points) :]]
+    return metrics
 
 
 def _datasets(run: Run) -> dict[str, str]:

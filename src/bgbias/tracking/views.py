@@ -187,13 +187,7 @@ def _table(metrics: tuple[str, ...]) -> dict[str, Any]:
 def _charts(sections: dict[str, tuple[int, list[dict[str, Any]]]]) -> dict[str, Any]:
     """MLflow's state of a page of charts: title -> how many stand side by side, and which. Below them, folded, are MLflow's."""
     chart = {"runsCountToCompare": 100, "deleted": False, "isGenerated": False}
-    ours = {
-        "display": True,
-        "isReordered": True,
-        "deleted": False,
-        "isGenerated": False,
-        "cardHeight": 380,
-    }
+    ours = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
     folded = {"display": False, "isReordered": False, "deleted": False, "isGenerated": True}
     return {
         "compareRunCharts": [
@@ -202,15 +196,11 @@ def _charts(sections: dict[str, tuple[int, list[dict[str, Any]]]]) -> dict[str, 
             for number, drawn in enumerate(charts)
         ],
         "compareRunSections": [
-            {"uuid": title, "name": title, "columns": columns} | ours
+            {"uuid": title, "name": title, "columns": columns, "cardHeight": 380} | ours
             for title, (columns, _) in sections.items()
         ]
         + [{"uuid": title, "name": title} | folded for title in ("epoch", "Model metrics", "System metrics")],
         "isAccordionReordered": True,
         "hideEmptyCharts": True,
-        "globalLineChartConfig": {
-            "xAxisKey": "step",
-            "lineSmoothness": 0,
-            "selectedXAxisMetricKey": "",
-        },
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0} | {"selectedXAxisMetricKey": ""},
     }
