@@ -100,7 +100,7 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
         due = time.monotonic() + pause
 
 
-def _write(entries: Collection[Entry], uri: str, grid: str, tries: int = TRIES) -> list[store.Outcome]:
+def _write(entries: Collection[Entry], uri: str, grid: str, tries: int = TRIES) -> list[str]:
     if not entries:
         return []
     try:

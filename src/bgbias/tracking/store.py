@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
 from bgbias.files.locks import locked
@@ -44,7 +44,6 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
 }
 _inodes: dict[Path, int] = {}  # of the databases that this process has opened
-Outcome = Literal["created", "updated", "unchanged"]
 
 
 @contextmanager
@@ -81,7 +80,7 @@ class Experiment:
         self.client = client
         self.identity = identity
 
-    def write(self, entries: Collection[Entry]) -> list[Outcome]:
+    def write(self, entries: Collection[Entry]) -> list[str]:
         """Make the entries' runs show what the entries say, and return what each took."""
         runs: dict[str, list[Run]] = {entry.key: [] for entry in entries}
         for run in self._runs(runs):
@@ -109,9 +108,9 @@ class Experiment:
                 yield from page
                 token = page.token or ""
 
-    def _write(self, entry: Entry, runs: Sequence[Run]) -> Outcome:
+    def _write(self, entry: Entry, runs: Sequence[Run]) -> str:
         run = self._current(entry, runs)
-        outcome: Outcome = "updated" if run else "created"
+        outcome = "updated" if run else "created"
         curves = {EPOCHS: entry.epochs(), SAMPLES: entry.samples()}
         if run and not _continues(run, entry, curves[EPOCHS]):
             # MLflow takes back no parameter, no result and no point of a curve: what began anew gets a new run.
