@@ -73,9 +73,7 @@ def _server(uri: str, ours: str) -> str:
             version = answer.read(100).decode("utf-8", "replace").strip()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
-            return (
-                "the server wants to know who asks; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-            )
+            return "the server asks for a login; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         version = ""
     except (OSError, ValueError):
         return "nobody answers there; is the server running, and the address right?"

@@ -71,7 +71,7 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
     """
     records = Records(folders, grid)
     stop = _stop_signal()
-    workflow = _process(parent)
+    workflow = psutil.Process(parent) if psutil.pid_exists(parent) else None
     shown: dict[str, Entry] = {}
     pause, due, has_warned, is_last = 0.0, 0.0, False, False
     while not is_last:
@@ -121,12 +121,6 @@ def _stop_signal() -> threading.Event:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return stop
-
-
-def _process(number: int) -> psutil.Process | None:
-    with suppress(psutil.NoSuchProcess):
-        return psutil.Process(number)
-    return None
 
 
 def _is_alive(process: psutil.Process | None) -> bool:
