@@ -23,7 +23,7 @@ from typing import Any
 
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import TOGETHER, Node, step
-from bgbias.files import code, hashes, sealed
+from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import forget
 from bgbias.study.params import Study
@@ -217,7 +217,7 @@ def _changed_after(record: Path, products: Iterable[Path]) -> list[Path]:
 def _edited(study: Study, record: dict[str, Any], products: Collection[Path]) -> str:
     """The first of some products that is not the one that a record certifies; empty if all are. Each is read once."""
     files = {os.fsencode(p.absolute()): p.stat() for p in products}
-    sha256 = hashes.sha256_of(files, study.files.at("known_files"))
+    sha256 = checksums.sha256_of(files, study.files.at("known_files"))
     return next(
         (str(p) for p in products if sha256[os.fsencode(p.absolute())] != record["outputs"][str(p)]), ""
     )

@@ -44,11 +44,11 @@ def members(
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
+    others = {} if passed_over is None else passed_over
     with _readable(path):
         if path.is_dir():
-            files, others = walk(path)
-            if passed_over is not None:
-                passed_over.update(others)
+            files, left_out = walk(path)
+            others.update(left_out)
             for name, file in files.items():
                 if wanted(name):
                     yield name, file.read_bytes()
@@ -60,16 +60,11 @@ def members(
                         yield info.filename, archive.read(info)
         elif tarfile.is_tarfile(path):
             with tarfile.open(path) as archive:
-                for member in archive:
-                    _check(member.name, path)
-                    if not (member.isfile() or member.islnk()):
-                        if passed_over is not None and not member.isdir():
-                            passed_over[member.name] = LINK
-                    elif wanted(member.name):
-                        opened = archive.extractfile(member)
-                        if opened is None:
-                            raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                        yield member.name, opened.read()
+                for member in _files(archive, path, wanted, others):
+                    opened = archive.extractfile(member)
+                    if opened is None:
+                        raise tarfile.TarError(f"'{member.name}' is a link to no file")
+                    yield member.name, opened.read()
         else:
             raise UserError(NO_ARCHIVE.format(path=path))
 
@@ -142,15 +137,23 @@ def _spans(
     """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
     spans = {}
     with tarfile.open(fileobj=tar, mode="r:") as archive:
-        for member in archive:
-            _check(member.name, path)
-            if not (member.isfile() or member.islnk()):
-                if not member.isdir():
-                    passed_over[member.name] = LINK
-            elif wanted(member.name):
-                held = archive.getmember(member.linkname) if member.islnk() else member
-                spans[member.name] = held.offset_data, held.size
+        for member in _files(archive, path, wanted, passed_over):
+            held = archive.getmember(member.linkname) if member.islnk() else member
+            spans[member.name] = held.offset_data, held.size
     return spans
+
+
+def _files(
+    archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> Iterator[tarfile.TarInfo]:
+    """The wanted files of a tar, in its order."""
+    for member in archive:
+        _check(member.name, path)
+        if member.isfile() or member.islnk():
+            if wanted(member.name):
+                yield member
+        elif not member.isdir():
+            passed_over[member.name] = LINK
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from bgbias.files.atomic import write_json
 ROOT = Path(__file__).parents[1]
 NO_NUMBERS = (
     "cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking",
-    "files.atomic", "files.checksums", "files.code", "files.hashes", "files.download", "files.fetch",
+    "files.atomic", "files.checksums", "files.code", "files.download", "files.fetch",
     "files.fingerprint", "files.locks", "files.places", "files.sealed", "compute.gpu_slots",
     "compute.vitals",
 )  # fmt: skip
