@@ -44,29 +44,17 @@ def members(
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    others = {} if passed_over is None else passed_over
     with _readable(path):
-        if path.is_dir():
-            files, left_out = walk(path)
-            others.update(left_out)
-            for name, file in files.items():
-                if wanted(name):
-                    yield name, file.read_bytes()
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for info in archive.infolist():
-                    _check(info.filename, path)
-                    if not info.is_dir() and wanted(info.filename):
-                        yield info.filename, archive.read(info)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path) as archive:
-                for member in _files(archive, path, wanted, others):
-                    opened = archive.extractfile(member)
-                    if opened is None:
-                        raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                    yield member.name, opened.read()
-        else:
-            raise UserError(NO_ARCHIVE.format(path=path))
+        if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
+            files = Lookup(path, wanted, passed_over)
+            yield from ((name, files.read(name)) for name in files.names)
+            return
+        with tarfile.open(path) as archive:
+            for member in _files(archive, path, wanted, {} if passed_over is None else passed_over):
+                opened = archive.extractfile(member)
+                if opened is None:
+                    raise tarfile.TarError(f"'{member.name}' is a link to no file")
+                yield member.name, opened.read()
 
 
 class Lookup:
@@ -90,11 +78,12 @@ class Lookup:
             others.update(left_out)
             self.names = list(self._files)
         elif zipfile.is_zipfile(path):
-            # Names are checked as they are when all is read.
-            self._zip = zipfile.ZipFile(path)
-            for info in self._zip.infolist():
-                _check(info.filename, path)
-            self.names = [i.filename for i in self._zip.infolist() if not i.is_dir() and wanted(i.filename)]
+            with _readable(path):
+                self._zip = zipfile.ZipFile(path)
+            names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
+            for name in self._zip.namelist():
+                _check(name, path)
+            self.names = [name for name in names if wanted(name)]
         else:
             with _readable(path):
                 self._tar = _uncompressed(path)
