@@ -106,6 +106,15 @@ def test_what_is_computed_is_other_code(folder: Path, before: str, after: str) -
     assert fingerprint(folder) != first
 
 
+def test_a_renamed_variable_and_a_moved_file_are_other_code(folder: Path) -> None:
+    first = fingerprint(folder)
+    (folder / "wide.py").write_text(LOSS.replace("wide", "broad"))
+    renamed = fingerprint(folder)
+    (folder / "_other.py").write_text(SHARED)
+    (folder / "wide.py").write_text(LOSS.replace("._margins", "._other"))
+    assert len({first, renamed, fingerprint(folder)}) == 3
+
+
 def test_what_a_file_imports_from_its_folder_is_part_of_it(folder: Path) -> None:
     first, names = fingerprint(folder), set(code.modules(plugins.load("losses", "wide").__name__))
     assert {"mine/losses/wide.py", "mine/losses/_margins.py"} <= names
