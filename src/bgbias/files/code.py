@@ -1,18 +1,18 @@
-"""The code that a number comes from, as a digest sees it: so that an edited formula is noticed by itself.
+"""The code that a number comes from, as a digest sees it: so that an edited formula is noticed.
 
 The code of a module is its syntax tree and that of every module that it imports, and so on. Families
-are entered only where their file is named: ``plugins.load`` is no import, so that a loss is part of the
-models that are trained with it and of no others. No number depends on the following, which is left out:
+are entered only where their file is named: ``plugins.load`` is no import, so that a loss is part of
+the models that are trained with it and of no others. Left out is what no number depends on:
 
 * modules that plan, fetch bytes that checksums verify, or speak to people (``NO_NUMBERS``);
 * comments, layout, docstrings, the words of errors, and descriptions of settings;
-* how nodes, tables and figures are planned (that is in digests already), and what losses, methods and
-  datasets are called.
+* how nodes, tables and figures are planned (that is in digests already), and what losses, methods
+  and datasets are called.
 
-All else counts, a renamed variable and a moved file too; ``snakemake --touch`` is for edits that compute
-the same. Versions of other people's packages count where the code imports them (``libraries``), and so
-do files beside a module that it names. What the code reads elsewhere, or imports from outside its folder
-and bgbias, is not seen.
+All else counts, a renamed variable and a moved file too; ``snakemake --touch`` is for edits that
+compute the same. Versions of other people's packages count where the code imports them
+(``libraries``), and so do files beside a module that it names. What the code reads elsewhere, or
+imports from outside its folder and bgbias, is not seen.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Module(NamedTuple):
 
 @cache
 def modules(*names: str) -> dict[str, str]:
-    """The code behind some modules: file, as people call it, to the fingerprint of what stands in it."""
+    """The code behind some modules: file, as people call it, to the fingerprint of its content."""
     return {_label(name): _module(name).fingerprint for name in _followed(names)}
 
 
@@ -87,8 +87,8 @@ def fingerprint(*names: str) -> str:
 
 @cache
 def libraries(*names: str) -> dict[str, str]:
-    """Other people's packages that the code behind some modules imports: name to version, without the
-    build (``+cpu``).
+    """Other people's packages that the code behind some modules imports: name to version, without
+    the build (``+cpu``).
     """
     imported = {library for name in _followed(names) for library in _module(name).libraries}
     return {library: _version(library) for library in sorted(imported)}
@@ -113,7 +113,7 @@ def look_again() -> None:
 
 @cache
 def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """These modules and all of ours that they import, directly or not, as far as they carry numbers."""
+    """These modules and all that they import, directly or not, as far as they carry numbers."""
     remembered = len(_memory())
     seen: dict[str, None] = {}
     waiting = list(names)
@@ -128,7 +128,7 @@ def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _targets(name: str) -> Iterator[str]:
-    """The modules of ours that a module imports, some of whose names are those of what stands in one."""
+    """The modules that a module imports, or imports something from."""
     for imported in _module(name).imports:
         if imported.startswith(NECK):
             yield plugins.load("necks", imported.removeprefix(NECK)).__name__
@@ -299,5 +299,5 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 
 def _called(expression: ast.expr) -> str:
-    """The last part of a name: ``say`` of ``progress.say``; empty for what is no name."""
+    """The last part of a name: ``Field`` of ``pydantic.Field``; empty for what is no name."""
     return getattr(expression, "attr", getattr(expression, "id", ""))
