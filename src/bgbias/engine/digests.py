@@ -28,8 +28,8 @@ def digest(study: Study, name: str, /, **subject: Any) -> str:
 
 
 def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
-    """What the node reads, resolved: its settings, code, and the digests of the nodes that it reads from:
-    of one node of a kind the digest itself, of several by what these work on.
+    """What the node reads, resolved: its settings, code, and the digests of the nodes that it reads
+    from: of one node of a kind the digest itself, of several by what these work on.
     """
     reader = step(name, **subject)
     upstream: dict[str, dict[str, str]] = {}
@@ -48,8 +48,8 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:
-    """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it cannot
-    have changed: it is what the reader's record says that it was.
+    """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it
+    cannot have changed: it is what the reader's record says that it was.
     """
     elsewhere = getattr(maker.declared, "sources_are_elsewhere", None)
     if elsewhere and elsewhere(study, **maker.keywords):

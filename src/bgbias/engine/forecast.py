@@ -93,8 +93,8 @@ def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
 
 
 def told(study: Study, current: Collection[Node] | None = None) -> str:
-    """The forecast as a text table, and how long the nodes take that have to run, one after the other;
-    ``current`` are those that need not, which are looked for if it is not given.
+    """The forecast as a text table, and how long the nodes take that have to run, one after the
+    other; ``current`` are those that need not, which are looked for if it is not given.
     """
     each = _each(study)
     costs = _summed(study, each)

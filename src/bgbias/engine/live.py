@@ -1,5 +1,5 @@
-"""What a run is doing, on one screen: how far it is, which jobs are at work, how trainings fare, and
-the time left. Without a terminal it is a line for each job that has ended.
+"""What a run is doing, on one screen: how far it is, which jobs are at work, how trainings fare,
+and the time left. Without a terminal it is a line for each job that has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _guess: Callable[[], Mapping[str, float]] = dict
 
 
 def expect(guess: Callable[[], Mapping[str, float]]) -> None:
-    """Tell the screen of this process whom to ask for the seconds that a job of each rule may take."""
+    """Set whom the screen of this process asks for the seconds that a job of each rule may take."""
     global _guess
     _guess = guess
 
@@ -51,8 +51,8 @@ class Work:
 
 @dataclass
 class Course:
-    """How far a run is. ``left``: jobs of each rule that have not ended; ``took``: seconds of those that
-    have; ``guessed``: what one of each rule was expected to take.
+    """How far a run is. ``left``: jobs of each rule that have not ended; ``took``: seconds of those
+    that have; ``guessed``: what one of each rule was expected to take.
     """
 
     left: Counter[str] = field(default_factory=Counter)
@@ -63,8 +63,8 @@ class Course:
     done: int = 0
 
     def seconds_left(self, at_work: Iterable[Work], now: float) -> float | None:
-        """Every job takes what others of its rule took, or, before one has ended, what is guessed and
-        how guesses have fared, as many at once as there were. None if nothing is known.
+        """Every job takes what others of its rule took, or, before one has ended, what is guessed
+        and how guesses have fared, as many at once as there were. None if nothing is known.
         """
         took = dict(self.took)  # as it is now: jobs end while the screen is drawn
         if not took and not self.guessed:
@@ -170,8 +170,8 @@ class Screen:
 
 
 def training(work: Work) -> str:
-    """Of a training at work its epoch and the best score so far, of a pretraining, which has no score,
-    its loss; nothing of other jobs, or before the first epoch.
+    """Of a training at work its epoch and the best score so far, of a pretraining, which has no
+    score, its loss; nothing of other jobs, or before the first epoch.
     """
     folder, logs, _ = work.log.partition(LOGS)
     if work.rule not in ("pretrain", "train") or not logs:
