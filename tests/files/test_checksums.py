@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bgbias.files import hashes
+from bgbias.files import checksums
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def photos(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What was read, of files that need not lie still before they are remembered."""
     paths: list[bytes] = []
-    whole = hashes._sha256
-    monkeypatch.setattr(hashes, "SETTLED", -(10**10))
-    monkeypatch.setattr(hashes, "_sha256", lambda path: paths.append(path) or whole(path))
+    whole = checksums._sha256
+    monkeypatch.setattr(checksums, "SETTLED", -(10**10))
+    monkeypatch.setattr(checksums, "_sha256", lambda path: paths.append(path) or whole(path))
     return paths
 
 
 def known(photos: Path) -> dict[bytes, str]:
-    return hashes.sha256_of(dict(hashes.walk(os.fsencode(photos))), database(photos))
+    return checksums.sha256_of(dict(checksums.walk(os.fsencode(photos))), database(photos))
 
 
 def database(photos: Path) -> Path:
@@ -88,24 +88,24 @@ def test_an_edit_that_left_size_and_times_is_found_when_all_is_forgotten(
     with sqlite3.connect(database(photos)) as connection:
         connection.execute("UPDATE files SET identity = ? WHERE path = ?", (as_if, os.fsencode(edited)))
     assert known(photos) == before
-    hashes.forget(database(photos))
+    checksums.forget(database(photos))
     assert known(photos) == truth(photos) != before
 
 
 AT_ONCE = """
 import os, sys
 from pathlib import Path
-from bgbias.files import hashes
-hashes.SETTLED, hashes.CHUNK = -10**10, 1
+from bgbias.files import checksums
+checksums.SETTLED, checksums.CHUNK = -10**10, 1
 photos, database = map(Path, sys.argv[1:])
-found = hashes.sha256_of(dict(hashes.walk(os.fsencode(photos))), database)
+found = checksums.sha256_of(dict(checksums.walk(os.fsencode(photos))), database)
 print(len(found), len(set(found.values())))
 """
 
 
 def test_processes_may_write_at_once(photos: Path, read: list[bytes]) -> None:
     words = [sys.executable, "-c", AT_ONCE, str(photos), str(database(photos))]
-    environment = os.environ | {"PYTHONPATH": str(Path(hashes.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(checksums.__file__).parents[2])}
     others = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
     assert [other.communicate()[0] for other in others] == ["40 40\n"] * 4
     assert known(photos) == truth(photos)
@@ -114,6 +114,6 @@ def test_processes_may_write_at_once(photos: Path, read: list[bytes]) -> None:
 
 def test_a_file_that_cannot_be_read_stops_no_planning(photos: Path, read: list[bytes]) -> None:
     gone = photos / "class0" / "0.jpg"
-    files = dict(hashes.walk(os.fsencode(photos)))
+    files = dict(checksums.walk(os.fsencode(photos)))
     gone.unlink()
-    assert hashes.sha256_of(files, database(photos))[os.fsencode(gone)] == "?"
+    assert checksums.sha256_of(files, database(photos))[os.fsencode(gone)] == "?"
