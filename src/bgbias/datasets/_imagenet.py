@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
+from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
@@ -65,22 +66,18 @@ def photos(archive: Path, layout: str, above: Collection[str] = ()) -> dict[str,
     """The photos of ImageNet-100's classes in an archive, each with its class, the folder that it lies in. ``above``: what the
     classes' folders lie in; anywhere if none is named. An archive without any is an error that tells the ``layout``.
     """
-    found: dict[str, str] = {}
 
-    def listed(name: str) -> bool:
+    def wanted(name: str) -> bool:
         folder = PurePosixPath(name).parent
         inside = not above or any(f"/{folder.parent.as_posix()}".endswith(f"/{part}") for part in above)
-        if inside and folder.name in LABEL and is_picture(name):
-            found[name] = folder.name
-        return False
+        return inside and folder.name in LABEL and is_picture(name)
 
-    for _ in members(archive, listed):
-        pass
-    if not found:
+    names = names_in(archive, wanted)
+    if not names:
         raise UserError(
             f"{archive} has no photos of ImageNet-100's classes like {layout}: it is in another layout."
         )
-    return found
+    return {name: PurePosixPath(name).parent.name for name in names}
 
 
 def check(class_of: Mapping[str, str], archive: Path, each: int | None = None) -> None:
