@@ -9,7 +9,7 @@ it lies from the published ones, and whether it leaves them at all, ``cross_vali
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +25,7 @@ from bgbias.images import pixels
 from bgbias.masks import saliency
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.training import deep_supervision, fit, resized, save, soft_iou
-from bgbias.masks.u2net import ConvNormRelu, U2Net, u2net, u2netp
-
-NETS: dict[str, Callable[[], U2Net]] = {"u2net": u2net, "u2netp": u2netp}
+from bgbias.masks.u2net import ConvNormRelu, U2Net
 
 
 @dataclass(frozen=True)

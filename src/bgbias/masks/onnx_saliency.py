@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from scipy.special import expit
 
-from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.files.places import source
-from bgbias.masks.maskers._graph_params import Colours, GraphParams
+from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
-from bgbias.masks.saliency import mask_from
+from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
 from bgbias.models.adapters import _runtime
 
 if TYPE_CHECKING:
@@ -32,34 +29,12 @@ PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
 ROUNDING = 1e-3  # of half precision, by which a map may leave 0..1
 
 
-class SaliencyRecipe(NamedTuple):
-    """What a network wants of a photo, and what its map is.
-
-    ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
-    size; None if nobody says. ``stretch``: to 0..1 per picture. ``output``: which one is the map; None: the first.
-    """
-
-    mean: Colours
-    std: Colours
-    sigmoid: bool
-    side: int | None = None
-    stretch: bool = True
-    output: str | None = None
-
-
 class _Input(NamedTuple):
     """The graph's input: its name, what it is made of, and the side S of [1, 3, S, S]."""
 
     name: str
     kind: type[np.floating[Any]]
     side: int
-
-
-def network_input(photo: NDArray[np.uint8], side: int, mean: Colours, std: Colours) -> NDArray[np.float32]:
-    """The normalised square [3, side, side] that the network sees of an RGB photo [H, W, 3]."""
-    square = np.asarray(Image.fromarray(photo).resize((side, side), Image.Resampling.LANCZOS), np.float32)
-    away, by = np.array(mean, np.float32), np.array(std, np.float32)
-    return ((square / max(square.max(), 1.0) - away) / by).transpose(2, 0, 1)
 
 
 class GraphMasker:
@@ -84,12 +59,7 @@ class GraphMasker:
         return map(self._mask, photos)
 
     def _mask(self, photo: NDArray[np.uint8]) -> Mask:
-        height, width = photo.shape[:2]
-        saliency = self._saliency(photo)
-        if self._recipe.stretch:
-            return mask_from(saliency, height, width)
-        square = Image.fromarray((saliency * 255).astype(np.uint8))
-        return Mask(np.array(square.resize((width, height), Image.Resampling.LANCZOS)), float(saliency.max()))
+        return mask_from(self._saliency(photo), *photo.shape[:2], stretch=self._recipe.stretch)
 
     def _saliency(self, photo: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The network's map, float32 [h, w] in 0..1."""
@@ -115,15 +85,8 @@ class GraphMasker:
 
 def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
-    if params.weights is None:
-        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
-    path = source(params.weights)
-    if not path.is_file():
-        known = getattr(plugins.load("maskers", name), "PUBLISHED", ())
-        put = f"put it there (published: {known[0].place}, sha256 {known[0].sha256}) or " if known else ""
-        raise UserError(
-            f"The weights of masker '{name}' are missing: no file {path}; {put}correct 'weights' in params.yaml."
-        )
+    path = weights_file(name, params.weights)
+    check_exists(path, name)
     graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
     session = _runtime.session(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)

@@ -78,5 +78,5 @@ def batches(
 def judge(weights: Path, truth: tuple[Photos, Masks], input_size: int) -> float:
     """Mean IoU at threshold 128 of saved weights on these photos."""
     params = saliency.SaliencyParams(weights=str(weights), input_size=input_size, batch_size=8)
-    predicted = saliency.build_masker("u2netp", u2netp, params, "cpu")(list(truth[0]))
+    predicted = saliency.build_masker("u2netp", params, "cpu")(list(truth[0]))
     return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truth[1], strict=True)]))
