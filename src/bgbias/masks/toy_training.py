@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bgbias import progress, seeds
 from bgbias.compute.device import keep_freed_memory
 from bgbias.masks import quality, saliency
-from bgbias.masks.training import deep_supervision, fit, resized, save
+from bgbias.masks.training import batch, deep_supervision, example, fit, save
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
@@ -69,10 +69,7 @@ def batches(
         chosen = rng.choice(len(photos), BATCH_SIZE, replace=False)
         facing = np.where(rng.random(BATCH_SIZE) < 0.5, -1, 1)
         shown = list(zip(chosen, facing, strict=True))
-        seen = [saliency.network_input(photos[n][:, ::side], size) for n, side in shown]
-        true = [resized(masks[n][:, ::side], size) for n, side in shown]
-        x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
-        yield x, torch.from_numpy(np.stack(true))[:, None]
+        yield batch(example(photos[n][:, ::side], masks[n][:, ::side], size) for n, side in shown)
 
 
 def judge(weights: Path, truth: tuple[Photos, Masks], input_size: int) -> float:
