@@ -71,16 +71,13 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
         photos = Source(place=None, file=RELEASE, sha256=params.sha256, hint=HINT)
     else:
         photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
-    if params.protocol == "classic" or (params.source and not _names_release(params.source)):
+    names_release = not params.source or urlsplit(params.source).path.lower().endswith(".mat")
+    if params.protocol == "classic" or not names_release:
         return {"photos": (photos,)}
     file = LIST["new"].format(params.boxes)
     beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
     return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
-
-
-def _names_release(source: str) -> bool:
-    return urlsplit(source).path.lower().endswith(".mat")
 
 
 def given(params: Params) -> bool:

@@ -304,11 +304,11 @@ class _Reader(ast.NodeTransformer):
 
     def visit_Dict(self, dictionary: ast.Dict) -> ast.AST:
         # What is an option's own in a file that several share (plugins.py).
-        if self._planning is NAMES:
-            pairs = list(zip(dictionary.keys, dictionary.values, strict=True))
-            kept = [(k, v) for k, v in pairs if getattr(k, "value", None) not in {*NAMES, "__doc__"}]
-            dictionary.keys = [key for key, _ in kept]
-            dictionary.values = [value for _, value in kept]
+        words = {"__doc__"} | (NAMES if self._planning is NAMES else set())
+        pairs = list(zip(dictionary.keys, dictionary.values, strict=True))
+        kept = [(k, v) for k, v in pairs if getattr(k, "value", None) not in words]
+        dictionary.keys = [key for key, _ in kept]
+        dictionary.values = [value for _, value in kept]
         return self.generic_visit(dictionary)
 
     def visit_JoinedStr(self, string: ast.JoinedStr) -> ast.AST:

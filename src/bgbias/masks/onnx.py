@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bgbias.masks.u2net import U2Net
+from bgbias.masks.u2net import ConvNormRelu, U2Net
 
 # The inputs of ONNX's BatchNormalization after the first.
 BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
@@ -42,7 +40,8 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
     convolutions = [n for n in graph.node if n.op_type == "Conv"]
     norm_after = {n.input[0]: n for n in graph.node if n.op_type == "BatchNormalization"}
     own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in known}
-    nameless = [f"{b}.conv_s1" for b in _blocks(net) if f"{b}.conv_s1" not in own_names]
+    blocks = [f"{name}.conv_s1" for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
+    nameless = [name for name in blocks if name not in own_names]
     if len(convolutions) != len(own_names) + len(nameless):
         raise UserError(
             f"{stored.fault}: its graph has {len(convolutions)} convolutions where {len(own_names) + len(nameless)} are"
@@ -60,12 +59,6 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
     return state
 
 
-def _blocks(net: U2Net) -> list[str]:
-    from bgbias.masks.u2net import ConvNormRelu
-
-    return [name for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
-
-
 class _Stored:
     """The tensors that a graph holds, as initialisers or constants."""
 
@@ -77,7 +70,6 @@ class _Stored:
 
     def named(self, name: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, Tensor]:
         """The tensors ``sources`` as the ``parts`` of the module ``name``."""
-        import torch
         from onnx import numpy_helper
 
         tensors = {}

@@ -8,6 +8,7 @@ sigmoid where the graph lacks it, then what is done to a U²-Net's (``saliency.m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,18 +38,16 @@ class _Input(NamedTuple):
     side: int
 
 
+@dataclass(frozen=True)
 class GraphMasker:
     """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs."""
 
-    def __init__(
-        self, session: Any, entry: _Input, output: str, recipe: SaliencyRecipe, path: Path, device: str
-    ) -> None:
-        self.device = device
-        self._session = session
-        self._input = entry
-        self._output = output
-        self._recipe = recipe
-        self._path = path
+    session: Any
+    entry: _Input
+    output: str
+    recipe: SaliencyRecipe
+    path: Path
+    device: str
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
         """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
@@ -56,28 +55,27 @@ class GraphMasker:
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
         """The same as they are made."""
-        return map(self._mask, photos)
-
-    def _mask(self, photo: NDArray[np.uint8]) -> Mask:
-        return mask_from(self._saliency(photo), *photo.shape[:2], stretch=self._recipe.stretch)
+        for photo in photos:
+            height, width = photo.shape[:2]
+            yield mask_from(self._saliency(photo), height, width, self.recipe.stretch)
 
     def _saliency(self, photo: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The network's map, float32 [h, w] in 0..1."""
-        name, kind, side = self._input
-        seen = network_input(photo, side, self._recipe.mean, self._recipe.std).astype(kind)
-        (found,) = self._session.run([self._output], {name: seen[None]})
+        name, kind, side = self.entry
+        seen = network_input(photo, side, self.recipe.mean, self.recipe.std).astype(kind)
+        (found,) = self.session.run([self.output], {name: seen[None]})
         if found.ndim < 2 or found.size != found.shape[-1] * found.shape[-2]:
             raise UserError(
-                f"{self._path} gives {list(found.shape)} as '{self._output}', not one map [1, 1, h, w]: another network's file?"
+                f"{self.path} gives {list(found.shape)} as '{self.output}', not one map [1, 1, h, w]: another network's file?"
                 " Correct `weights`, or name the map (`output` of kind onnx)."
             )
         saliency = found.reshape(found.shape[-2:]).astype(np.float32)
-        if self._recipe.sigmoid:
+        if self.recipe.sigmoid:
             saliency = expit(saliency)
         low, high = float(saliency.min()), float(saliency.max())
         if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # also where it is no number
             raise UserError(
-                f"{self._path} gives values from {low:.4g} to {high:.4g}, not from 0 to 1: another network's file? Correct"
+                f"{self.path} gives values from {low:.4g} to {high:.4g}, not from 0 to 1: another network's file? Correct"
                 " `weights`; a graph without its last sigmoid wants `sigmoid: true` of kind onnx."
             )
         return saliency.clip(0, 1)

@@ -8,7 +8,7 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -83,7 +83,9 @@ class SaliencyMasker:
                 else map(self._saliency, inputs)
             )
             for batch, maps in zip(batches, saliencies, strict=True):
-                yield from _masks(maps, batch, pool)
+                heights, widths = zip(*(photo.shape[:2] for photo in batch), strict=True)
+                # A photo that was shown twice has two maps.
+                yield from pool.map(mask_from, maps.numpy()[: len(batch)], heights, widths)
 
     def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
         inputs = list(pool.map(network_input, batch, repeat(self._size)))
@@ -97,14 +99,6 @@ class SaliencyMasker:
         # So that both devices give the same masks.
         with full_precision():
             return self._net(x)[0][:, 0].sigmoid()
-
-
-def _masks(
-    maps: torch.Tensor, photos: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor
-) -> Iterable[Mask]:
-    """The masks of a batch; a photo that was shown twice has two maps."""
-    heights, widths = zip(*(photo.shape[:2] for photo in photos), strict=True)
-    return pool.map(mask_from, maps.numpy()[: len(photos)], heights, widths)
 
 
 def build_masker(name: str, params: SaliencyParams, device: str) -> SaliencyMasker:

@@ -140,8 +140,12 @@ class Examination:
         except UserError as error:
             return self.leaves_out(item.image_id, "unreadable", str(error))
         if truth is not None and truth.shape != (height, width):
-            hint = "" if not turned else TURN_MASK if self._upright else TURN_PHOTO
-            reason = _sizes(item.image_id, (height, width), truth.shape, hint)
+            across = turned and truth.shape == (width, height)
+            hint = "" if not across else TURN_MASK if self._upright else TURN_PHOTO
+            reason = (
+                f"'{item.image_id}': photo and true mask differ in size: the photo is {width}x{height} pixels, the mask"
+                f" {truth.shape[1]}x{truth.shape[0]}; save the mask at the photo's size.{hint}"
+            )
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
         self._class_of[item.image_id] = item.class_name
         self.sums[item.image_id] = digest = hashlib.sha256(item.data).hexdigest()
@@ -212,11 +216,3 @@ def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         for part, found in left_out.items()
         for name, reason in found.items()
     }
-
-
-def _sizes(image_id: str, photo: tuple[int, int], mask: tuple[int, ...], hint: str) -> str:
-    """Both sizes, in the order of people, and what to do; the ``hint`` where one lies across the other."""
-    return (
-        f"'{image_id}': photo and true mask differ in size: the photo is {photo[1]}x{photo[0]} pixels, the mask"
-        f" {mask[1]}x{mask[0]}; save the mask at the photo's size.{hint if mask == photo[::-1] else ''}"
-    )

@@ -65,28 +65,45 @@ def _mixed(condition: str, candidates: Callable[[Photo], np.ndarray]) -> dict[st
 
 ON_GREY = {"NEEDS": frozenset({"masks"})}
 MEMBERS: dict[str, dict[str, Any]] = {
-    # What is lost without any background.
     "only_fg": {
+        "__doc__": "The object alone, on grey: what is lost without any background (Xiao et al. 2021: Only-FG).",
         "TITLE": "the object alone",
         "view": lambda photo, draw: on_grey(photo.view, photo.mask),
         **ON_GREY,
     },
-    # The silhouette is left, and tells what stood there.
     "no_fg": {
+        "__doc__": "The photo with grey in the object's place (Xiao et al. 2021: No-FG). The silhouette is left,"
+        " and tells what stood there.",
         "TITLE": "no object",
         "view": lambda photo, draw: on_grey(photo.view, 255 - photo.mask),
         **ON_GREY,
     },
-    # The object's place filled from around it (after Only-BG-T).
-    "only_bg": {"TITLE": "the background alone", "view": lambda photo, draw: photo.surroundings},
-    # Cut and blended as in front of any background, before its own with a filled hole: what that costs by itself.
+    "only_bg": {
+        "__doc__": "The background alone, the object's place filled from around it (after Xiao et al. 2021: Only-BG-T).",
+        "TITLE": "the background alone",
+        "view": lambda photo, draw: photo.surroundings,
+    },
     "own_inpainted": {
+        "__doc__": "The object cut out and put back in front of its own background, whose hole is filled from around it"
+        " as for every other control: what cutting and pasting cost by themselves.",
         "TITLE": "its own background, inpainted",
         "view": lambda photo, draw: photo.foreground.before(photo.surroundings),
     },
-    # This very background is lost, the class's kind of background stays.
-    "mixed_same": {"TITLE": "backgrounds of its class", **_mixed("mixed_same", same_class)},
-    "mixed_rand": {"TITLE": "backgrounds of other classes", **_mixed("mixed_rand", other_classes)},
-    # Always one wrong class.
-    "mixed_next": {"TITLE": "backgrounds of the next class", **_mixed("mixed_next", next_class)},
+    "mixed_same": {
+        "__doc__": "The object in front of the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
+        " this very background is lost, the class's kind of background stays.",
+        "TITLE": "backgrounds of its class",
+        **_mixed("mixed_same", same_class),
+    },
+    "mixed_rand": {
+        "__doc__": "The object in front of the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
+        "TITLE": "backgrounds of other classes",
+        **_mixed("mixed_rand", other_classes),
+    },
+    "mixed_next": {
+        "__doc__": "The object in front of the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
+        " always one wrong class.",
+        "TITLE": "backgrounds of the next class",
+        **_mixed("mixed_next", next_class),
+    },
 }

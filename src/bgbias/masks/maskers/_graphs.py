@@ -1,15 +1,4 @@
-"""Saliency networks that are ONNX graphs, one photo in, one map out: published ones, run as rembg runs them, and any other.
-
-BiRefNet for general use (Zheng et al., CAAI AIR 2024) has the finest masks here, and is the slowest; ``birefnet_lite`` has a
-Swin-T in place of its Swin-L: a quarter of the weights, edges nearly as fine. Licence: MIT, code and weights
-(github.com/ZhengPeng7/BiRefNet); some data sets that they were trained on have terms of their own.
-
-IS-Net for general use (Qin et al., ECCV 2022) has finer edges than U²-Net, by the same authors. Licence: Apache-2.0 for their
-code and metric (github.com/xuebinqin/DIS), who publish the weights there without naming another; the photos of their data set
-DIS5K have terms of their own.
-
-A file of your own (``onnx``) is yours, and so is its licence to look at.
-"""
+"""Saliency networks that are ONNX graphs, one photo in, one map out: published ones, run as rembg runs them, and any other."""
 
 from __future__ import annotations
 
@@ -27,6 +16,10 @@ if TYPE_CHECKING:
 PREDICTS = True
 SPEED: tuple[str, ...] = ()
 FILES: tuple[str, ...] = ()
+BIREFNET_LICENCE = (
+    "Licence: MIT, code and weights (github.com/ZhengPeng7/BiRefNet). Some data sets that it was trained on have terms of"
+    " their own."
+)
 Positive = Annotated[float, Field(gt=0)]
 BIREFNET = SaliencyRecipe(MEAN, STD, sigmoid=True, side=1024)
 # rembg's; the authors' own script takes 0.5 away from each colour. The graph ends in a sigmoid.
@@ -71,6 +64,8 @@ def _published(file: str, size: int, md5: str, sha256: str, mirror: str = "") ->
 
 MEMBERS = {
     "birefnet": {
+        "__doc__": "BiRefNet for general use (Zheng et al., CAAI AIR 2024), seen at 1024 pixels: the finest masks here, and"
+        f" the slowest.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet", BIREFNET),
         "PUBLISHED": _published(
             "BiRefNet-general-epoch_244.onnx",
@@ -81,6 +76,8 @@ MEMBERS = {
         ),
     },
     "birefnet_lite": {
+        "__doc__": "BiRefNet with a Swin-T in place of its Swin-L (Zheng et al., CAAI AIR 2024): a quarter of the weights,"
+        f" edges nearly as fine.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet_lite", BIREFNET),
         "PUBLISHED": _published(
             "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx",
@@ -92,6 +89,9 @@ MEMBERS = {
         ),
     },
     "isnet": {
+        "__doc__": "IS-Net for general use (Qin et al., ECCV 2022): finer edges than U²-Net, by the same authors, seen at 1024"
+        " pixels.\n\nLicence: Apache-2.0 for the authors' code and metric (github.com/xuebinqin/DIS), who publish the weights"
+        " there without naming another; the photos of their data set DIS5K have terms of their own.",
         "build": _builder("isnet", ISNET),
         "PUBLISHED": _published(
             "isnet-general-use.onnx",
@@ -100,5 +100,10 @@ MEMBERS = {
             sha256="60920e99c45464f2ba57bee2ad08c919a52bbf852739e96947fbb4358c0d964a",
         ),
     },
-    "onnx": {"Params": OwnParams, "build": _builder("onnx")},
+    "onnx": {
+        "__doc__": "Any saliency network that is an ONNX graph: one photo in, one map out. Its file is yours, and so is its"
+        " licence to look at.",
+        "Params": OwnParams,
+        "build": _builder("onnx"),
+    },
 }

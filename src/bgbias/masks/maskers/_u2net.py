@@ -1,8 +1,4 @@
-"""U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``; and U²-Net-p, with a
-fortieth of the weights, and masks that are a little less exact.
-
-The authors' own files, as their README links them, and rembg's have the same weights.
-"""
+"""The nets behind the paper's masks. The authors' own files, as their README links them, and rembg's have the same weights."""
 
 from __future__ import annotations
 
@@ -43,6 +39,7 @@ def _net(name: str) -> dict[str, Any]:
 
 MEMBERS = {
     "u2net": {
+        "__doc__": "U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``.",
         **_net("u2net"),
         "PUBLISHED": (
             Source(
@@ -58,6 +55,7 @@ MEMBERS = {
         ),
     },
     "u2netp": {
+        "__doc__": "U²-Net-p (Qin et al. 2020), the small net: a fortieth of the weights, masks a little less exact.",
         **_net("u2netp"),
         "PUBLISHED": (
             Source(
