@@ -1,7 +1,12 @@
-"""Cumulative match characteristic: is the person among the first k? (docs/methods.md, section 15)."""
+"""Metrics of whole rankings, as person re-identification has them (docs/methods.md, section 15): average precision, whose mean is
+the mAP (Zheng et al., ICCV 2015), and the cumulative match characteristic, whether the person is among the first k photos (Gray,
+Brennan & Tao, PETS 2007), or, single shot, among the first k of a gallery with one photo of each person, the classic protocol of
+CUHK03 (Li et al., CVPR 2014).
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +16,21 @@ from bgbias.evaluation.retrieval import Neighbours
 if TYPE_CHECKING:
     from bgbias.evaluation.whole_gallery import WholeRanking
 
+WHOLE = True
 
-def within(n: Neighbours, k: int) -> np.ndarray:
+
+def average_precision(n: Neighbours) -> np.ndarray:
+    """The mean precision at the rank of each match, float64 [N]; NaN for a query with nobody to find."""
+    precision = n.same_label.cumsum(axis=1) / np.arange(1, n.same_label.shape[1] + 1)
+    return n.per_relevant((precision * n.same_label).sum(axis=1))
+
+
+def cmc(n: Neighbours, k: int) -> np.ndarray:
     """Whether one of the first k photos shows the person, float64 [N]; NaN for a query with nobody to find."""
     return np.where(n.relevant > 0, n.top(k).any(axis=1).astype(np.float64), np.nan)
 
 
-def within_persons(n: WholeRanking, k: int) -> np.ndarray:
+def single_shot_cmc(n: WholeRanking, k: int) -> np.ndarray:
     """The probability that the person is among the first k of a gallery with one photo of each, drawn by chance: float64 [N].
 
     The mean over all such galleries, which repetitions of a draw estimate: the match is each of the query's with equal
@@ -42,3 +55,14 @@ def within_persons(n: WholeRanking, k: int) -> np.ndarray:
             count[:, 0] *= 1 - p
         found[row] = count.sum(axis=1).mean()
     return found
+
+
+MEMBERS = {
+    "average_precision": {"TITLE": "mAP", "per_query": average_precision},
+    "cmc_1": {"TITLE": "CMC@1", "per_query": partial(cmc, k=1)},
+    "cmc_5": {"TITLE": "CMC@5", "per_query": partial(cmc, k=5)},
+    "cmc_10": {"TITLE": "CMC@10", "per_query": partial(cmc, k=10)},
+    "single_shot_cmc_1": {"TITLE": "CMC@1, single shot", "per_query": partial(single_shot_cmc, k=1)},
+    "single_shot_cmc_5": {"TITLE": "CMC@5, single shot", "per_query": partial(single_shot_cmc, k=5)},
+    "single_shot_cmc_10": {"TITLE": "CMC@10, single shot", "per_query": partial(single_shot_cmc, k=10)},
+}
