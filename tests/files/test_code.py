@@ -219,6 +219,15 @@ def test_a_title_moves_nothing_unless_it_is_reckoned_with(folder: Path) -> None:
     assert fingerprint(folder) != first
 
 
+def test_a_title_of_an_option_that_shares_its_file_moves_nothing(folder: Path) -> None:
+    members = '{"wide": {"__doc__": "Wide.", "TITLE": "Wide", "PLACE": 3, "MARGIN": 1}}'
+    prints = []
+    for text in (members, members.replace("Wide", "Very wide"), members.replace("1}", "2}")):
+        (folder / "wide.py").write_text(f"{LOSS}\nMEMBERS = {text}\n")
+        prints.append(fingerprint(folder))
+    assert prints[0] == prints[1] != prints[2]
+
+
 def test_every_python_reads_a_format_that_ends_with_a_field_alike(tmp_path: Path) -> None:
     """Python 3.12's tree has an empty string there; the number is what 3.11 and 3.13 make."""
     module = tmp_path / "wide.py"

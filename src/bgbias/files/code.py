@@ -302,6 +302,15 @@ class _Reader(ast.NodeTransformer):
             self.imports.append(NECK + str(call.args[0].value))
         return self.generic_visit(call)
 
+    def visit_Dict(self, dictionary: ast.Dict) -> ast.AST:
+        # What is an option's own in a file that several share (plugins.py).
+        if self._planning is NAMES:
+            pairs = list(zip(dictionary.keys, dictionary.values, strict=True))
+            kept = [(k, v) for k, v in pairs if getattr(k, "value", None) not in {*NAMES, "__doc__"}]
+            dictionary.keys = [key for key, _ in kept]
+            dictionary.values = [value for _, value in kept]
+        return self.generic_visit(dictionary)
+
     def visit_JoinedStr(self, string: ast.JoinedStr) -> ast.AST:
         # Python 3.12 alone puts an empty string behind a format that ends with a field: f"{x:{width}}".
         string.values = [v for v in string.values if not (isinstance(v, ast.Constant) and v.value == "")]
