@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from bgbias.errors import UserError
-from bgbias.settings import Strict
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
@@ -66,9 +65,8 @@ class Pretraining(BasePretraining):
         self.memory.register_buffer("entered", torch.zeros((), dtype=torch.int64))
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
         """Both views, and the negatives of the first ones, which the teacher sees."""
-        assert isinstance(params, Params)
         return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
