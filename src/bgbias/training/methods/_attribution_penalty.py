@@ -57,6 +57,9 @@ class LossParams(PenaltyParams):
 class AttributionPenalty(BaseMethod):
     """The base loss plus ``weight`` times a penalty on the photos' gradients; masks tell where the object is.
 
+    Penalty: mean over photos of sum (1 - M) g^2 / sum g^2, g the gradient of the base loss with respect to the photo, unless
+    ``explained`` and ``penalty`` say another one.
+
     The penalty has a pass of its own, in float32 whatever the training's precision, with batch norm as in evaluation: a photo's
     gradient must not depend on its neighbours' pixels. The base loss is that of ``plain``, so that a weight of 0 trains the
     same model bit for bit. A photo without a trusted mask is all object and has no penalty.
@@ -128,10 +131,6 @@ class OfLoss(AttributionPenalty):
         return ((1 - masks) * gradients).square().sum((1, 2, 3)).mean()
 
 
-class OfFraction(AttributionPenalty):
-    """Penalty: mean over photos of sum (1 - M) g^2 / sum g^2, g the gradient of the base loss with respect to the photo."""
-
-
 class OfEmbedding(AttributionPenalty):
     """Penalty: mean over photos of sum (1 - M) g^2 / sum g^2, g the gradient of the distance to a black photo's embedding.
 
@@ -169,7 +168,7 @@ MEMBERS = {
         "PLACE": 7,
         "ENTRIES": {"attr_frac_8": "Attribution fraction, 8 photos"},
         "Params": PenaltyParams,
-        "Method": OfFraction,
+        "Method": AttributionPenalty,
     },
     "attr_emb": {
         "__doc__": "Attribution regularisation of the embedding: what the attribution score measures, trained on.",

@@ -71,11 +71,9 @@ class Pretraining(BasePretraining):
         with torch.autocast(foretold.device.type, enabled=False):
             foretold = F.normalize(foretold.float(), dim=1)
             alike = (foretold * torch.cat([second, first])).sum(1)
-            if further is None or counts is None:
-                found = distance(alike)
-            else:
-                near, weight = (foretold * further).sum(1), self.params.alpha * counts
-                found = distance(alike, near, weight)
+            found = distance(alike)
+            if further is not None and counts is not None:
+                found = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
         return {"loss": 2 * found.mean()}
 
 

@@ -90,13 +90,11 @@ class Pretraining(BasePretraining):
         further = None if negatives is None else self.taught(negatives)
         with torch.autocast(asked.device.type, enabled=False):
             asked = F.normalize(asked.float(), dim=1)
-            queue = self._queued()
-            alike = (asked * others).sum(1)
-            if further is None or counts is None:
-                loss = info_nce(alike, asked @ queue.T, self.params.temperature)
-            else:
+            near = None
+            if further is not None and counts is not None:
                 near = (asked * further).sum(1).where(counts, asked.new_tensor(-torch.inf))
-                loss = info_nce(alike, asked @ queue.T, self.params.temperature, near, self.params.alpha)
+            alike, queued = (asked * others).sum(1), asked @ self._queued().T
+            loss = info_nce(alike, queued, self.params.temperature, near, self.params.alpha)
         self._enter(others)
         return {"loss": loss.mean()}
 
