@@ -41,8 +41,13 @@ def _resnet(name: str, file: str, channels: int) -> dict[str, Any]:
         layers = dict(getattr(models, name)().named_children())
         return nn.Sequential(OrderedDict((k, v) for k, v in layers.items() if k not in ("avgpool", "fc")))
 
-    about = f"ResNet-{name.removeprefix('resnet')} (He et al., CVPR 2016), torchvision's."
-    return {"__doc__": about, "FACTS": facts(channels), "PUBLISHED": published(file), "build": build}
+    number = name.removeprefix("resnet")
+    return {
+        "__doc__": f"ResNet-{number} (He et al., CVPR 2016) as torchvision builds, trains and normalises it.",
+        "FACTS": facts(channels),
+        "PUBLISHED": published(file),
+        "build": build,
+    }
 
 
 # The original recipe, as in the literature.
