@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from small_study import described, load
 
 import bgbias
@@ -140,8 +141,8 @@ def test_differences_are_from_plain_of_the_same_loss_where_there_is_one() -> Non
     assert second == pytest.approx(first + 5)
     without = attacked.table(*(part[part["method"] != "plain"] for part in of_one), COSTS)
     assert without[list(attacked.DIFFERENCES)].isna().all(axis=None)
-    assert "vs plain" not in attacked.told(without, "clean", {}, ASKED)
-    assert "vs plain" in attacked.told(attacked.table(*of_one, COSTS), "clean", {}, ASKED)
+    assert "vs plain" not in attacked.caption(selected(attacked=ASKED), without, {})
+    assert "vs plain" in attacked.caption(selected(attacked=ASKED), attacked.table(*of_one, COSTS), {})
 
 
 def test_papers_numbers_stand_beside_ours_in_brackets() -> None:
@@ -156,7 +157,7 @@ def test_papers_numbers_stand_beside_ours_in_brackets() -> None:
 
 def test_it_is_printed_with_names_that_people_use() -> None:
     table = attacked.table(*tables(), COSTS, published.read())
-    said = attacked.told(table, "clean", {}, ASKED)
+    said = attacked.caption(selected(attacked=ASKED), table, {})
     printed = formats.markdown(table, "table9", said)
     lines = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")]
     assert lines[2:] == [

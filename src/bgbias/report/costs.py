@@ -11,28 +11,25 @@ import textwrap
 import pandas as pd
 
 from bgbias.engine.node import step
-from bgbias.report import columns as words
 from bgbias.report import formats, names
-from bgbias.report.columns import Column
+from bgbias.report.columns import Column, number, significant
 from bgbias.results import costs
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 WIDTH = 64  # of the text
 COLUMNS = (
-    Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
-    Column(
-        "Step, times plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)
-    ),
-    Column("Training, min", words.number("cost_training_minutes", 1), "Training, min"),
-    Column("Memory, GB", words.number("cost_memory_gb", 1), "Memory, GB"),
-    Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
+    Column("Step, s", significant("cost_seconds_a_step"), "Step, s"),
+    Column("Step, times plain's", number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
+    Column("Training, min", number("cost_training_minutes", 1), "Training, min"),
+    Column("Memory, GB", number("cost_memory_gb", 1), "Memory, GB"),
+    Column("GPU, GB", number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
 )
 
 
 def spent(study: Study) -> tuple[pd.DataFrame, str]:
     """A row a model, and how to read it; no rows where no training's record is here."""
-    trained = {c: step("train", cell=c).record(study) for c in plan.cells(study) if plan.trains(study, c)}
+    trained = {c: step("train", cell=c).record(study) for c in plan.trained(study)}
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
         return pd.DataFrame(), ""

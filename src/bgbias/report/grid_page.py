@@ -20,7 +20,6 @@ from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import comparisons, costs, curves, figures, formats, grid_photos, html, look, names, tables
-from bgbias.report.html.cells import whole_intervals
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
@@ -132,7 +131,7 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 def _body(table: str) -> str:
     """A table as the page has it."""
     # A head without words is none, for whoever hears the page.
-    return whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
+    return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 
 
 def _costs(study: Study) -> dict[str, str]:

@@ -15,16 +15,20 @@ MAP = "inferno"
 
 
 def sheet(
-    heads: Sequence[tuple[str, str]], rows: int, words: str
+    heads: Sequence[tuple[str, str]],
+    rows: int,
+    words: str,
+    side: float = SIDE,
+    margin: float = MARGIN,
 ) -> tuple[look.Figure, list[list[look.Axes]]]:
     """A figure with rows of square panels below heads (a word and its colour), and the panels of each row; ``words`` as in
     ``scale``.
     """
-    columns, step = len(heads), SIDE + GAP
-    width, height = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP, HEAD + rows * step + FOOT
+    columns, step = len(heads), side + GAP
+    width, height = 2 * margin + columns * step - GAP, HEAD + rows * step + FOOT
     figure = look.blank(width, height)
     panels = [
-        [look.panel(figure, MARGIN + c * step, HEAD + r * step, SIDE, SIDE) for c in range(columns)]
+        [look.panel(figure, margin + c * step, HEAD + r * step, side, side) for c in range(columns)]
         for r in range(rows)
     ]
     for axes, (word, colour) in zip(panels[0], heads, strict=True):

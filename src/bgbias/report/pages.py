@@ -30,7 +30,7 @@ from bgbias.report import formats, names, tables
 from bgbias.report.columns import Column
 from bgbias.results import publication
 from bgbias.results.publication import SEEDS, Publication
-from bgbias.results.rows import MODEL, Model
+from bgbias.results.rows import MODEL, Model, records
 
 README = Path("README.md")
 LINE = re.compile(r"^\{\{ (.*) \}\}$", re.MULTILINE)
@@ -93,9 +93,7 @@ def pages_with(question: str) -> str:
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     """A table as it is shown; columns behind the first ``left`` ones hold numbers, and are set right."""
-    ruled = ["---"] * left + ["---:"] * (frame.shape[1] - left)
-    lines = [list(frame.columns), ruled, *frame.to_numpy().tolist()]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    return formats.ruled(frame.columns, frame.to_numpy().tolist(), left) + "\n"
 
 
 def table(grid: str, name: str) -> str:
@@ -123,21 +121,19 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
         models = [model for row in rows.split(",") for model in _some_models(row.strip(), models)]
     # What is the same in all rows goes without saying, but for the method.
     labels = [i for i, key in enumerate(MODEL) if key == "method" or len({m[i] for m in models}) > 1]
-    lines = [
-        ["training" if MODEL[i] == "method" else MODEL[i] for i in labels] + heads,
-        ["---"] * len(labels) + ["---:"] * len(heads),
-    ]
+    lines = []
     for model in models:
         label = [LABELS[MODEL[i]](model[i]) for i in labels]
         lines.append(label + [entries[model].get(head, words.NOTHING) for head in heads])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    titles = ["training" if MODEL[i] == "method" else MODEL[i] for i in labels]
+    return formats.ruled(titles + heads, lines, len(labels)) + "\n"
 
 
 def number(grid: str, name: str, row: str, column: str, digits: int) -> str:
     """A number of a table and its interval."""
     table = publication.read(grid).table(name)
     model = one_model(row, list(table[MODEL].itertuples(index=False, name=None)))
-    (values,) = publication.lines(table[(table[MODEL] == list(model)).all(axis=1)])
+    (values,) = records(table[(table[MODEL] == list(model)).all(axis=1)])
     if column not in values:
         near = difflib.get_close_matches(column, values, 3, cutoff=0)
         raise UserError(f"{name}.csv of {grid} has no column {column}; near it: {', '.join(near)}.")
@@ -192,7 +188,7 @@ def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
         several = f"has {len(named)} columns" if named else "has no column"
         raise UserError(f"{name} {several} '{head}'; it has: {' | '.join(c.head for c in available)}.")
     texts: dict[Model, list[str]] = {}
-    for row in publication.lines(table):
+    for row in records(table):
         model: Model = tuple(row[key] for key in MODEL)  # type: ignore[assignment]
         try:
             texts.setdefault(model, []).append(formats.entry(named[0], row))

@@ -71,18 +71,9 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).fillna({"differs": ""})
 
 
-def number(
-    rows: pd.DataFrame,
-    dataset: str,
-    backbone: str,
-    loss: str,
-    method: str,
-    metric: str,
-    condition: str,
-    folds: int = 1,
-) -> PublishedNumber:
-    """A paper's number for this cell, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
-    wanted = dict(zip(KEYS, (dataset, backbone, loss, method, metric, condition), strict=True))
+def number(rows: pd.DataFrame, *keys: str, folds: int = 1) -> PublishedNumber:
+    """A paper's number by its ``KEYS``, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
+    wanted = dict(zip(KEYS, keys, strict=True))
     printed = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     # Found as ours is; else with nearly as many folds.
     far = (printed["folds"] - folds).abs() + FOLDS * (printed["differs"] != "")

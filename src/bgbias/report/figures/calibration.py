@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look, names
-from bgbias.report.figures import _seeds as each
+from bgbias.report import look, names, sources
+from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study, options
@@ -21,7 +21,7 @@ ABOUT = (
     "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
     " seeds. Good: a flat line near 0; bad: one that rises as backgrounds tell more."
 )
-reads = each.reads
+reads = shown.seeds
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
@@ -46,12 +46,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return of_tables(study, each.tables(study))
-
-
-def of_tables(study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 1, and each seed."""
-    return figure_calibration(table("table1"), settings(study)["correlations"], table("seeds"))
+    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
 
 
 def figure_calibration(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report import names as wording
-from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -21,20 +19,19 @@ ABOUT = (
     "What other backgrounds cost in MAP@R, with the 95 % intervals of Table 1. Good: clean and corrupted close together, far to"
     " the right; bad: far apart."
 )
-reads = shown.table1
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
+def reads(_study: Study) -> sources.Sources:
+    """Table 1."""
+    return sources.printed(1)
+
+
 def draw(study: Study) -> look.Figure:
     """Clean to corrupted for every model of the grid."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 1."""
-    return figure_drop(table("table1"))
+    return figure_drop(sources.table(study, 1))
 
 
 def figure_drop(table: pd.DataFrame) -> look.Figure:

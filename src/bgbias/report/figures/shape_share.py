@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.report.tables import shape_texture
 from bgbias.report.tables.shape_texture import NONE, SEED
 from bgbias.study.cell import UNTRAINED
@@ -31,19 +29,14 @@ def wanted(study: Study) -> bool:
     return shape_texture.wanted(study) and any(_series(pd.DataFrame(shape_texture.learned(study).values())))
 
 
-def reads(study: Study) -> dict[str, Made]:
+def reads(study: Study) -> sources.Sources:
     """Table 14."""
-    return shown.table(shape_texture.NUMBER)
+    return sources.printed(shape_texture.NUMBER)
 
 
 def draw(study: Study) -> look.Figure:
     """The shape share of the grid's pretrained backbones over alpha."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 14."""
-    return figure_shape_share(table(f"table{shape_texture.NUMBER}"))
+    return figure_shape_share(sources.table(study, shape_texture.NUMBER))
 
 
 def figure_shape_share(table: pd.DataFrame) -> look.Figure:

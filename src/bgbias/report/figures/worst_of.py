@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pandas as pd
 
-from bgbias.engine.node import Made
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.report.tables import crossing
 from bgbias.study.params import Study
 
@@ -21,19 +17,14 @@ ABOUT = (
 wanted = crossing.wanted
 
 
-def reads(study: Study) -> dict[str, Made]:
+def reads(study: Study) -> sources.Sources:
     """Table 6."""
-    return shown.table(crossing.NUMBER)
+    return sources.printed(crossing.NUMBER)
 
 
 def draw(study: Study) -> look.Figure:
     """MAP@R over the number of backgrounds, a line a model."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 6."""
-    return figure_worst_of(table(f"table{crossing.NUMBER}"))
+    return figure_worst_of(sources.table(study, crossing.NUMBER))
 
 
 def figure_worst_of(table: pd.DataFrame) -> look.Figure:

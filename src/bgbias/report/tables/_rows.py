@@ -61,7 +61,7 @@ def comparison(
     """The paper's number beside the column ``name`` of ``row``, where it came from, and, if it compares, ours minus theirs."""
     theirs = published.NOTHING
     if known is not None:
-        theirs = published.number(known, *model, metric, condition, row["folds"])
+        theirs = published.number(known, *model, metric, condition, folds=row["folds"])
     return {
         f"published_{name}": theirs.value,
         f"published_{name}_sd": theirs.sd,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.report import columns as words
-from bgbias.report.columns import Column, Row
+from bgbias.report import sources
+from bgbias.report.columns import Column, Row, explained, interval, number, published
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
-from bgbias.results import published, rows, uncertainty
+from bgbias.results import rows, uncertainty
+from bgbias.results.published import read as read_published
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, Cell
 from bgbias.study.params import Study
@@ -38,17 +38,17 @@ COLUMNS = (
         column
         for variant, name in zip((*SCORES, ON_REQUEST), ("Score", "Robust", "Similarity"), strict=True)
         for column in (
-            Column(name, words.interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
-            Column("± images", words.number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
-            Column("± seeds", words.number(f"{variant}_sd_seeds", 3), known=(variant,)),
-            Column("< 0, %", words.number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
-            Column("Gain", words.interval(f"{variant}_gain", 3), "Gain [95 %]", known=(variant,)),
+            Column(name, interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
+            Column("± images", number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
+            Column("± seeds", number(f"{variant}_sd_seeds", 3), known=(variant,)),
+            Column("< 0, %", number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
+            Column("Gain", interval(f"{variant}_gain", 3), "Gain [95 %]", known=(variant,)),
         )
     ),
     Column("Images", lambda row: f"{row['images']:,}"),
     Column("Skipped", _skipped),
-    Column("Paper", words.published("ref", 2), known=("published_ref",)),
-    Column("Δ", words.number("difference_ref", 3, sign=True), known=("published_ref",)),
+    Column("Paper", published("ref", 2), known=("published_ref",)),
+    Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
 LEGEND = (
     "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
@@ -56,27 +56,17 @@ LEGEND = (
 )
 HEADLINE = {"ref": "attribution score"}
 settings = protocol
+wanted = plan.attributed
 
 
-def wanted(study: Study) -> bool:
-    """Whether some models are asked where they look."""
-    return bool(plan.attributed(study))
-
-
-def reads(study: Study) -> dict[str, Made]:
+def reads(study: Study) -> sources.Sources:
     """What was collected: scores photo by photo, and which photos were left out."""
-    return files_of(step("collect"), "all_attribution", "mask_report")
+    return sources.collected("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    attribution = pd.read_parquet(reads(study)["all_attribution"].path(study))
-    return table(attribution, published.read(), plan.attributed(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, study.attribution.images, excluded)
+    attribution = pd.read_parquet(study.files.at("all_attribution"))
+    return table(attribution, read_published(), plan.attributed(study))
 
 
 def table(
@@ -125,11 +115,9 @@ def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORE
     )
 
 
-def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column.
-
-    ``images`` is the size of the keyed subset of test photos, None if all were taken; the others are as in Table 1's caption.
-    """
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
+    images = study.attribution.images
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
     gain = {"Gain": "Gain: over plain on the same photos."}
@@ -139,13 +127,11 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
         else ""
     )
     return (
-        f"{sentences.title(TITLE, table)} 1: all of it,"
-        f" 0: no more than chance; on {chosen}.{sentences.selected(selection)}"
-        f" {sentences.seeds(table)}.{sentences.folds(table)}"
+        f"{sentences.title(TITLE, table)} 1: all of it, 0: no more than chance; on {chosen}.{sentences.trained(study, table)}"
         f"{sentences.exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background."
-        f"{words.explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
+        f"{explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
         f"{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 

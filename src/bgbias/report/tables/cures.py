@@ -9,11 +9,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
 from bgbias.results.rows import Model, Values
@@ -28,15 +26,15 @@ ABOUT = (
 )
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
-    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
-    Column("More than without", words.against_plain("corrupted_gain", 1), "more [95 %]"),
-    Column("Clean", words.interval("clean", 1), "Clean", best="clean"),
-    Column("More than without", words.against_plain("clean_gain", 1), "more [95 %]"),
-    Column("Drop, %", words.interval("relative_drop", 1), "Drop, %"),
-    Column("Index as it is, corrupted", words.interval("query_corrupted", 1), "Old index"),
-    Column("Index as it is, clean", words.number("query_clean", 1)),
-    Column("Removed", words.number("removed", 0)),
-    Column("ms a photo", words.significant("ms"), "ms"),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("More than without", against_plain("corrupted_gain", 1), "more [95 %]"),
+    Column("Clean", interval("clean", 1), "Clean", best="clean"),
+    Column("More than without", against_plain("clean_gain", 1), "more [95 %]"),
+    Column("Drop, %", interval("relative_drop", 1), "Drop, %"),
+    Column("Index as it is, corrupted", interval("query_corrupted", 1), "Old index"),
+    Column("Index as it is, clean", number("query_clean", 1)),
+    Column("Removed", number("removed", 0)),
+    Column("ms a photo", significant("ms"), "ms"),
     Column("Index", lambda row: str(row["index"])),
 )
 LEGEND = (
@@ -51,33 +49,19 @@ VIEWS = {
     "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
 }
 settings = sentences.selection
+wanted = plan.cures
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid asks for cures without training."""
-    return plan.cures(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
+def reads(study: Study) -> sources.Sources:
     """Queries and facts of every network with its cures, and the queries of all without."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    for cell in plan.networks(study):
-        made = files_of(step("cure", cell=cell), "cured", "cures")
-        read |= {f"{output} {cell.name}": file for output, file in made.items()}
-    return read
+    of_networks = sources.of_models(plan.networks(study), "cure", "cured", "cures")
+    return sources.collected("all_queries", "mask_report") | of_networks
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
     files = reads(study)
-    before = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
-    cured, facts = (outputs.of_cells(study, files, name) for name in ("cured", "cures"))
-    return table(before, cured, facts, study.cures.draws)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
+    cured, facts = (sources.of_cells(study, files, name) for name in ("cured", "cures"))
+    return table(sources.queries(study), cured, facts, study.cures.draws)
 
 
 def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws: int) -> pd.DataFrame:
@@ -125,7 +109,7 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 row[f"{column}_gain_p_holm"] = p
         lines += below
     leads = {f"{column}_leads": rows.leading(compared, column) for column in ("corrupted", "clean")}
-    made = pd.DataFrame(lines).assign(**leads).fillna({"index": words.NOTHING})
+    made = pd.DataFrame(lines).assign(**leads).fillna({"index": NOTHING})
     return rows.without_single_folds(made)
 
 
@@ -145,16 +129,15 @@ def _row(values: Values, model: Model) -> dict[str, object]:
     return row | rows.interval("relative_drop", drop, 100)
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     """Two paragraphs: what was measured, on whom, and how to read each column."""
+    stars = sentences.stars(table, "a model's cures", by_the_same=True)
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."
-        f"{sentences.selected(selection)}"
-        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Cures by masks find the object in the picture that comes, in front of whatever background; what is fitted was fitted on"
         " validation photos and backgrounds. More than without: points more than the same model without the cure, paired by photo"
-        f" and seed. {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g} by the same, Holm-corrected for a model's"
-        f" cures.{sentences.rare_stars(table)}"
+        f" and seed. {sentences.intervals(table)} {stars}"
         " Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
         " embedding. ms a photo: of the network, of the masker where there is one and of what the cure does, pictures in memory,"
         " as measured on the machine that made them. Index: what becomes of one that exists."

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, explained, interval, number, published
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
-from bgbias.results import published, rows, uncertainty
+from bgbias.results import rows, uncertainty
+from bgbias.results.published import read as read_published
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell, side_by_side
 from bgbias.study.params import Study
@@ -32,23 +31,23 @@ ABOUT = (
 )
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
-    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
-    Column("± draws", words.number("corrupted_sd_draws", 2)),
-    Column("± seeds", words.number("corrupted_sd_seeds", 2), "± seeds"),
-    Column("Clean", words.interval("clean", 1), "Clean [95 %]", best="clean"),
-    Column("± seeds", words.number("clean_sd_seeds", 2), "± seeds"),
-    Column("Drop, points", words.interval("drop", 1)),
-    Column("Drop, %", words.interval("relative_drop", 1), "Drop, % [95 %]"),
-    Column("Change of drop, points", words.interval("relative_drop_change", 1), "Change of drop"),
-    Column("Query only", words.number("query_only", 2)),
-    Column("Query-only drop, %", words.interval("query_only_relative_drop", 1)),
-    Column("P@1, clean", words.number("p_at_1_clean", 1)),
-    Column("P@1, corrupted", words.number("p_at_1_corrupted", 1)),
-    Column("Paper, clean", words.published("clean", 2), known=COMPARED),
-    Column("Δ, clean", words.number("difference_clean", 2, sign=True), known=COMPARED),
-    Column("Paper, corrupted", words.published("corrupted", 2), known=COMPARED),
-    Column("Δ, corrupted", words.number("difference_corrupted", 2, sign=True), known=COMPARED),
-    Column("Paper, P@1", words.published("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("± draws", number("corrupted_sd_draws", 2)),
+    Column("± seeds", number("corrupted_sd_seeds", 2), "± seeds"),
+    Column("Clean", interval("clean", 1), "Clean [95 %]", best="clean"),
+    Column("± seeds", number("clean_sd_seeds", 2), "± seeds"),
+    Column("Drop, points", interval("drop", 1)),
+    Column("Drop, %", interval("relative_drop", 1), "Drop, % [95 %]"),
+    Column("Change of drop, points", interval("relative_drop_change", 1), "Change of drop"),
+    Column("Query only", number("query_only", 2)),
+    Column("Query-only drop, %", interval("query_only_relative_drop", 1)),
+    Column("P@1, clean", number("p_at_1_clean", 1)),
+    Column("P@1, corrupted", number("p_at_1_corrupted", 1)),
+    Column("Paper, clean", published("clean", 2), known=COMPARED),
+    Column("Δ, clean", number("difference_clean", 2, sign=True), known=COMPARED),
+    Column("Paper, corrupted", published("corrupted", 2), known=COMPARED),
+    Column("Δ, corrupted", number("difference_corrupted", 2, sign=True), known=COMPARED),
+    Column("Paper, P@1", published("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
 )
 LEGEND = (
     "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
@@ -60,22 +59,14 @@ TOLERANCE = 1e-4
 settings = protocol
 
 
-def reads(study: Study) -> dict[str, Made]:
+def reads(study: Study) -> sources.Sources:
     """What was collected: results, the values they are means of, and which photos were left out."""
-    return files_of(step("collect"), "results", "all_queries", "mask_report")
+    return sources.collected("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    read = reads(study)
-    results = pd.read_csv(read["results"].path(study), keep_default_na=False)
-    queries = pd.read_parquet(read["all_queries"].path(study), columns=rows.OF_QUERIES)
-    return table(results, queries, published.read(), plan.cells(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
+    results = rows.read_csv(study.files.at("results"))
+    return table(results, sources.queries(study), read_published(), plan.cells(study))
 
 
 def table(
@@ -126,23 +117,17 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column.
-
-    ``selection`` is params.yaml's ``train.selection``; ``excluded`` is, for each dataset, the number of test
-    photos whose mask was too empty or too full to replace their background.
-    """
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    """Two paragraphs: what was measured, on whom, and how to read each column."""
     change = {
         "Change of drop, points": "Change of drop: the row's relative drop minus plain's, in points; below 0, less is lost."
     }
     return (
-        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent."
-        f"{sentences.selected(selection)}"
-        f" {names.how_many(table, 'draws', 'background draw')} a photo,"
-        f" {sentences.seeds(table)}.{sentences.folds(table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent.{sentences.selected(study)}"
+        f" {names.how_many(table, 'draws', 'background draw')} a photo, {sentences.seeds(table)}."
+        f"{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
-        f" from clean to corrupted, in points and relative.{words.explained(table, COLUMNS, change)}"
+        f" from clean to corrupted, in points and relative.{explained(table, COLUMNS, change)}"
         f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 
