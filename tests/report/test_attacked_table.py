@@ -14,7 +14,7 @@ import bgbias
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.settings import Attacked
-from bgbias.report import formats
+from bgbias.report import costs, formats
 from bgbias.report.tables import attacked
 from bgbias.results import published
 
@@ -184,7 +184,7 @@ def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path) -> None:
     named = ["plain", "mdprop", "st_2xbatch"]
     raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": named, "pretrained": True}
     raw["train"]["batch_size"] = 12
-    found = {model.rpartition("/")[2]: cost for model, cost in attacked.costs(load(tmp_path, raw)).items()}
+    found = {model.rpartition("/")[2]: cost for model, cost in costs.passes(load(tmp_path, raw)).items()}
     assert found == pytest.approx(
         {"plain": 1, "mdprop": (1 + 1 + 1 + 1 + 2 * (1 + 2 / 3 + 1)) / 3, "st_2xbatch": 2}
     )

@@ -68,7 +68,7 @@ def against_plain(column: str, digits: int) -> Number:
     return Number(column, digits, sign=True, ends=True, starred=True)
 
 
-def published(name: str, digits: int) -> Callable[[Row], str]:
+def published_number(name: str, digits: int) -> Callable[[Row], str]:
     """A paper's number; in brackets where it was found in another way than ours."""
 
     def text(row: Row) -> str:

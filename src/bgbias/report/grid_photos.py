@@ -15,7 +15,8 @@ from bgbias.engine import inputs
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import html, names, queries, sources
+from bgbias.report import names, queries, sources
+from bgbias.report.columns import rounded
 from bgbias.report.comparisons import LossBlock, MethodRow
 from bgbias.report.queries import AskedModel
 from bgbias.results import leak
@@ -23,7 +24,7 @@ from bgbias.results.leak import Leak
 from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import Estimate
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 FEWEST = 4  # queries of either kind that a dataset is shown with, however many datasets there are
@@ -80,7 +81,8 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     others = [model for model in _trained(block) if model is not first]
     # Beside the plain one the best: more would fill a page that nobody reads.
     shown = [first, *sorted(others, key=lambda model: -model.corrupted.value)[:1]]
-    cells = [_cell(study, block.of, model.method) for model in shown]
+    first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
+    cells = [first_runs[*block.of, model.method] for model in shown]
     embedded = sources.of_models(cells, "embed", "embeddings")
     read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
     paths = {role: made.path(study) for role, made in (read | embedded).items()}
@@ -114,11 +116,6 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     )
 
 
-def _cell(study: Study, block: tuple[str, str, str], method: str) -> Cell:
-    """The model of the first seed."""
-    return next(c for c in plan.cells(study) if (c.dataset, c.backbone, c.loss, c.method) == (*block, method))
-
-
 def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> dict[str, pd.DataFrame]:
     """MAP@R of each model's queries in the gallery of photos as they are, means over seeds and draws."""
     of_block = [
@@ -148,15 +145,14 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
                 title = f"left after {model.title}" if model.change else model.title
                 drops.setdefault(title, []).append(model.drop)
         for leans in (True, False):
-            there = {title: [d for d in some if (d.low > 0) == leans] for title, some in drops.items()}
-            said = [f"{title} {_drops(some, len(drops[title]))}" for title, some in there.items() if some]
-            if said:
-                placed.setdefault((found.found, leans), []).append(
-                    f"{names.dataset(dataset)}: {'; '.join(said)}"
-                )
+            parts = []
+            for title, some in drops.items():
+                there = [drop for drop in some if (drop.low > 0) == leans]
+                if len(some) == len(there) == 1:
+                    parts.append(f"{title} {rounded(there[0].value, 0)} %")
+                elif there:
+                    parts.append(f"{title} ({len(there)} of {len(some)} comparisons)")
+            if parts:
+                text = f"{names.dataset(dataset)}: {'; '.join(parts)}"
+                placed.setdefault((found.found, leans), []).append(text)
     return placed
-
-
-def _drops(some: Sequence[Estimate], every: int) -> str:
-    """A drop in percent, or how many of several comparisons it is."""
-    return f"{html.number(some[0].value, 0)} %" if every == 1 else f"({len(some)} of {every} comparisons)"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
 from bgbias.photos.table import ImageTable, read_table
-from bgbias.report import formats
+from bgbias.report import formats, names
 from bgbias.results import rows
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -94,3 +95,23 @@ def album(study: Study, dataset: str, backbone: str) -> tuple[Facts, Album]:
     named = plan.backbone(study, backbone)
     facts = backbones.facts(named.kind, named.params())
     return facts, Album(study, dataset, facts.resize, facts.input_size)
+
+
+def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
+    """Raises UserError when one of ``cells`` has no row, or there is none at all."""
+    present = set(
+        values[[*rows.MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
+    )
+    missing = [c for c in cells if (c.dataset, c.backbone, c.loss, c.method, str(c.run)) not in present]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise UserError(f"There is no result for {missing[0].name}{more}. {rows.NEXT}")
+    if values.empty:
+        raise UserError(f"There is no result at all. {rows.NEXT}")
+
+
+def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:
+    """Each model with its rows, in the paper's order: plain comes before what is compared with it."""
+    by_model = values.groupby(rows.MODEL, sort=False, observed=True)
+    for model in names.in_order(values[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
+        yield model, by_model.get_group(model)

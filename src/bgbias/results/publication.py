@@ -140,7 +140,7 @@ def birth(study: Study) -> dict[str, Any]:
     minutes = pd.Series([record["seconds"] / 60 for _, record in known], [name for name, _ in known])
     devices = [record["device"] for _, record in known if not record["device"].startswith("cpu")]
     return {
-        "commit": (last["git_commit"] or "unknown") + " with edits" * bool(last["git_dirty"]),
+        "commit": _commit(last),
         "date": last["finished"].partition("T")[0],
         "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in known), *devices])),
         "cores": os.cpu_count(),
@@ -215,9 +215,8 @@ def note_tables(kind: str, command: str, tables: Iterable[Path]) -> None:
     minutes = (time.perf_counter() - begun) / 60
     path = RESULTS / f"{kind}.json"
     noted = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
-    state = records.checkout()
     born = {
-        "commit": (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"]),
+        "commit": _commit(records.checkout()),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": _machine(),
         "cores": os.cpu_count(),
@@ -231,6 +230,10 @@ def noted_tables() -> dict[str, dict[str, Any]]:
     """What is noted of the tables that scripts of docs/ made, by their kind."""
     paths = sorted(RESULTS.glob("*.json"))
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def _commit(state: dict[str, Any]) -> str:
+    return (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"])
 
 
 def _machine() -> str:

@@ -24,7 +24,6 @@ PHOTOS = 4
 
 
 def reads(study: Study) -> sources.Sources:
-    """Photos and masks, and both models' maps and scores."""
     return shown.corrupted(study) | shown.of_pair(study, "attribute", "maps", "attribution")
 
 

@@ -138,16 +138,11 @@ def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
 
 
 def _legend(axes: look.Axes, losses: list[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}
     handles = [
-        Line2D([], [], marker="o", linestyle="-", **HOLLOW, label="clean", **grey),
-        Line2D([], [], marker="o", linestyle=DASHES, label="corrupted", **grey),
+        look.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
+        look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
     ]
     if len(losses) > 1:
-        handles += [
-            Line2D([], [], marker=marker, linestyle="", label=names.loss(loss), **grey)
-            for marker, loss in zip(MARKERS * len(losses), losses, strict=False)
-        ]
+        marked = zip(MARKERS * len(losses), losses, strict=False)
+        handles += [look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1.02), handlelength=2.4)

@@ -38,7 +38,6 @@ LONGEST_ID = 20
 
 
 def reads(study: Study) -> sources.Sources:
-    """Photos, their masks, and true masks where they are known."""
     dataset = shown.dataset(study)
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 

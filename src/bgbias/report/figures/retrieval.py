@@ -34,7 +34,6 @@ LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
 
 
 def reads(study: Study) -> sources.Sources:
-    """Photos, masks, backgrounds, and both models' embeddings."""
     return shown.corrupted(study) | shown.of_pair(study, "embed", "embeddings")
 
 

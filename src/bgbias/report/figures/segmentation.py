@@ -29,7 +29,6 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    """Photos, where their objects are, and what both models made of them."""
     dataset = shown.dataset(study)
     seen = inputs.photos(dataset) | inputs.truth(study, dataset)
     return seen | shown.of_pair(study, "segment", "segments")

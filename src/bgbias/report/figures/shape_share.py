@@ -30,7 +30,6 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    """Table 14."""
     return sources.printed(shape_texture.NUMBER)
 
 
@@ -80,15 +79,7 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
         for seed in seeds:
             axes.plot(line["alpha"], line[seed], **small)
         y, low, high = (line[f"shape_share{end}"] for end in ("", "_low", "_high"))
-        axes.errorbar(
-            line["alpha"],
-            y,
-            [y - low, high - y],
-            fmt="none",
-            ecolor=marks["color"],
-            elinewidth=0.7,
-            alpha=0.6,
-        )
+        _panels.bars(axes, line["alpha"], y, low, high, marks["color"])
         axes.plot(line["alpha"], y, **marks, linewidth=1.2, zorder=3)
     axes.axhline(50, color=contact_sheet.MUTED, linewidth=0.6, linestyle=(0, (3, 2)), zorder=0)
     axes.xaxis.set_major_locator(FixedLocator(np.unique(rows["alpha"]).tolist()))

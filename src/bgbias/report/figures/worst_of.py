@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from bgbias.report import look, sources
@@ -18,7 +19,6 @@ wanted = crossing.wanted
 
 
 def reads(study: Study) -> sources.Sources:
-    """Table 6."""
     return sources.printed(crossing.NUMBER)
 
 
@@ -40,11 +40,10 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
         columns = {k: f"worst_{k}" for k in crossing.TRIES} | {row["backgrounds"]: f"worst_{crossing.ALL}"}
         columns = {k: name for k, name in sorted(columns.items()) if k <= row["backgrounds"]}
         ticks.update(columns)
-        y, low, high = ([row[f"{name}{end}"] for name in columns.values()] for end in ("", "_low", "_high"))
-        spans = [[b - a for a, b in zip(low, y, strict=True)], [b - a for a, b in zip(y, high, strict=True)]]
-        axes.errorbar(
-            list(columns), y, spans, fmt="none", ecolor=look.colour(row["method"]), elinewidth=0.7, alpha=0.6
+        y, low, high = (
+            np.array([row[f"{name}{end}"] for name in columns.values()]) for end in ("", "_low", "_high")
         )
+        _panels.bars(axes, list(columns), y, low, high, look.colour(row["method"]))
         axes.plot(list(columns), y, **_panels.mark(row, losses, 4), linewidth=1.2)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bgbias.report import names
 from bgbias.report.columns import MARK, Column, explained
-from bgbias.results import uncertainty
+from bgbias.results import published, uncertainty
 from bgbias.results.uncertainty import (
     ANY_LEVELS,
     FEWEST_CLASSES,
@@ -45,6 +45,11 @@ COUNTED = (
 def selection(study: Study) -> dict[str, Any]:
     """Settings: the rule of selection, which every caption tells."""
     return {"selection": study.train.selection}
+
+
+def protocol(study: Study) -> dict[str, Any]:
+    """Settings: the papers' numbers beside ours, and the rule of selection."""
+    return {"published": published.checksums()} | selection(study)
 
 
 def selected(study: Study) -> str:

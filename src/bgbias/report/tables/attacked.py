@@ -15,12 +15,11 @@ import pandas as pd
 from bgbias import attacks
 from bgbias.photos.folds import seed_and_fold
 from bgbias.report import names, sources
-from bgbias.report.columns import Column, against_plain, interval, number, published
+from bgbias.report.columns import Column, against_plain, interval, number, published_number
+from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, costs, models, protocol
-from bgbias.results import rows, uncertainty
-from bgbias.results.published import read as read_published
-from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1, Model, Values
+from bgbias.results import published, rows, uncertainty
+from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -50,7 +49,7 @@ COLUMNS = (
     Column("± seeds", number("pi_ratio_sd_seeds", 3)),
     Column("Cost, times plain's", number("cost", 1), "Cost"),
     *(
-        Column(f"Paper, {head}", published(name, digits), known=(f"published_{name}",))
+        Column(f"Paper, {head}", published_number(name, digits), known=(f"published_{name}",))
         for name, head, digits in (
             *(("p_at_1", "P@1", 2), (RECALL_AT_4, "R@4", 2)),
             *(("nmi", "NMI", 2), ("pi_ratio", "density", 3)),
@@ -69,11 +68,10 @@ wanted = plan.attacks
 def settings(study: Study) -> dict[str, Any]:
     """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
     told = {name: names.attack(name) for name in study.attacked.attacks}
-    return protocol(study) | {"attacks": told, "costs": costs(study)}
+    return sentences.protocol(study) | {"attacks": told, "costs": passes(study)}
 
 
 def reads(study: Study) -> sources.Sources:
-    """What attacks made of every network, and the queries of photos as they are and on random backgrounds."""
     of_networks = sources.of_models(plan.networks(study), "attack", "attacked", "attacked_metrics")
     return sources.collected("all_queries", "mask_report") | of_networks
 
@@ -82,7 +80,7 @@ def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     before = sources.queries(study, [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4])
     queries, metrics = (sources.of_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
-    return table(before, queries, metrics, costs(study), read_published())
+    return table(before, queries, metrics, passes(study), published.read())
 
 
 def table(
@@ -100,14 +98,14 @@ def table(
     with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``map_at_r_difference`` and
     ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
     and ``_p_holm`` (NaN in rows of plain, and where it was not seen so); ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``,
-    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs``); and what a paper has, ``published_*``
-    as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
+    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs.passes``); and what a paper has,
+    ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[tuple[Values, Values]]] = {}
-    plain: dict[tuple[str, ...], Values] = {}
-    of_attacks, of_metrics = (dict(iter(part.groupby(rows.MODEL, sort=False))) for part in (queries, metrics))
-    for model, own in models(before):
+    compared: dict[str, list[tuple[rows.Values, rows.Values]]] = {}
+    plain: dict[tuple[str, ...], rows.Values] = {}
+    of_attacks, of_metrics = (dict(iter(part.groupby(MODEL, sort=False))) for part in (queries, metrics))
+    for model, own in sources.models(before):
         if model not in of_attacks:
             continue
         shown = {CLEAN: own[own["condition"] == CLEAN], CORRUPTED: own[own["condition"] == CORRUPTED]}
@@ -137,7 +135,7 @@ def table(
             row |= _of_all(of_metrics[model], view)
             row["cost"] = costs.get("/".join(model), math.nan) if view == CLEAN else math.nan
             for name, metric in PUBLISHED.items():
-                row |= comparison(name, row, known, model, metric, view)
+                row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
     made = pd.DataFrame(lines)
     for at, name in enumerate(("p_at_1", "map_at_r")):
@@ -149,13 +147,13 @@ def table(
     return rows.without_single_folds(made.drop(columns="view"))
 
 
-def _values(part: pd.DataFrame, model: Model, value: str, others: str, view: str) -> Values:
+def _values(part: pd.DataFrame, model: rows.Model, value: str, others: str, view: str) -> rows.Values:
     """One metric of a model's photos seen in one way: query and gallery alike in ``both``, in the clean gallery in ``query``."""
     settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [others])]
     parts = {name: part.loc[part["setting"] == setting, columns] for name, setting in settings.items()}
     draws = int(part["draw"].nunique())
-    return Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
+    return rows.Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
 
 
 def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
@@ -171,7 +169,6 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     asked = study.attacked
     named = [names.attack(name) for name in asked.attacks]
     several = [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1]

@@ -10,11 +10,9 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import sources
-from bgbias.report.columns import Column, Row, explained, interval, number, published
+from bgbias.report.columns import Column, Row, explained, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
-from bgbias.results import rows, uncertainty
-from bgbias.results.published import read as read_published
+from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, Cell
 from bgbias.study.params import Study
@@ -47,7 +45,7 @@ COLUMNS = (
     ),
     Column("Images", lambda row: f"{row['images']:,}"),
     Column("Skipped", _skipped),
-    Column("Paper", published("ref", 2), known=("published_ref",)),
+    Column("Paper", published_number("ref", 2), known=("published_ref",)),
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
 LEGEND = (
@@ -55,18 +53,17 @@ LEGEND = (
     "paper's; robust: ours. < 0: share of photos. Gain: over plain. [95 %]: over classes and training seeds.",
 )
 HEADLINE = {"ref": "attribution score"}
-settings = protocol
+settings = sentences.protocol
 wanted = plan.attributed
 
 
 def reads(study: Study) -> sources.Sources:
-    """What was collected: scores photo by photo, and which photos were left out."""
     return sources.collected("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
     attribution = pd.read_parquet(study.files.at("all_attribution"))
-    return table(attribution, read_published(), plan.attributed(study))
+    return table(attribution, published.read(), plan.attributed(study))
 
 
 def table(
@@ -81,11 +78,11 @@ def table(
     with ``_leads`` (``rows.leading``). ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by
     reason. The published score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
     """
-    refuse_missing(attribution, cells)
+    sources.refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     plain: dict[tuple[str, ...], rows.Values] = {}
     lines, every = [], []
-    for model, own in models(attribution):
+    for model, own in sources.models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
         _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
         values = scored(own, model, variants)
@@ -95,12 +92,14 @@ def table(
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.named(model) | rows.repetitions(own, model)
         row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
-        row["skipped"] = _reasons(own)
+        skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
+        counts = skipped["skipped"].value_counts().sort_index()
+        row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
             row |= _spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, values, plain.get(model[:-1]))
-        row |= comparison("ref", row, known, model, "attribution_score", rows.CLEAN)
+        row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
     leads = {f"{variant}_leads": rows.leading(every, variant) for variant in variants}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
@@ -116,7 +115,6 @@ def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORE
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     images = study.attribution.images
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
@@ -170,9 +168,3 @@ def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[
             )
         gain = values.against(plain, [variant])
     return rows.tested(f"{variant}_gain", gain, 1)
-
-
-def _reasons(own: pd.DataFrame) -> str:
-    """``empty mask: 2; flat gradient: 1``, in images; empty if none was skipped."""
-    skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
-    return "; ".join(f"{reason}: {n}" for reason, n in skipped["skipped"].value_counts().sort_index().items())

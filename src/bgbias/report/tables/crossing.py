@@ -12,7 +12,6 @@ import pandas as pd
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import correlation, rows, uncertainty, worst_of
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -47,7 +46,6 @@ wanted = plan.crosses
 
 
 def reads(study: Study) -> sources.Sources:
-    """Queries and shares of every network of the grid, and all results, whose drops are compared with the shares."""
     of_networks = sources.of_models(plan.networks(study), "cross", "crossed_queries", "shares")
     return sources.collected("results") | of_networks
 
@@ -89,7 +87,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines, compared = [], []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values, _ = of_queries(own, model)
         compared.append(values)
         row = rows.heading(own, values, "objects")
@@ -108,7 +106,6 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     counts = [names.how_many(table, name, name[:-1]) for name in ("objects", "backgrounds")]
     below = int(table["negative"].sum())
     negative = f" Estimates below 0, of {below} trainings, count as 0." if below else ""

@@ -6,15 +6,14 @@ docs/methods.md, section 14. Percentages are 0..100.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Model, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -53,7 +52,6 @@ wanted = plan.cures
 
 
 def reads(study: Study) -> sources.Sources:
-    """Queries and facts of every network with its cures, and the queries of all without."""
     of_networks = sources.of_models(plan.networks(study), "cure", "cured", "cures")
     return sources.collected("all_queries", "mask_report") | of_networks
 
@@ -79,20 +77,19 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[["removed", "ms", "alone_ms"]].mean()
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
-    for model, own in models(before[before["draw"] < draws]):
+    for model, own in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
         alone = _values(own, model, views, draws)
-        repeated = rows.repetitions(own, model)
+        repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
-        lines.append(_row(alone, model) | repeated | {"ms": sum(took) / len(took)})
+        lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         compared.append(alone)
-        below: list[dict[str, object]] = []
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
             values = _values(part, named, VIEWS, draws)
-            row = _row(values, named) | repeated
+            row = _row(values) | repeated
             for column in ("corrupted", "clean"):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
             fact = known[*model, name]
@@ -101,28 +98,24 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 "ms": fact["ms"],
                 "index": INDEX[of_index[name]],
             }
-            below.append(row)
+            lines.append(row)
             compared.append(values)
-        for column in ("corrupted", "clean"):
-            raised = uncertainty.holm([float(row[f"{column}_gain_p"]) for row in below])  # type: ignore[arg-type]
-            for row, p in zip(below, raised, strict=True):
-                row[f"{column}_gain_p_holm"] = p
-        lines += below
+    gains = [f"{column}_gain" for column in ("corrupted", "clean")]
+    made = rows.corrected(pd.DataFrame(lines), gains, [*rows.MODEL[:-1], "of"]).drop(columns="of")
     leads = {f"{column}_leads": rows.leading(compared, column) for column in ("corrupted", "clean")}
-    made = pd.DataFrame(lines).assign(**leads).fillna({"index": NOTHING})
-    return rows.without_single_folds(made)
+    return rows.without_single_folds(made.assign(**leads).fillna({"index": NOTHING}))
 
 
-def _values(own: pd.DataFrame, model: Model, views: dict[str, tuple[str, str]], draws: int) -> Values:
+def _values(
+    own: pd.DataFrame, model: rows.Model, views: dict[str, tuple[str, str]], draws: int
+) -> rows.Values:
     times = {name: draws if view[1] == rows.CORRUPTED else 1 for name, view in views.items()}
     return rows.seen(own, model, {name: (*view, times[name]) for name, view in views.items()})
 
 
-def _row(values: Values, model: Model) -> dict[str, object]:
-    row: dict[str, object] = rows.named(model) | {
-        "queries": len(values.queries),
-        "classes": len(set(values.classes)),
-    }
+def _row(values: rows.Values) -> dict[str, Any]:
+    row = rows.named(values.model)
+    row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
     for name in values.columns:
         row |= rows.interval(name, values.estimate([name]), 100)
     drop = values.estimate(["clean", "corrupted"], uncertainty.relative_drop)
@@ -130,7 +123,6 @@ def _row(values: Values, model: Model) -> dict[str, object]:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     stars = sentences.stars(table, "a model's cures", by_the_same=True)
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."

@@ -21,7 +21,6 @@ from bgbias.photos.given import Given
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -68,7 +67,6 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    """What was collected: the values that results are means of, and which photos were left out; and which photos there are."""
     return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
@@ -97,7 +95,7 @@ def table(
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
-    refuse_missing(queries, cells)
+    sources.refuse_missing(queries, cells)
     wanted = [*PATH, *(name for name in ALONE if name in shown)]
     views = {name: (rows.SYMMETRIC, name) for name in wanted}
     if set(GAP) <= set(shown):
@@ -105,7 +103,7 @@ def table(
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
     asked = {name: (*view, times[view[1]]) for name, view in views.items()}
     lines = []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values = rows.seen(own, model, asked)
         row = rows.heading(own, values, "queries")
         for name in wanted:
@@ -140,7 +138,6 @@ def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     levels = {
         "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
         "cue_conflict": " Cue conflict: such queries whose nearest photo is of the background's class, of those whose nearest"

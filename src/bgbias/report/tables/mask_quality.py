@@ -20,10 +20,8 @@ from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
-from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.report.tables.decomposition import PATH, STEPS
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Values
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -79,7 +77,6 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    """What was collected, and what is known of each mask."""
     read = sources.collected("all_queries", "mask_report")
     return read | {f"masks {d}": inputs.masks(study, d)["mask_table"] for d in plan.datasets(study)}
 
@@ -107,11 +104,11 @@ def table(
     ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
     ``FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
     """
-    refuse_missing(queries, cells)
+    sources.refuse_missing(queries, cells)
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in PATH}
     asked = {name: (rows.SYMMETRIC, name, times[name]) for name in PATH}
     lines = []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values = rows.seen(own, model, asked)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
@@ -120,7 +117,7 @@ def table(
     return rows.without_single_folds(made)
 
 
-def _lost(values: Values, masks: pd.DataFrame) -> dict[str, Any]:
+def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
     measure, third = _thirds(masks)
     among = {WORST: third == 0, BEST: third == 2}
@@ -146,7 +143,7 @@ def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
     return "", np.full(len(masks), -1)
 
 
-def _within(values: Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
+def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
     """By how much the mean over some queries falls on the way, if there are others ``among`` the queries minus the same of them.
 
     A mean over some is the mean of their values over all queries by the share that they are. What a class means for the values
@@ -172,7 +169,6 @@ def _within(values: Values, path: tuple[str, str], among: Sequence[np.ndarray]) 
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     by = [MEASURES[m] for m in MEASURES if (table["measure"] == m).any()]
     meant = {
         "IoU": " IoU: of a mask with the true one.",

@@ -16,8 +16,8 @@ import pandas as pd
 
 from bgbias.report import names, sources
 from bgbias.report.columns import MARK, Column, against_plain, explained, number
+from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import costs
 from bgbias.results import uncertainty
 from bgbias.results.rows import (
     CORRUPTED,
@@ -75,11 +75,10 @@ FROM_TABLE_2 += [f"ref_gain{end}" for end in ("", "_low", "_high", "_p")]
 
 def settings(study: Study) -> dict[str, Any]:
     """The rule of selection, and what training by each method takes."""
-    return sentences.selection(study) | {"costs": costs(study)}
+    return sentences.selection(study) | {"costs": passes(study)}
 
 
 def reads(study: Study) -> sources.Sources:
-    """The paper's two tables, and the queries that the first was made of."""
     return sources.collected("all_queries") | sources.printed(1, 2)
 
 
@@ -87,7 +86,7 @@ def make(study: Study) -> pd.DataFrame:
     retrieval, scores = (sources.table(study, number) for number in (1, 2))
     # Folds' models side by side have no training of their own to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    return table(retrieval, scores, sources.queries(study), costs(study))
+    return table(retrieval, scores, sources.queries(study), passes(study))
 
 
 def table(
@@ -100,7 +99,7 @@ def table(
 
     For each of ``DIFFERENCES`` from plain, MAP@R and relative drops in points: its interval ``_low`` and ``_high``, ``_p``
     (``uncertainty.estimate``) and ``_p_holm``. NaN in rows of plain and untrained models. ``folds`` is there if Table 1 has it,
-    ``cost`` (``_rows.costs``) if it is told, and if methods work on replaced backgrounds beside BGAugment alone, differences
+    ``cost`` (``costs.passes``) if it is told, and if methods work on replaced backgrounds beside BGAugment alone, differences
     from that, too: ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``.
     """
     of_folds = [c for c in retrieval if c == "folds"]
@@ -116,7 +115,6 @@ def table(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs."""
     own = "the methods beside one plain model, each difference on its own"
     stars = sentences.stars(table, own, by_the_same=True)
     averaged = "Rows are means over them, and one seed's folds count once."

@@ -16,9 +16,7 @@ from bgbias.report import sources
 from bgbias.report.columns import MARK, Column, against_plain, explained
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import attribution, probes
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Model, Values
 from bgbias.results.uncertainty import SIGNIFICANT, Statistic, difference
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -77,7 +75,6 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def reads(study: Study) -> sources.Sources:
-    """Queries, attribution scores, and what probes found, where the grid asks for them."""
     probed = plan.cells(study) if plan.probes(study) else ()
     of_probes = sources.of_models(probed, "probe", "probed")
     return sources.collected("all_queries", "all_attribution") | of_probes
@@ -90,7 +87,7 @@ def make(study: Study) -> pd.DataFrame:
 
 
 def table(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> pd.DataFrame:
     """Table 13, a row a model that ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
     all cells' probed.parquet with the cells' names (without rows where nothing was probed).
@@ -106,18 +103,18 @@ def table(
 
 
 def _lines(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> Iterator[dict[str, Any]]:
     draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
-    values: dict[str, dict[Model, Values]] = {
-        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in models(queries)},
-        "attribution": {model: attribution.scored(own, model) for model, own in models(scores)},
+    values: dict[str, dict[rows.Model, rows.Values]] = {
+        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
+        "attribution": {model: attribution.scored(own, model) for model, own in sources.models(scores)},
         **{
-            probe: {model: probes.named(own, model, probe) for model, own in models(probed)}
+            probe: {model: probes.named(own, model, probe) for model, own in sources.models(probed)}
             for probe in probes.PROBES
         },
     }
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         if model not in against:
             continue
         other = (model[0], against[model], *model[2:])
@@ -134,7 +131,6 @@ def _lines(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs."""
     own = "the backbones beside one another, each difference on its own"
     stars = sentences.stars(table, own, by_the_same=True)
     score = {"Attribution score": "Attribution score: as in Table 2."}

@@ -14,9 +14,7 @@ from bgbias.evaluation.probes import NEIGHBOURS, PROBES, TEMPERATURE
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, interval
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import CLEAN, CORRUPTED, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -27,7 +25,7 @@ ABOUT = (
     " in front of other backgrounds."
 )
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
-VIEWS = {"clean": CLEAN, "corrupted": CORRUPTED}
+VIEWS = {"clean": rows.CLEAN, "corrupted": rows.CORRUPTED}
 COLUMNS = tuple(
     column
     for name, head in HEADS.items()
@@ -52,7 +50,6 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def reads(study: Study) -> sources.Sources:
-    """What probes were right about, of every model of the grid, and which photos were left out."""
     return sources.collected("mask_report") | sources.of_models(plan.cells(study), "probe", "probed")
 
 
@@ -76,8 +73,8 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     Raises UserError where a model lacks photos.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[Values]] = {name: [] for name in PROBES}
-    for model, own in models(probed):
+    compared: dict[str, list[rows.Values]] = {name: [] for name in PROBES}
+    for model, own in sources.models(probed):
         of_probes = {name: named(own, model, name) for name in PROBES}
         first = of_probes["linear"]
         row = rows.heading(own, first, "photos")
@@ -91,15 +88,14 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def named(own: pd.DataFrame, model: rows.Model, probe: str) -> Values:
+def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
     parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
-    return Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
+    return rows.Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     folds, on_training = study.probes.folds or 0, _on_training(study)
     photos = names.how_many(table, "photos", "photo")
     in_parts = set(table["dataset"]) - set(on_training)

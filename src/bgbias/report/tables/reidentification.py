@@ -13,12 +13,9 @@ import pandas as pd
 
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.report import sources
-from bgbias.report.columns import Column, interval, number, published
+from bgbias.report.columns import Column, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, models, protocol
-from bgbias.results import rows, uncertainty
-from bgbias.results.published import read as read_published
-from bgbias.results.rows import CLEAN, CORRUPTED, SYMMETRIC, Values
+from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -37,27 +34,26 @@ COLUMNS = (
     Column("CMC@1, corrupted", interval("cmc_1_corrupted", 1), "CMC@1 corrupted"),
     Column("Drop of mAP, %", interval("relative_drop", 1), "Drop, %"),
     *(Column(f"Single shot, CMC@{name.rpartition('_')[2]}", number(name, 1)) for name in SINGLE_SHOT),
-    Column("Paper, mAP", published("map", 1), known=("published_map",)),
-    Column("Paper, CMC@1", published("cmc_1", 1), known=("published_cmc_1",)),
+    Column("Paper, mAP", published_number("map", 1), known=("published_map",)),
+    Column("Paper, CMC@1", published_number("cmc_1", 1), known=("published_cmc_1",)),
 )
 LEGEND = (
     "In %. Matches by the query's own camera do not count. Corrupted: random backgrounds in query and",
     "gallery. Drop: of mAP. [95 %]: over persons and, from three on, training seeds.",
 )
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
-settings = protocol
+settings = sentences.protocol
 wanted = plan.someone_given
 
 
 def reads(study: Study) -> sources.Sources:
-    """The values that results are means of, and which photos were left out."""
     return sources.collected("all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
     own = [*rows.MODEL, "seed", "setting", "condition", "draw", "image_id", "label"]
     queries = sources.queries(study, [*own, AP, AP_OTHERS, *CMC, *SINGLE_SHOT])
-    return table(queries, read_published())
+    return table(queries, published.read())
 
 
 def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -70,37 +66,39 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     UserError where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[Values]] = {"map": [], "cmc_1": []}
-    for model, own in models(queries):
+    compared: dict[str, list[rows.Values]] = {"map": [], "cmc_1": []}
+    for model, own in sources.models(queries):
         precision, first = _values(own, model, AP, AP_OTHERS), _values(own, model, CMC[0])
         row = rows.named(model) | rows.repetitions(own, model)
-        found = np.isfinite(precision.columns[CLEAN][0])
+        found = np.isfinite(precision.columns[rows.CLEAN][0])
         row |= {"queries": int(found.sum()), "classes": len(set(precision.classes[found]))}
         for name, values in (("map", precision), ("cmc_1", first)):
             compared[name].append(values)
-            row |= rows.share(name, values.estimate([CLEAN]))
-            row |= rows.share(f"{name}_corrupted", values.estimate([CORRUPTED]))
-        drop = precision.estimate([CLEAN, CORRUPTED], uncertainty.relative_drop)
+            row |= rows.share(name, values.estimate([rows.CLEAN]))
+            row |= rows.share(f"{name}_corrupted", values.estimate([rows.CORRUPTED]))
+        drop = precision.estimate([rows.CLEAN, rows.CORRUPTED], uncertainty.relative_drop)
         row |= rows.interval("relative_drop", drop, 100)
         for name in (*CMC[1:], *SINGLE_SHOT):
-            row[name] = 100 * _values(own, model, name).estimate([CLEAN]).value
-        row |= comparison("map", row, known, model, AP, CLEAN) | comparison(
-            "cmc_1", row, known, model, CMC[0], CLEAN
+            row[name] = 100 * _values(own, model, name).estimate([rows.CLEAN]).value
+        row |= published.beside("map", row, known, model, AP, rows.CLEAN) | published.beside(
+            "cmc_1", row, known, model, CMC[0], rows.CLEAN
         )
         lines.append(row)
-    leads = {f"{name}_leads": rows.leading(of_models, CLEAN) for name, of_models in compared.items()}
+    leads = {f"{name}_leads": rows.leading(of_models, rows.CLEAN) for name, of_models in compared.items()}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> Values:
+def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:
     """One metric of a model's queries, clean and corrupted."""
-    draws = int(own.loc[own["condition"] == CORRUPTED, "draw"].nunique())
-    views = {CLEAN: (SYMMETRIC, CLEAN, 1), CORRUPTED: (SYMMETRIC, CORRUPTED, draws)}
+    draws = int(own.loc[own["condition"] == rows.CORRUPTED, "draw"].nunique())
+    views = {
+        rows.CLEAN: (rows.SYMMETRIC, rows.CLEAN, 1),
+        rows.CORRUPTED: (rows.SYMMETRIC, rows.CORRUPTED, draws),
+    }
     return rows.seen(own, model, views, value, others)
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     return (
         f"{sentences.title(TITLE, table)} In percent.{sentences.trained(study, table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"

@@ -14,11 +14,9 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import names, sources
-from bgbias.report.columns import Column, explained, interval, number, published
+from bgbias.report.columns import Column, explained, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
-from bgbias.results import rows, uncertainty
-from bgbias.results.published import read as read_published
+from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell, side_by_side
 from bgbias.study.params import Study
@@ -43,11 +41,11 @@ COLUMNS = (
     Column("Query-only drop, %", interval("query_only_relative_drop", 1)),
     Column("P@1, clean", number("p_at_1_clean", 1)),
     Column("P@1, corrupted", number("p_at_1_corrupted", 1)),
-    Column("Paper, clean", published("clean", 2), known=COMPARED),
+    Column("Paper, clean", published_number("clean", 2), known=COMPARED),
     Column("Δ, clean", number("difference_clean", 2, sign=True), known=COMPARED),
-    Column("Paper, corrupted", published("corrupted", 2), known=COMPARED),
+    Column("Paper, corrupted", published_number("corrupted", 2), known=COMPARED),
     Column("Δ, corrupted", number("difference_corrupted", 2, sign=True), known=COMPARED),
-    Column("Paper, P@1", published("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
+    Column("Paper, P@1", published_number("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
 )
 LEGEND = (
     "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
@@ -56,17 +54,16 @@ LEGEND = (
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
-settings = protocol
+settings = sentences.protocol
 
 
 def reads(study: Study) -> sources.Sources:
-    """What was collected: results, the values they are means of, and which photos were left out."""
     return sources.collected("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
     results = rows.read_csv(study.files.at("results"))
-    return table(results, sources.queries(study), read_published(), plan.cells(study))
+    return table(results, sources.queries(study), published.read(), plan.cells(study))
 
 
 def table(
@@ -88,12 +85,12 @@ def table(
     naming the cell and what to type, when one of ``cells`` or one of a cell's conditions is missing, or when the two inputs are
     not of the same run.
     """
-    refuse_missing(results, cells)
+    sources.refuse_missing(results, cells)
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
     plain: dict[tuple[str, ...], rows.Values] = {}
     lines, every = [], []
-    for model, own in models(results):
+    for model, own in sources.models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
         values = rows.retrieved(by_model.get_group(model), model, len(draws))
@@ -110,15 +107,14 @@ def table(
                 f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {rows.NEXT}"
             )
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
-            row |= comparison(name, row, known, model, rows.MAP_AT_R, condition)
-        row |= comparison("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
+            row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
+        row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row)
     leads = {f"{name}_leads": rows.leading(every, name) for name in ("clean", "corrupted")}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     change = {
         "Change of drop, points": "Change of drop: the row's relative drop minus plain's, in points; below 0, less is lost."
     }
@@ -174,20 +170,17 @@ def _seeds_by_draws(
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
     """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
-    compared = plain is not None and side_by_side(values.model[-1])[0] != PLAIN
-    of = uncertainty.change_of_relative_drop
-    estimates = {
-        "clean": values.estimate(["clean"]),
-        "corrupted": values.estimate(["corrupted"]),
-        "query_only": values.estimate(["query_only"]),
-        "drop": values.estimate(["clean", "corrupted"], uncertainty.difference),
-        "relative_drop": values.estimate(["clean", "corrupted"], uncertainty.relative_drop),
-        "query_only_relative_drop": values.estimate(["clean", "query_only"], uncertainty.relative_drop),
-    }
-    told = {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}
+    found: dict[str, Any] = {}
     for level in ("clean", "corrupted", "query_only"):
-        # A share lies between nothing and all, whatever Student's t has to say.
-        told |= {f"{level}_{end}": float(np.clip(told[f"{level}_{end}"], 0, 100)) for end in ("low", "high")}
-    unknown = uncertainty.UNKNOWN
-    change = values.against(plain, ["clean", "corrupted"], of) if plain and compared else unknown
-    return told | rows.tested("relative_drop_change", change, 100)
+        found |= rows.share(level, values.estimate([level]))
+    drops = {
+        "drop": ("corrupted", uncertainty.difference),
+        "relative_drop": ("corrupted", uncertainty.relative_drop),
+        "query_only_relative_drop": ("query_only", uncertainty.relative_drop),
+    }
+    for name, (level, of) in drops.items():
+        found |= rows.interval(name, values.estimate(["clean", level], of), 100)
+    change = uncertainty.UNKNOWN
+    if plain and side_by_side(values.model[-1])[0] != PLAIN:
+        change = values.against(plain, ["clean", "corrupted"], uncertainty.change_of_relative_drop)
+    return found | rows.tested("relative_drop_change", change, 100)

@@ -12,9 +12,7 @@ import pandas as pd
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, against_plain, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import correlation, rows, uncertainty
-from bgbias.results.rows import Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -55,7 +53,6 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    """The scores of every trained model and its copies, and the drops that they are compared with."""
     return sources.collected("results") | sources.of_models(plan.trained(study), "sanity", "sanity")
 
 
@@ -73,10 +70,12 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     how many. Raises UserError where a model lacks a kind.
     """
     lines = []
-    for model, own in models(values):
+    for model, own in sources.models(values):
         columns = ["image_id", "label", "seed"]
-        scores = Values.of(model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score")
-        faithful = Values.of(
+        scores = rows.Values.of(
+            model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score"
+        )
+        faithful = rows.Values.of(
             model, {k: own.loc[own["kind"] == k, [*columns, "faithful"]] for k in JUDGED}, "faithful"
         )
         row = rows.heading(own, scores, "images")
@@ -101,7 +100,6 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Three paragraphs: what was measured, what holds and what fails, and how to read each column."""
     count = len(table)
     beaten = int(((table["over_all_p_holm"] < uncertainty.SIGNIFICANT) & (table["over_all"] > 0)).sum())
     truer = table["faithful_over_centre_p_holm"] < uncertainty.SIGNIFICANT

@@ -6,7 +6,6 @@ The paper's protocol with this project's photos, one object each (docs/methods.m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -46,7 +45,6 @@ HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=
 
 
 def reads(study: Study) -> sources.Sources:
-    """The episodes of every network of the grid."""
     return sources.of_models(plan.networks(study), "segment", "segmentation")
 
 
@@ -66,21 +64,19 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
+    of_model = dict(sources.models(every))
     columns = ["image_id", "label", "seed", "iou"]
     scores = {
         m: rows.Values.of(m, {t: part.loc[part["task"] == t, columns] for t in TASKS}, "iou")
         for m, part in of_model.items()
     }
-    lines, compared = [], []
-    for model in names.in_order(every[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
+    lines = []
+    for model, iou in scores.items():
         own, cured = of_model[model], model[-1] != PLAIN
         others = {
             "gain": scores.get((*model[:3], PLAIN)) if cured else None,
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
-        iou = scores[model]
-        compared.append(iou)
         row = rows.heading(own, iou, "episodes")
         for task in TASKS:
             by_seed = own[own["task"] == task].groupby("seed")["iou"].mean().to_numpy()
@@ -91,12 +87,11 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
                 more = iou.against(other, [task]) if other else uncertainty.UNKNOWN
                 row |= rows.tested(f"{task}_{name}", more, 100)
         lines.append(row)
-    leads = {f"{task}_leads": rows.leading(compared, task) for task in TASKS}
+    leads = {f"{task}_leads": rows.leading(list(scores.values()), task) for task in TASKS}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     truths = {d: plan.truth(study, d) for d in plan.datasets(study)}
     by = ", ".join(f"{names.dataset(name)} by {truth}" for name, truth in truths.items())
     return (

@@ -18,9 +18,7 @@ from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import names, sources
 from bgbias.report.columns import NOTHING, Column, Row, explained, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import NEXT, Model, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
@@ -91,7 +89,6 @@ def _negatives(params: PretrainingParams) -> str:
 
 
 def reads(study: Study) -> sources.Sources:
-    """What was collected: what each query found, and which photos were left out; and which photos there are."""
     return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
@@ -130,9 +127,9 @@ def table(
     # Who is alone in a class cannot be found by shape.
     asked = asked[asked[rows.PRECISION_AT_1].notna()]
     if asked.empty:
-        raise UserError(f"No query was seen as {CONDITION}. {NEXT}")
+        raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
-    for model, own in models(asked):
+    for model, own in sources.models(asked):
         values = decided(own, model, draws)
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
@@ -149,14 +146,14 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def decided(own: pd.DataFrame, model: Model, draws: int) -> Values:
+def decided(own: pd.DataFrame, model: rows.Model, draws: int) -> rows.Values:
     """Columns ``shape`` and ``texture``: the share of a query's draws in which its nearest photo is of the one class, and of the
     other.
     """
     named = own[["image_id", "label", "seed", "draw"]]
     found = {"shape": rows.PRECISION_AT_1, "texture": OF_DONOR}
     parts = {name: named.assign(value=own[column]) for name, column in found.items()}
-    return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+    return rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
 
 
 def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
@@ -166,7 +163,6 @@ def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
     negatives = {
         "Alpha": "Negatives, alpha: what the backbone was kept away from as it learned without labels, and how much that counted."
     }
