@@ -53,9 +53,7 @@ class Number:
         return f"{text} {MARK}" if is_marked else text
 
 
-def number(column: str, digits: int, sign: bool = False) -> Number:
-    """A number; with its sign if it is a difference."""
-    return Number(column, digits, sign)
+number = Number  # a number as it is; with its sign if it is a difference
 
 
 def interval(column: str, digits: int) -> Number:

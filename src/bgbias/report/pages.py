@@ -118,7 +118,8 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
                 entries.setdefault(model, {})[heads[-1]] = text
     models = list(entries)
     if rows:
-        models = [model for row in rows.split(",") for model in _some_models(row.strip(), models)]
+        named = [name.strip() for name in rows.split(",")]
+        models = [m for name in named for m in models_named(name, models) or [one_model(name, models)]]
     # What is the same in all rows goes without saying, but for the method.
     labels = [i for i, key in enumerate(MODEL) if key == "method" or len({m[i] for m in models}) > 1]
     lines = []
@@ -164,10 +165,6 @@ def one_model(name: str, models: Sequence[Model]) -> Model:
         raise UserError(f"There is no row '{name}'; near it: {', '.join(near)}.")
     several = ", ".join("/".join(map(str, model)) for model in named)
     raise UserError(f"'{name}' names {len(named)} rows; write one of: {several}.")
-
-
-def _some_models(name: str, models: Sequence[Model]) -> list[Model]:
-    return models_named(name, models) or [one_model(name, models)]
 
 
 def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:

@@ -41,11 +41,6 @@ def corrupted(study: Study) -> sources.Sources:
     return inputs.photos(name) | inputs.masks(study, name) | inputs.pools(study, name, "test")
 
 
-def of_pair(study: Study, name: str, *outputs: str) -> sources.Sources:
-    """What the node ``name`` made of both models."""
-    return sources.of_models(pair(study), name, *outputs)
-
-
 def seeds(_study: Study) -> sources.Sources:
     """Table 1, and the results that it is made of, with those of each training."""
     return sources.printed(1) | sources.collected("results")

@@ -24,7 +24,7 @@ PHOTOS = 4
 
 
 def reads(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | shown.of_pair(study, "attribute", "maps", "attribution")
+    return shown.corrupted(study) | sources.of_models(shown.pair(study), "attribute", "maps", "attribution")
 
 
 def draw(study: Study) -> look.Figure:

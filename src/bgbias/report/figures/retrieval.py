@@ -34,7 +34,7 @@ LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
 
 
 def reads(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | shown.of_pair(study, "embed", "embeddings")
+    return shown.corrupted(study) | sources.of_models(shown.pair(study), "embed", "embeddings")
 
 
 def draw(study: Study) -> look.Figure:

@@ -31,7 +31,7 @@ def wanted(study: Study) -> bool:
 def reads(study: Study) -> sources.Sources:
     dataset = shown.dataset(study)
     seen = inputs.photos(dataset) | inputs.truth(study, dataset)
-    return seen | shown.of_pair(study, "segment", "segments")
+    return seen | sources.of_models(shown.pair(study), "segment", "segments")
 
 
 def draw(study: Study) -> look.Figure:

@@ -5,14 +5,16 @@ docs/methods.md, sections 9 and 13. Percentages are 0..100.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import correlation, rows, uncertainty, worst_of
+from bgbias.results import correlation, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -68,10 +70,25 @@ def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[
     values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
     tries = [k for k in TRIES if k <= backgrounds]
     named = {f"worst_{k}": k for k in tries} | {f"worst_{ALL}": backgrounds}
-    parts = {name: first[keys].assign(value=worst_of.expected(values, k)) for name, k in named.items()} | {
+    parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
     return rows.Values.of(model, parts, "value"), tries
+
+
+def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
+    """The mean of the lowest value among ``tries`` of the last axis, over all ways to choose them: [..., m] to [...]; after
+    the backgrounds challenge (Xiao et al. 2021), which asks for the background that misleads a model most.
+
+    With values in rising order v_1..v_m it is the sum of v_i C(m - i, k - 1) / C(m, k). NaN where a value is. Raises ValueError
+    for tries outside 1..m.
+    """
+    m = values.shape[-1]
+    if not 1 <= tries <= m:
+        raise ValueError(f"the worst of {tries} of {m} values")
+    ways = [math.comb(m - i, tries - 1) / math.comb(m, tries) for i in range(1, m + 1)]
+    worst: np.ndarray = np.sort(values, axis=-1) @ np.array(ways)
+    return worst
 
 
 def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
