@@ -87,9 +87,9 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
 
 def ruled(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int = 1) -> str:
     """A Markdown table; columns behind the first ``left`` ones hold numbers, and are set right."""
-    heads = list(heads)
-    rule = ["---"] * left + ["---:"] * (len(heads) - left)
-    escaped = ([str(word).replace("|", r"\|") for word in line] for line in [heads, rule, *lines])
+    head = list(heads)
+    every: list[Iterable[object]] = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
+    escaped = ([str(word).replace("|", r"\|") for word in line] for line in every)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
