@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks._report import Record, machine
 from bgbias.errors import UserError
 from bgbias.progress import say
-from bgbias.tracking import follow, runs, store
+from bgbias.tracking import follow, store
 
 
 def log(records: Sequence[Record]) -> None:
@@ -26,7 +26,7 @@ def log(records: Sequence[Record]) -> None:
 
 
 def _log(experiment: store.Experiment, records: Sequence[Record]) -> None:
-    from mlflow.entities import Metric, Param
+    from mlflow.entities import Metric
 
     now = round(1000 * time.time())
     described = records[-1]["machine"] | {"device": records[-1]["device"]}
@@ -37,10 +37,7 @@ def _log(experiment: store.Experiment, records: Sequence[Record]) -> None:
         f"{described['device']} {records[-1]['begun']}",
     )
     metrics = [Metric(name, number, now, 0) for r in records for name, number in numbers(r).items()]
-    params = [Param(name, str(text)) for name, text in described.items()]
-    for start in range(0, max(len(metrics), 1), runs.METRICS_A_CALL):
-        some = metrics[start : start + runs.METRICS_A_CALL]
-        experiment.client.log_batch(run.info.run_id, some, params if start == 0 else [])
+    experiment.log(run, {name: str(text) for name, text in described.items()}, metrics)
     experiment.client.set_terminated(run.info.run_id, "FINISHED", now)
 
 

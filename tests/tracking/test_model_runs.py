@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def entries(project: Project) -> dict[str, Entry]:
-    return Records([project.data], "demo", project.root).entries()
+    return Records([project.data], "demo").entries()
 
 
 def test_a_models_results_stand_side_by_side(project: Project) -> None:
@@ -211,34 +208,3 @@ def test_every_run_of_a_model_names_its_photos_and_masks_with_counts_per_split(p
     # The score reads embeddings alone; what these were made of is found through the records.
     names = {i.dataset.name: i.tags[0].value for i in runs[SCORE].inputs.dataset_inputs}
     assert names == {"toy_090 photos": "evaluation", "toy_090/u2netp masks": "evaluation"}
-
-
-def dvc(folder: Path, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dvc", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_run_names_dvcs_hash_of_what_it_read_and_of_nothing_else(project: Project) -> None:
-    folder = project.root
-    assert all("dvc" not in entry.tags for entry in entries(project).values())
-    photos = folder / "data/work/datasets/toy_090/photos.zip"
-    photos.write_bytes(b"photos")
-    (folder / "dvc.yaml").write_text(
-        "stages: {data: {cmd: 'true', outs: [data/work/datasets: {persist: true}]}}"
-    )
-    dvc(folder, "init", "--no-scm", "--quiet")
-    dvc(folder, "commit", "--force", "--quiet")
-    lock = (folder / "dvc.lock").read_text()
-    tags = json.loads(entries(project)[f"demo/train/{NAME}"].tags["dvc"])
-    assert list(tags) == ["data/work/datasets"]
-    assert tags["data/work/datasets"].endswith(".dir")
-    assert f"md5: {tags['data/work/datasets']}" in lock
-
-    # The data are made anew and not committed: DVC's hash is of other photos than those that will be read.
-    index = folder / "data/work/datasets/toy_090/index.json"
-    index.write_text(index.read_text().replace("2025-06-01T12:00:05", "2025-06-01T12:00:06"))
-    assert "dvc" not in entries(project)[f"demo/train/{NAME}"].tags
-    shutil.rmtree(folder / ".dvc" / "cache")
-    assert "dvc" not in entries(project)[f"demo/train/{NAME}"].tags

@@ -15,7 +15,7 @@ from bgbias.auditing import advice, findings, saved, slices, written
 from bgbias.auditing.masked import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.report import four_fields, html, maps
+from bgbias.report import html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.decomposition import DROP
@@ -86,7 +86,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     least = written.drop(audit).low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
-        "four": four_fields.of({(audit.leak.found, least > 0): ()} if audit.leak and tested else {}),
+        "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition), "condition": condition}
             | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}

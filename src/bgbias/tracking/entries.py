@@ -1,25 +1,27 @@
-"""What MLflow is to show of a node, made of its record. Values in, values out; MLflow itself is not here."""
+"""What MLflow shows of a step, made of its record: parameters, metrics, tags, files, curves. MLflow itself is not here."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import platform
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import psutil
+from bgbias.compute.vitals import shown
+from bgbias.report import look
+from bgbias.tracking import views
 
-from bgbias.tracking import looks
-from bgbias.tracking.curves import Point, epochs, samples
-
+# The run of a model, which joins those of its steps.
+MODEL_RUN = "cell"
 # What a person opens from a run's page. Embeddings and stores are named by checksum, never copied.
 PICTURES = frozenset({".png", ".svg", ".pdf", ".md", ".tex", ".html"})
-# The nodes whose CSV files are read by people; those of the others have a row a photo.
+# The steps whose CSV files are read by people; those of the others have a row a photo.
 REPORT = frozenset({"collect", "table", "figure"})
 PICTURE_BYTES = 5_000_000
 # MLflow's limits on the length of a value, and the characters it takes in a name.
@@ -27,15 +29,18 @@ PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
 DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
-CELL_PARAMS = ("dataset", "backbone", "loss", "method", "seed")
-MODEL = "model.safetensors"
-
-Stamp = tuple[int, int] | None
+# MLflow's own names where they mean the same; its pages show them apart, over time.
+SYSTEM = {
+    "cpu_percent": "system/cpu_utilization_percentage",
+    "memory_mb": "system/process_memory_megabytes",
+    "gpu_percent": "system/gpu_0_utilization_percentage",
+    "gpu_memory_mb": "system/gpu_0_memory_usage_megabytes",
+}
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Photos, masks or backgrounds that a node read: where they lie, where they came from, how many there are."""
+    """Photos, masks or backgrounds that a step made: where they lie, where they came from, how many there are."""
 
     name: str
     digest: str
@@ -44,9 +49,18 @@ class Collection:
     profile: dict[str, Any]
 
 
+class Point(NamedTuple):
+    """A point of a curve, as ``mlflow.entities.Metric`` takes it."""
+
+    metric: str
+    value: float
+    time: int
+    step: int
+
+
 @dataclass(frozen=True)
 class Entry:
-    """What MLflow is to show of one node; equal entries show the same. Times are milliseconds since 1970."""
+    """What MLflow is to show of one step or model; equal entries show the same. Times are milliseconds since 1970."""
 
     key: str
     node: str
@@ -58,173 +72,148 @@ class Entry:
     params: dict[str, str]
     tags: dict[str, str]
     metrics: dict[str, float]
-    inputs: dict[str, str]
-    """SHA-256 of each file that was read."""
     upstream: dict[str, str]
-    """Digests of the nodes that made them."""
-    pictures: tuple[Path, ...] = ()
+    """Digests of the steps that made what it read."""
+    files: tuple[Path, ...] = ()
+    """What its run has a copy of."""
     tables: tuple[Path, ...] = ()
-    """CSV files of a model's node, which its model's run has."""
+    """CSV files that its model's run has a copy of."""
     model: tuple[Path, str] | None = None
-    """Trained weights, and their SHA-256."""
-    history: Path | None = None
-    epoch_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Of a finished training, columns beside those of its history."""
-    vitals: str | Path | None = None
-    process: int | None = None
-    """Of a running node on this machine."""
+    """Trained weights that are here, and their SHA-256."""
+    history: str = ""
+    """CSV: the epochs so far."""
+    vitals: str = ""
+    """CSV: what the process took of its machine so far."""
+    collection: Collection | None = None
     datasets: tuple[Collection, ...] = ()
-    as_tables: bool = False
-    """Whether its curve is called and scaled as the tables' numbers are."""
-    growth: tuple[Stamp, Stamp] = (None, None)
-    """Of the history's and the vitals' files."""
+    """The collections behind a model."""
 
     @property
-    def of_a_model(self) -> bool:
-        """Whether the node works on one model."""
+    def is_of_model(self) -> bool:
+        """Whether the step works on one model."""
         return "method" in self.tags
 
-    def epochs(self) -> tuple[Point, ...]:
-        """The training curve so far."""
-        points = epochs(self.history, self.started, self.epoch_seconds)
-        if not self.as_tables:
-            return points
-        return tuple(replace(point, values=looks.named(point.values, looks.CURVES)) for point in points)
+    def epochs(self) -> list[Point]:
+        """The training curve so far; a model's run has it as the tables call and scale their numbers."""
+        points: list[Point] = []
+        elapsed = 0.0
+        rows = list(_rows(self.history))
+        for row in rows:
+            elapsed += sum(value for name, value in row.items() if name.endswith("seconds"))
+            time, epoch = self.started + round(1000 * elapsed), int(row.pop("epoch"))
+            values = {f"epoch/{name}": value for name, value in row.items()}
+            if self.node == MODEL_RUN:
+                values = views.named(values)
+            if shown(epoch) or (row is rows[-1] and self.status == "FINISHED"):
+                points += [Point(name, value, time, epoch) for name, value in values.items()]
+        return points
 
-    def samples(self) -> tuple[Point, ...]:
+    def samples(self) -> list[Point]:
         """What its process took of the machine so far."""
-        return samples(self.vitals, self.started)
+        points: list[Point] = []
+        for number, row in enumerate(_rows(self.vitals), 1):
+            time = self.started + round(1000 * row.pop("elapsed_seconds"))
+            points += [Point(SYSTEM[name], value, time, number) for name, value in row.items()]
+        return points
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        fixed = asdict(self) | {"growth": None, "process": None, "vitals": None, "epoch_seconds": None}
-        return hashlib.sha256(json.dumps(fixed, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-    def now(self, record: Stamp) -> Entry:
-        """The entry as of this moment: how far its files have grown, whether weights are here, and its process still lives."""
-        grown = (stamp(self.history), stamp(self.vitals) if isinstance(self.vitals, Path) else None)
-        here = self.model if self.model and self.model[0].exists() else None
-        if self.process and not psutil.pid_exists(self.process):
-            # It died without a word (killed, power lost); its last epoch is its last sign of life.
-            seen = grown[0] or record or (0, 0)
-            return replace(self, growth=grown, status="KILLED", finished=seen[0] // 1_000_000)
-        return replace(self, growth=grown, model=here)
+        return _hash(replace(self, history="", vitals=""))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:
     """A record as an entry; ``KeyError`` or ``ValueError`` if it lacks what every record has."""
-    node, subject, digest = record["node"], record.get("subject") or "", record["digest"]
-    cell = record.get("cell") or {}
+    node, subject = record["node"], record.get("subject") or ""
+    cell, outputs = record.get("cell") or {}, record.get("outputs") or {}
     flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "subject")})
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
-    place = {"node": node} | {k: str(cell[k]) for k in CELL_PARAMS if k in cell}
+    place = {"node": node} | {k: str(cell[k]) for k in views.CELL_PARAMS if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
-    made, inputs = record.get("outputs") or {}, record.get("inputs") or {}
     tags = {
-        **{k: record.get(k) for k in ("grid", "version", "git_commit", "device", "host", "error")},
+        **{k: record.get(k) for k in ("grid", "git_commit", "device", "host", "error")},
         "subject": subject,
         "mlflow.source.git.commit": record.get("git_commit"),
         "mlflow.source.name": f"bgbias {node}",
         "mlflow.source.type": "LOCAL",
-        "mlflow.note.content": record.get("command") and f"Repeat with `{record['command']}`",
+        views.NOTE: record.get("command") and f"Repeat with `{record['command']}`",
+        views.COLOUR: cell and look.colour(cell["method"]),
         "upstream": _json(upstream),
-        "inputs": _json(inputs),
-        "outputs": _json(made),
-        **{k: _json(record.get(k) or {}) for k in ("packages", "notes")},
+        **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
         **place,
-        **(looks.of_method(cell["method"]) if cell else {}),
     }
-    measured = {**(record.get("metrics") or {}), **{k: record.get(k) for k in ("seconds", "peak_memory_mb")}}
-    finished, status = record.get("finished"), STATUS[record["status"]]
-    here = status == "RUNNING" and record.get("host") == platform.node()
+    metrics = {
+        **(record.get("metrics") or {}),
+        **{k: record.get(k) for k in ("seconds", "peak_memory_mb")},
+    }
+    small = [path for path in map(Path, outputs) if _is_small(path)]
+    suffixes = PICTURES | {".csv"} if node in REPORT else PICTURES
+    weights = [(Path(name), sum_) for name, sum_ in outputs.items() if name.endswith("model.safetensors")]
     return Entry(
         key=f"{record.get('grid') or 'shared'}/{node}/{subject}",
         node=node,
-        digest=digest,
-        name=_name(node, subject, cell),
-        status=status,
-        started=_milliseconds(record["started"]),
-        finished=_milliseconds(finished) if finished else None,
-        params={_word(k): v for k, v in params.items()},
-        tags={_word(k): str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")},
-        metrics={_word(k): float(v) for k, v in measured.items() if isinstance(v, int | float)},
-        inputs=inputs,
-        upstream=upstream,
-        pictures=tuple(path for path in map(Path, made) if _is_picture(path, node)),
-        tables=tuple(path for path in map(Path, made) if cell and path.suffix == ".csv"),
-        model=next(((Path(p), s) for p, s in made.items() if node == "train" and p.endswith(MODEL)), None),
-        epoch_seconds=dict(sorted((record.get("epoch_seconds") or {}).items())),
-        history=Path(record["history"]) if record.get("history") else None,
-        vitals=record.get("vitals") or (Path(record["vitals_file"]) if record.get("vitals_file") else None),
-        process=record.get("pid") if here else None,
-    )
-
-
-def collection(record: Mapping[str, Any]) -> Collection | None:
-    """What a finished record certifies, if it is photos, masks or backgrounds."""
-    if not record.get("collection"):
-        return None
-    role, source = record["collection"]
-    spec = record["spec"]
-    origin = (spec.get("options") or {}).get("source") or spec.get("pools")
-    told = {"kind": spec.get("kind"), "origin": origin, **(record.get("metrics") or {})}
-    return Collection(
-        name=f"{record['subject']} {role}",
         digest=record["digest"],
-        role=role,
-        source=source,
-        profile={k: v for k, v in told.items() if v is not None},
+        name=f"{node} {views.name(cell) if cell else subject.replace('/', ' ')}".strip(),
+        status=STATUS[record["status"]],
+        started=_milliseconds(record["started"]),
+        finished=_milliseconds(record["finished"]) if record.get("finished") else None,
+        params={_word(k): v for k, v in params.items()},
+        tags={_word(k): str(v)[:TAG_LENGTH] for k, v in tags.items() if v},
+        metrics={_word(k): float(v) for k, v in metrics.items() if isinstance(v, int | float)},
+        upstream=upstream,
+        files=tuple(path for path in small if path.suffix in suffixes),
+        tables=tuple(path for path in small if cell and path.suffix == ".csv"),
+        model=weights[0] if node == "train" and weights and weights[0][0].exists() else None,
+        history=_history(record),
+        vitals=record.get("vitals") or _text(record.get("vitals_file")),
+        collection=_collection(record) if record.get("collection") else None,
     )
 
 
-def collections_of(
-    entry: Entry, finished: Mapping[str, Entry], found: Mapping[str, Collection]
-) -> tuple[tuple[Collection, ...], frozenset[str]]:
-    """The collections behind a model's node, without those whose makers' records are not here (any more); and the digests of all
-    that it was made of, as far as that can be followed.
-    """
-    if not entry.of_a_model:
-        return (), frozenset()
-    read: dict[str, Collection] = {}
-    waiting, seen = [*entry.upstream.values()], set[str]()
-    while waiting:
-        digest = waiting.pop()
-        if digest in seen:
-            continue
-        seen.add(digest)
-        if digest in found:
-            read[digest] = found[digest]
-        elif digest in finished:
-            waiting += finished[digest].upstream.values()
-    behind = sorted(read.values(), key=lambda made: (made.role != "photos", made.name))
-    return tuple(behind), frozenset(seen)
+def mark(points: Sequence[Point]) -> str:
+    """A fingerprint of points, to tell a curve that has grown from one that began anew."""
+    # Not of times, which begin anew where a training is resumed.
+    return _hash([(point.metric, point.value, point.step) for point in points])
 
 
-def stamp(path: Path | None) -> Stamp:
-    """Modification time (ns) and size of a file, which change as it is written; ``None`` if it is absent."""
-    try:
-        found = path.stat() if path else None
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size) if found else None
+def _collection(record: dict[str, Any]) -> Collection:
+    (role, source), spec = record["collection"], record["spec"]
+    origin = (spec.get("options") or {}).get("source") or spec.get("pools")
+    profile = {"kind": spec.get("kind"), "origin": origin, **(record.get("metrics") or {})}
+    known = {k: v for k, v in profile.items() if v is not None}
+    return Collection(f"{record['subject']} {role}", record["digest"], role, source, known)
 
 
-def _name(node: str, subject: str, cell: dict[str, Any]) -> str:
-    if not cell:
-        return f"{node} {subject.replace('/', ' ')}".strip()
-    return f"{node} {looks.name(cell)}"
+def _history(record: dict[str, Any]) -> str:
+    """The CSV of the epochs so far; of a finished training, its record has the columns of seconds."""
+    text = _text(record.get("history"))
+    for name, values in sorted((record.get("epoch_seconds") or {}).items()):
+        lines = text.splitlines()
+        if len(values) == len(lines) - 1 and name not in lines[0].split(","):
+            text = "".join(f"{line},{value}\n" for line, value in zip(lines, [name, *values], strict=True))
+    return text
 
 
-def _is_picture(path: Path, node: str) -> bool:
-    if path.suffix not in PICTURES and not (path.suffix == ".csv" and node in REPORT):
-        return False
-    return is_small(path)
+def _text(path: str | None) -> str:
+    # Training moves its history to its final place when it ends; vitals move into the record.
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8") if path else ""
+    return ""
 
 
-def is_small(path: Path) -> bool:
+def _rows(text: str) -> Iterator[dict[str, float]]:
+    """The numbers of each row of a CSV by column; what has no end of line is still being written."""
+    head, *lines = [line.split(",") for line in text.split("\n")[:-1]] or [[]]
+    for fields in lines:
+        if len(fields) == len(head):
+            row = {name: float(field) for name, field in zip(head, fields, strict=True) if field}
+            yield {name: value for name, value in row.items() if math.isfinite(value)}
+
+
+def _is_small(path: Path) -> bool:
     """Whether a file is there, and small enough to be copied into a store."""
-    found = stamp(path)
-    return found is not None and found[1] <= PICTURE_BYTES
+    with suppress(OSError):
+        return path.stat().st_size <= PICTURE_BYTES
+    return False
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:
@@ -238,12 +227,15 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 
 def _json(value: dict[str, Any]) -> str:
     """A mapping as JSON; one too long for a tag as its size and checksum."""
-    if not value:
-        return ""
-    text = json.dumps(value, sort_keys=True)
+    text = json.dumps(value, sort_keys=True) if value else ""
     if len(text) <= TAG_LENGTH:
         return text
-    return f"{len(value)} items, sha256 {hashlib.sha256(text.encode()).hexdigest()}; the record has them"
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return f"{len(value)} items, sha256 {checksum}; the record has them"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _word(name: str) -> str:

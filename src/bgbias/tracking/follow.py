@@ -1,25 +1,25 @@
-"""MLflow shows what the records say, one run a node; the records are the truth, and any store can be rebuilt.
+"""MLflow shows what the records say, one run a step; the records are the truth, and any store can be rebuilt.
 
-Nodes know nothing of MLflow: they write records and histories, and one process mirrors them (``follow`` while
-the workflow runs, ``sync`` at any time). A store that is slow, locked or down delays the show, never a node.
+Steps know nothing of MLflow: they write records and histories, and one process mirrors them (``follow`` while
+the workflow runs, ``sync`` at any time). A store that is slow, locked or down delays the show, never a step.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from bgbias.tracking import store, views
+from bgbias.tracking import store
 from bgbias.tracking.entries import Entry
 from bgbias.tracking.faults import Conflict
 from bgbias.tracking.records import Records
@@ -35,14 +35,12 @@ log = logging.getLogger("bgbias.tracking")
 
 @dataclass(frozen=True)
 class Summary:
-    """How many runs were made, changed and found as they should be; and the records that cannot be read."""
+    """How many runs were created, updated and left as they were; and the records that cannot be read."""
 
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    unreadable: tuple[Path, ...] = ()
-    page: str = ""
-    """Where in an MLflow server the models are compared: to be put behind ``http://host:port/``."""
+    created: int
+    updated: int
+    unchanged: int
+    unreadable: tuple[Path, ...]
 
     def __str__(self) -> str:
         text = f"{self.created} runs created, {self.updated} updated, {self.unchanged} unchanged"
@@ -59,78 +57,63 @@ def sync(folders: Iterable[Path], uri: str, grid: str) -> Summary:
 
     Doing it twice changes nothing. A store that cannot be reached or written is a ``UserError``.
     """
-    found = Records(folders, grid)
-    return _write(found.entries().values(), uri, grid, tuple(found.unreadable))
+    records = Records(folders, grid)
+    outcomes = _write(records.entries().values(), uri, grid)
+    created, updated, unchanged = map(outcomes.count, ("created", "updated", "unchanged"))
+    return Summary(created, updated, unchanged, records.unreadable)
 
 
-def follow(
-    folders: Iterable[Path],
-    uri: str,
-    grid: str,
-    parent: int,
-    interval: float = 2.0,
-    stop_file: Path | None = None,
-) -> None:
+def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: float = 2.0) -> None:
     """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone.
 
-    A stop file or SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an error here: what it
-    does not take is said once, tried again after growing pauses, and at last left to ``bgbias track``.
+    SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an error here: what it
+    does not take is reported once, tried again after growing pauses, and at last left to ``bgbias track``.
     """
-    found = Records(folders, grid)
-    stop = _told_to_stop()
-    alive = _life(parent)
+    records = Records(folders, grid)
+    stop = _stop_signal()
+    workflow = psutil.Process(parent) if psutil.pid_exists(parent) else None
     shown: dict[str, Entry] = {}
-    pause, due, warned, last = interval, 0.0, False, False
-    while not last:
+    pause, due, has_warned, is_last = 0.0, 0.0, False, False
+    while not is_last:
         stop.wait(interval)
-        last = stop.is_set() or not alive() or (stop_file is not None and stop_file.exists())
-        if time.monotonic() < due and not last:
+        is_last = stop.is_set() or not _is_alive(workflow)
+        if time.monotonic() < due and not is_last:
             continue
         try:
             begun = time.process_time()
-            now = found.entries()
-            changed = {key: entry for key, entry in now.items() if shown.get(key) is not entry}
-            fresh = {key: entry for key, entry in changed.items() if shown.get(key) != entry}
-            if fresh:
-                _write(fresh.values(), uri, grid)
-            rest = min((time.process_time() - begun) / SHARE, LONGEST_REST)
-            if fresh and not shown:
-                gc.freeze()  # what MLflow keeps for good is not looked through again and again
-                rest = 0.0  # its imports come once
+            fresh = {key: e for key, e in records.entries().items() if shown.get(key) is not e}
+            _write(fresh.values(), uri, grid)
+            # MLflow's imports come once.
+            pause = min((time.process_time() - begun) / SHARE, LONGEST_REST) if shown else 0.0
             shown |= fresh
-            pause, due = interval, time.monotonic() + rest
         except Exception as error:
             # Whatever it is: the results are worth more than their display.
-            pause = min(2 * pause, LONGEST_PAUSE)
-            due = time.monotonic() + pause
-            if not warned:
+            pause = min(2 * max(pause, interval), LONGEST_PAUSE)
+            if not has_warned:
                 log.warning("%s", error)
-            warned = True
-            if last:
+            has_warned = True
+            if is_last:
                 log.warning(
                     "MLflow does not show all of this run; catch up with: python -m bgbias track --grid %s",
                     grid,
                 )
+        due = time.monotonic() + pause
 
 
-def _write(entries: Collection[Entry], uri: str, grid: str, unreadable: tuple[Path, ...] = ()) -> Summary:
+def _write(entries: Collection[Entry], uri: str, grid: str, tries: int = TRIES) -> list[str]:
     if not entries:
-        return Summary(unreadable=unreadable)
-    for tries_left in reversed(range(TRIES)):
-        try:
-            with store.experiment(uri, grid) as experiment:
-                outcomes = experiment.write(entries)
-                page = views.page(experiment.identity)
-            break
-        except Conflict:
-            if not tries_left:
-                raise
-            time.sleep(random.uniform(0, LONGEST_WAIT))  # so that the two do not meet again
-    created, updated = outcomes.count("created"), outcomes.count("updated")
-    return Summary(created, updated, len(outcomes) - created - updated, unreadable, page)
+        return []
+    try:
+        with store.experiment(uri, grid) as experiment:
+            return experiment.write(entries)
+    except Conflict:
+        if tries == 1:
+            raise
+    time.sleep(random.uniform(0, LONGEST_WAIT))  # so that the two do not meet again
+    return _write(entries, uri, grid, tries - 1)
 
 
-def _told_to_stop() -> threading.Event:
+def _stop_signal() -> threading.Event:
     """An event that SIGTERM sets. Ctrl-C ends the workflow, and the end of that is still to be shown."""
     stop = threading.Event()
     if threading.current_thread() is threading.main_thread():
@@ -140,17 +123,8 @@ def _told_to_stop() -> threading.Event:
     return stop
 
 
-def _life(process: int) -> Callable[[], bool]:
-    """Whether the process still lives; a later one with its number, or a zombie, does not count."""
-    try:
-        watched = psutil.Process(process)
-    except psutil.NoSuchProcess:
-        return lambda: False
-
-    def alive() -> bool:
-        try:
-            return watched.is_running() and watched.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    return alive
+def _is_alive(process: psutil.Process | None) -> bool:
+    """Whether a process still lives; a later one with its number, or a zombie, does not count."""
+    with suppress(psutil.NoSuchProcess):
+        return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

@@ -1,7 +1,4 @@
-"""Records and histories as a reader of MLflow sees them: one entry a node, and one a model that joins its nodes' results.
-
-Files in, values out; MLflow itself is not here.
-"""
+"""The records below some folders as MLflow shows them: one entry a step, and one a model that joins those of its steps."""
 
 from __future__ import annotations
 
@@ -9,143 +6,118 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from bgbias.files import sealed
-from bgbias.tracking import dvc, looks
-from bgbias.tracking.entries import (
-    CELL_PARAMS,
-    Collection,
-    Entry,
-    Stamp,
-    collection,
-    collections_of,
-    entry_of,
-    is_small,
-    stamp,
-)
+from bgbias.tracking import views
+from bgbias.tracking.entries import MODEL_RUN, Collection, Entry, entry_of
 
 RECORD = re.compile(r"[^.].*\.json")
-
-NODE = "cell"
-# What the nodes of a model are made of, the first that is there.
+# What the other steps of a model are made of.
 BEGINNINGS = ("train", "embed")
 # What stands there instead of a model for a backbone's own features, which nothing was trained for.
 UNTRAINED = frozenset({"backbone", "index", "pretrain", "weights"})
-# Told of each node; of the model: all of its seconds, the most of its memory.
-OF_NODES = frozenset({"seconds", "peak_memory_mb"})
-# How many photos were seen is said by the nodes that saw them.
-COUNTS = frozenset({"photos", "photos_without_trusted_mask"})
+# Metrics of each step; a model's run has the sum of the seconds and the most of the memory.
+OF_STEPS = frozenset({"seconds", "peak_memory_mb", "photos", "photos_without_trusted_mask"})
 TAGS = (
-    "grid",
-    "subject",
-    "git_commit",
-    "mlflow.source.git.commit",
-    "mlflow.source.type",
-    looks.COLOUR,
-    *CELL_PARAMS,
+    *("grid", "subject", "git_commit", "mlflow.source.git.commit", "mlflow.source.type"),
+    *(views.COLOUR, *views.CELL_PARAMS),
 )
+
+# Modification time (ns) and size of a file, which change as it is written; None if it is absent.
+Stamp = tuple[int, int] | None
 
 log = logging.getLogger("bgbias.tracking")
 
 
-class Records:
-    """The entries below some folders; a record is read again only when its file has changed."""
+@dataclass(frozen=True)
+class _Read:
+    """What a record shows, and the state of its file."""
 
-    def __init__(self, folders: Iterable[Path], grid: str, root: Path = Path()) -> None:
-        """``root``: the project's folder, where ``dvc.lock`` lies and from which records name files."""
-        self.grid, self._root = grid, root
-        self.unreadable: dict[Path, Stamp] = {}
+    stamp: Stamp
+    entry: Entry | None
+    is_damaged: bool = False
+
+
+class Records:
+    """The entries below some folders; the record of a finished step is read again only when it has changed."""
+
+    def __init__(self, folders: Iterable[Path], grid: str) -> None:
+        self.grid = grid
         self._folders = tuple(folders)
         self._read: dict[Path, _Read] = {}
-        self._lock: Stamp = None
-        self._forget()
+        self._entries: dict[str, Entry] = {}
 
-    def _forget(self) -> None:
-        """What was made of the records, each piece with that which it was made of."""
-        self._entries: dict[str, Entry] | None = None
-        self._collections: dict[str, Collection] = {}
-        self._finished: dict[str, Entry] = {}
-        self._nodes: dict[str, tuple[Entry, Entry]] = {}
-        self._readers: dict[str, set[str]] = {}
-        self._models: dict[str, tuple[list[Entry], Entry | None]] = {}
+    @property
+    def unreadable(self) -> tuple[Path, ...]:
+        """The damaged records."""
+        return tuple(path for path, read in self._read.items() if read.is_damaged)
 
     def entries(self) -> dict[str, Entry]:
-        """The latest entry of each of the grid's nodes by key, oldest first, then the models'; a damaged record is skipped
-        with a warning. What did not change is the same object as the last time.
+        """The latest entry of each of the grid's steps by key, oldest first, then the models'; a damaged record is skipped with a
+        warning. What did not change is the same object as the last time.
         """
-        paths = [path for folder in self._folders for path in _records_below(folder)]
-        lock = stamp(self._root / "dvc.lock")
-        if lock != self._lock:
-            self._forget()
-        self._lock = lock
-        gone = self._read.keys() - set(paths)
-        for path in gone:
-            del self._read[path]
-        changed = [path for path in paths if self._look(path)]
-        if self._entries is None or gone or changed:
-            self._entries = self._together(paths)
+        before = self._read
+        self._read = {path: self._look(path) for folder in self._folders for path in _records_below(folder)}
+        if before.keys() != self._read.keys() or any(before[p] is not r for p, r in self._read.items()):
+            self._entries = {e.key: self._unless_equal(e) for e in self._together()}
         return self._entries
 
-    def _together(self, paths: Iterable[Path]) -> dict[str, Entry]:
-        latest: dict[str, Entry] = {}
-        finished: dict[str, Entry] = {}
-        found: dict[str, Collection] = {}
-        makers: dict[tuple[str, str], Path] = {}
-        for path in paths:
-            read = self._read[path]
-            entry = read.now
-            if entry is None:
-                continue
-            if entry.status == "FINISHED":
-                finished[entry.digest] = entry
-                if read.collection:
-                    found[entry.digest] = read.collection
-                if self._lock:
-                    makers.update(dict.fromkeys(read.outputs, path))
-            if read.grid in (None, "", self.grid) and (
-                entry.key not in latest or _order(entry) > _order(latest[entry.key])
-            ):
-                latest[entry.key] = entry
-        if found != self._collections:
-            self._nodes.clear()
-        for digest in finished.keys() ^ self._finished.keys():
-            for key in self._readers.pop(digest, ()):
-                self._nodes.pop(key, None)
-        self._collections, self._finished = found, finished
-        for key, entry in latest.items():
-            before = self._nodes.get(key)
-            if before is None or before[0] is not entry:
-                tags = entry.tags | (dvc.tags(self._root, entry.inputs, makers) if self._lock else {})
-                datasets, behind = collections_of(entry, finished, found)
-                before = self._nodes[key] = entry, replace(entry, tags=tags, datasets=datasets)
-                for digest in behind:
-                    self._readers.setdefault(digest, set()).add(key)
-            latest[key] = before[1]
-        nodes = dict(sorted(latest.items(), key=lambda item: (item[1].started, item[0])))
-        return nodes | cell_runs(nodes.values(), self._models)
+    def _unless_equal(self, entry: Entry) -> Entry:
+        before = self._entries.get(entry.key)
+        return before if before is not None and before == entry else entry
 
-    def _look(self, path: Path) -> bool:
-        """Whether a record, or what grows beside it, is another one than at the last look."""
-        now, before = stamp(path), self._read.get(path)
-        read = before
-        if read is None or read.stamp != now:
-            try:
-                read = _parsed(path, now)
-                self.unreadable.pop(path, None)
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                read = _Read(now)
-                # None: the file vanished between listing and reading, as running records do.
-                if now is not None:
-                    self.unreadable[path] = now
-                    log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
-        entry = read.entry.now(now) if read.entry else None
-        same = before is not None and before.now == entry
-        self._read[path] = replace(read, now=before.now if before and same else entry)
-        return not same
+    def _together(self) -> list[Entry]:
+        entries = sorted((read.entry for read in self._read.values() if read.entry), key=_order)
+        latest = {e.key: e for e in entries if e.tags.get("grid", self.grid) == self.grid}
+        finished = {entry.digest: entry for entry in entries if entry.status == "FINISHED"}
+        steps = [
+            replace(entry, datasets=collections_behind(entry, finished))
+            for entry in sorted(latest.values(), key=_order)
+        ]
+        return [*steps, *models_of(steps)]
+
+    def _look(self, path: Path) -> _Read:
+        """A record as it was read before, or is now if its step is at work or the file has changed."""
+        before, stamp = self._read.get(path), _stamp(path)
+        if before and before.stamp == stamp and not (before.entry and before.entry.status == "RUNNING"):
+            return before
+        try:
+            read = _Read(stamp, _entry(path))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            # The file may have vanished between listing and reading, as running records do.
+            if stamp is not None:
+                log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
+            read = _Read(stamp, None, is_damaged=stamp is not None)
+        return before if before == read else read
+
+
+def _entry(path: Path) -> Entry | None:
+    """The entry of a record; None if the file is no record."""
+    record = sealed.read(path)
+    if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
+        return None
+    entry = entry_of(record)
+    is_here = entry.status == "RUNNING" and record.get("host") == platform.node()
+    if is_here and not psutil.pid_exists(record["pid"]):
+        # It died without a word (killed, power lost); its last epoch is its last sign of life.
+        modified, _ = _stamp(Path(record.get("history") or path)) or _stamp(path) or (0, 0)
+        entry = replace(entry, status="KILLED", finished=modified // 1_000_000)
+    return entry
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _records_below(folder: Path) -> Iterator[Path]:
@@ -155,109 +127,94 @@ def _records_below(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in sorted(files) if RECORD.fullmatch(name))
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What is kept of a record: what it says, and how that stands at this moment."""
-
-    stamp: Stamp
-    entry: Entry | None = None
-    grid: str | None = None
-    collection: Collection | None = None
-    outputs: tuple[tuple[str, str], ...] = ()
-    now: Entry | None = None
+def _order(entry: Entry) -> tuple[int, str, bool]:
+    # A step's running record and its final one bear the same start: the final one says more.
+    return entry.started, entry.key, entry.status != "RUNNING"
 
 
-def cell_runs(
-    entries: Iterable[Entry], before: dict[str, tuple[list[Entry], Entry | None]] | None = None
-) -> dict[str, Entry]:
-    """The entries of the models whose nodes are among these, by key. ``before``: what the last call made, and of which nodes."""
-    nodes: dict[str, dict[str, Entry]] = {}
-    known = {} if before is None else before
-    for entry in entries:
-        if entry.of_a_model:
-            nodes.setdefault(entry.tags["subject"], {})[entry.node] = entry
-    made: dict[str, Entry] = {}
-    for subject, found in nodes.items():
-        of, joined = known.get(subject, ([], None))
-        if len(of) != len(found) or any(a is not b for a, b in zip(of, found.values(), strict=True)):
-            joined = _joined(_belonging(found))
-            known[subject] = [*found.values()], joined
-        if joined:
-            made[joined.key] = joined
-    return made
+def collections_behind(entry: Entry, finished: Mapping[str, Entry]) -> tuple[Collection, ...]:
+    """The photos, masks and backgrounds that a model's step was made of, as far as the records of ``finished`` steps (by digest)
+    lead to them.
+    """
+    collections: dict[str, Collection] = {}
+    waiting = [*entry.upstream.values()] if entry.is_of_model else []
+    while waiting:
+        digest = waiting.pop()
+        maker = finished.get(digest)
+        if maker and maker.collection:
+            collections[digest] = maker.collection
+        elif maker:
+            waiting += maker.upstream.values()
+    return tuple(sorted(collections.values(), key=lambda made: (made.role != "photos", made.name)))
 
 
-def _belonging(nodes: dict[str, Entry]) -> list[Entry]:
-    """The nodes that build on one another: all that are made of the training, or of the embeddings, or of what is."""
-    chain = [nodes[name] for name in BEGINNINGS if name in nodes][:1]
-    waiting = [entry for entry in nodes.values() if entry not in chain]
-    while more := [entry for entry in waiting if _is_of(entry, chain)]:
-        chain += more
-        waiting = [entry for entry in waiting if entry not in more]
-    return chain
+def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries of the models that the steps work on: each joins the steps that build on one another."""
+    by_model: dict[str, list[Entry]] = {}
+    for entry in steps:
+        if entry.is_of_model:
+            by_model.setdefault(entry.tags["subject"], []).append(entry)
+    for entries in by_model.values():
+        chain: list[Entry] = []
+        for entry in sorted(entries, key=_place):
+            if _belongs(entry, chain):
+                chain.append(entry)
+        if chain:
+            yield _joined(chain)
 
 
-def _is_of(entry: Entry, chain: list[Entry]) -> bool:
-    """Whether a node is of the same model as those of the chain."""
-    if not entry.upstream.keys().isdisjoint(BEGINNINGS):
-        digests = {below.digest for below in chain}
-        return any(entry.upstream.get(name) in digests for name in BEGINNINGS)
+def _place(entry: Entry) -> int:
+    return BEGINNINGS.index(entry.node) if entry.node in BEGINNINGS else len(BEGINNINGS)
+
+
+def _belongs(entry: Entry, chain: list[Entry]) -> bool:
+    """Whether a step is of the same model as those of the chain, which it may begin."""
+    if not chain:
+        return entry.node in BEGINNINGS
+    digests = {entry.upstream[name] for name in BEGINNINGS if name in entry.upstream}
+    if digests:
+        return any(step.digest in digests for step in chain)
     # A backbone as it comes has no training to be known by.
-    return bool(chain) and chain[0].node == "embed" and _untrained(entry) == _untrained(chain[0])
+    return chain[0].node == "embed" and _untrained(entry) == _untrained(chain[0])
 
 
 def _untrained(entry: Entry) -> dict[str, str]:
-    """What a node's record says of the backbone and the photos that it was made of."""
-    of_record = entry.upstream | entry.params
-    return {k: v for k, v in of_record.items() if k.partition(".")[0] in UNTRAINED}
+    """What a step's record says of the backbone and the photos that it was made of."""
+    settings = entry.upstream | entry.params
+    return {k: v for k, v in settings.items() if k.partition(".")[0] in UNTRAINED}
 
 
-def _joined(chain: list[Entry]) -> Entry | None:
-    if not chain:
-        return None
+def _joined(chain: list[Entry]) -> Entry:
     first = chain[0]
-    params = {k: v for entry in reversed(chain) for k, v in entry.params.items() if k != "metrics"}
-    metrics = looks.named({k: v for e in chain for k, v in e.metrics.items() if k not in OF_NODES | COUNTS})
-    spent = [entry.metrics["seconds"] for entry in chain if "seconds" in entry.metrics]
-    if spent:
-        metrics["seconds"] = sum(spent)
-        metrics["peak_memory_mb"] = max(e.metrics["peak_memory_mb"] for e in chain if "seconds" in e.metrics)
-    found = {entry.status for entry in chain}
-    status = next((s for s in ("RUNNING", "FAILED", "KILLED") if s in found), "FINISHED")
-    ended = [entry.finished for entry in chain if entry.finished]
-    digests = {entry.node: entry.digest for entry in chain}
+    params = {k: v for step in reversed(chain) for k, v in step.params.items() if k != "metrics"}
+    results = {k: v for step in chain for k, v in step.metrics.items() if k not in OF_STEPS}
+    metrics = views.named(results)
+    measured = [step.metrics for step in chain if "seconds" in step.metrics]
+    if measured:
+        metrics["seconds"] = sum(step["seconds"] for step in measured)
+        metrics["peak_memory_mb"] = max(step["peak_memory_mb"] for step in measured)
+    states = {step.status for step in chain}
+    status = next((s for s in ("RUNNING", "FAILED", "KILLED") if s in states), "FINISHED")
+    ends = [step.finished for step in chain if step.finished]
     title = first.name.removeprefix(f"{first.node} ")
+    digests = {step.node: step.digest for step in chain}
     return replace(
         first,
-        key=first.key.replace(f"/{first.node}/", f"/{NODE}/", 1),
-        node=NODE,
+        key=first.key.replace(f"/{first.node}/", f"/{MODEL_RUN}/", 1),
+        node=MODEL_RUN,
         name=title,
-        # Of what it was made of first: what is found of the same model later is added to its run.
-        digest=hashlib.sha256(f"{NODE} {first.digest}".encode()).hexdigest()[:16],
+        # Of what it was made of first: what is measured of the same model later is added to its run.
+        digest=hashlib.sha256(f"{MODEL_RUN} {first.digest}".encode()).hexdigest()[:16],
         status=status,
-        finished=max(ended) if ended and status != "RUNNING" else None,
-        params=params | {"node": NODE},
+        finished=max(ends) if ends and status != "RUNNING" else None,
+        params=params | {"node": MODEL_RUN},
         tags={k: first.tags[k] for k in TAGS if k in first.tags}
-        | {"node": NODE, "mlflow.source.name": "bgbias", "upstream": json.dumps(digests, sort_keys=True)}
-        | looks.described(title, metrics, first.tags.get("grid", "")),
+        | {"node": MODEL_RUN, "mlflow.source.name": "bgbias"}
+        | {"upstream": json.dumps(digests, sort_keys=True)}
+        | views.described(title, metrics, first.tags.get("grid", "")),
         metrics=metrics,
+        files=tuple(path for step in chain for path in step.tables),
+        tables=(),
         model=None,
-        vitals=None,
-        process=None,
-        as_tables=True,
-        pictures=tuple(path for entry in chain for path in entry.tables if is_small(path)),
-        growth=(first.growth[0], None),
+        vitals="",
     )
-
-
-def _parsed(path: Path, now: Stamp) -> _Read:
-    record = sealed.read(path)
-    if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
-        return _Read(now)
-    made = tuple((record.get("outputs") or {}).items())
-    return _Read(now, entry_of(record), record.get("grid"), collection(record), made)
-
-
-def _order(entry: Entry) -> tuple[int, bool]:
-    # A node's running record and its final one bear the same start: the final one says more.
-    return entry.started, entry.status != "RUNNING"

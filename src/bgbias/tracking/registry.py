@@ -20,7 +20,8 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
-from bgbias.tracking.entries import CELL_PARAMS, Entry
+from bgbias.tracking.entries import Entry
+from bgbias.tracking.views import CELL_PARAMS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -34,69 +35,55 @@ SOURCE = Path(__file__).parents[1]
 FORBIDDEN = re.compile(r"[/:.%\"']")
 # What the loader and the backbones import.
 REQUIREMENTS = (
-    *("mlflow", "numpy", "opencv-python-headless", "pandas", "pillow", "pydantic", "psutil", "pyyaml"),
-    *("safetensors", "scipy", "timm", "torch", "torchvision"),
+    *("mlflow", "numpy", "opencv-python-headless", "pandas", "pillow", "pydantic", "psutil"),
+    *("pyyaml", "safetensors", "scipy", "timm", "torch", "torchvision"),
+)
+DESCRIPTION = (
+    "`mlflow.pyfunc.load_model('models:/{name}@{alias}').predict(...)` takes a table with a column `photo`"
+    " (bytes of JPEG or PNG files) or `path`."
 )
 
 
-def name(entry: Entry) -> str:
-    """The registered model of a training's cell, e.g. ``demo-toy_090-tiny-contrastive-plain-seed0``."""
-    *parts, seed = (entry.params[k] for k in CELL_PARAMS)
-    return FORBIDDEN.sub("_", "-".join([entry.tags["grid"], *parts, f"seed{seed}"]))
-
-
 def register(client: MlflowClient, run: Run, entry: Entry) -> None:
-    """Make the entry's weights the ``current`` version of its model; the same ones are not registered twice."""
+    """Make the entry's weights the ``current`` version of its model, e.g. ``demo-toy_090-tiny-contrastive-plain-seed0``; the same
+    ones are not registered twice.
+    """
     assert entry.model is not None
-    registered, (weights, checksum) = name(entry), entry.model
-    version = _version(client, registered, checksum)
+    weights, checksum = entry.model
+    *parts, seed = (entry.params[k] for k in CELL_PARAMS)
+    name = FORBIDDEN.sub("_", "-".join([entry.tags["grid"], *parts, f"seed{seed}"]))
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name, description="Embeds photos; trained by bgbias.")
+    versions = client.search_model_versions(f"name = '{name}'")
+    version = next((str(v.version) for v in versions if v.tags.get("sha256") == checksum), None)
     if version is None:
         with tempfile.TemporaryDirectory(prefix="bgbias-") as folder:
             copy = Path(shutil.copy(weights, folder))
             if sha256(copy) != checksum:
                 # Trained again a moment ago; the new record is about to appear.
                 return
-            version = _logged(client, run, entry, copy)
-    client.set_registered_model_alias(registered, ALIAS, version)
+            version = _log(client, run, entry, name, copy)
+    client.set_registered_model_alias(name, ALIAS, version)
 
 
-def _version(client: MlflowClient, registered: str, checksum: str) -> str | None:
-    from mlflow.exceptions import MlflowException
-
-    known = client.search_model_versions(f"name = '{registered}'")
-    if not known:
-        try:
-            client.create_registered_model(registered, description="Embeds photos; trained by bgbias.")
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-    return next((str(v.version) for v in known if v.tags.get("sha256") == checksum), None)
-
-
-def _logged(client: MlflowClient, run: Run, entry: Entry, weights: Path) -> str:
+def _log(client: MlflowClient, run: Run, entry: Entry, name: str, weights: Path) -> str:
+    """The number of the new version of a model."""
     from mlflow.entities import LoggedModelOutput
     from mlflow.models import Model
 
-    registered, checksum = name(entry), sha256(weights)
-    tags = {"digest": entry.digest, "sha256": checksum} | {k: entry.params[k] for k in CELL_PARAMS}
-    logged = client.create_logged_model(
-        run.info.experiment_id, registered, run.info.run_id, tags, entry.params, "embedding"
-    )
+    experiment, identity = run.info.experiment_id, run.info.run_id
+    tags = {"digest": entry.digest, "sha256": sha256(weights)} | {k: entry.params[k] for k in CELL_PARAMS}
+    logged = client.create_logged_model(experiment, name, identity, tags, entry.params, "embedding")
     folder = weights.parent / "model"
-    model = Model(logged.artifact_location, run.info.run_id, model_id=logged.model_id)
+    model = Model(logged.artifact_location, identity, model_id=logged.model_id)
     _save(folder, weights, model, int(entry.params["train.embedding_dim"]))
     client.log_model_artifacts(logged.model_id, str(folder))
     client.finalize_logged_model(logged.model_id, "READY")
-    client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, 0)])
+    client.log_outputs(identity, [LoggedModelOutput(logged.model_id, 0)])
+    # Its source is not models:/<id>, which MLflow looks up in the process's own store, whichever this one is.
+    source, text = logged.artifact_location, DESCRIPTION.format(name=name, alias=ALIAS)
     version = client.create_model_version(
-        registered,
-        # Not models:/<id>, which MLflow looks up in the process's own store, whichever this one is.
-        logged.artifact_location,
-        run.info.run_id,
-        tags,
-        description=f"`mlflow.pyfunc.load_model('models:/{registered}@{ALIAS}').predict(...)` takes a table with a column"
-        " `photo` (bytes of JPEG or PNG files) or `path`.",
-        model_id=logged.model_id,
+        name, source, identity, tags, description=text, model_id=logged.model_id
     )
     return str(version.version)
 

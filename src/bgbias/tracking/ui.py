@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -64,10 +65,7 @@ def serve(uri: str, port: int, address: str) -> None:
 
 def _answers(port: int) -> bool:
     connection = http.client.HTTPConnection(HOST, port, timeout=2)
-    try:
+    with closing(connection), suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/health")
         return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return False

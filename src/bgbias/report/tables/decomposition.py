@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OF_DONOR
-from bgbias.photos.table import read_table
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.results import conflict, rows
 from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, gap, matched, steps
 from bgbias.study import plan
@@ -32,20 +29,20 @@ ABOUT = (
 )
 ALONE = ("only_fg", "no_fg", "only_bg")
 COLUMNS = (
-    Column("Drop, points", words.interval("drop", 1), "Drop [95 %]"),
-    Column("Pasting", words.interval("pasting", 1), "Pasting [95 %]"),
-    Column("Own background", words.interval("own_background", 1), "Own background"),
-    Column("Class's backgrounds", words.interval("class_background", 1), "Class's"),
-    Column("Clean", words.number("clean", 1)),
-    Column("Own, inpainted", words.number("own_inpainted", 1)),
-    Column("Of its class", words.number("mixed_same", 1)),
-    Column("Random", words.number("random_background", 1)),
-    Column("Gap, query only", words.interval("gap", 1), known=("gap",)),
-    Column("Object alone", words.interval("only_fg", 1), known=("only_fg",)),
-    Column("No object", words.interval("no_fg", 1), known=("no_fg",)),
-    Column("Background alone", words.interval("only_bg", 1), known=("only_bg",)),
-    Column("By chance", words.number("chance", 1), known=("only_bg",)),
-    Column("Cue conflict, %", words.interval("cue_conflict", 1), known=("cue_conflict",)),
+    Column("Drop, points", interval("drop", 1), "Drop [95 %]"),
+    Column("Pasting", interval("pasting", 1), "Pasting [95 %]"),
+    Column("Own background", interval("own_background", 1), "Own background"),
+    Column("Class's backgrounds", interval("class_background", 1), "Class's"),
+    Column("Clean", number("clean", 1)),
+    Column("Own, inpainted", number("own_inpainted", 1)),
+    Column("Of its class", number("mixed_same", 1)),
+    Column("Random", number("random_background", 1)),
+    Column("Gap, query only", interval("gap", 1), known=("gap",)),
+    Column("Object alone", interval("only_fg", 1), known=("only_fg",)),
+    Column("No object", interval("no_fg", 1), known=("no_fg",)),
+    Column("Background alone", interval("only_bg", 1), known=("only_bg",)),
+    Column("By chance", number("chance", 1), known=("only_bg",)),
+    Column("Cue conflict, %", interval("cue_conflict", 1), known=("cue_conflict",)),
 )
 LEGEND = (
     "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
@@ -60,25 +57,16 @@ def wanted(study: Study) -> bool:
     return set(PATH) <= set(study.evaluation.conditions)
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected: the values that results are means of, and which photos were left out; and which photos there are."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files, shown = reads(study), study.evaluation.conditions
+    shown = study.evaluation.conditions
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=[*OF_QUERIES, *more])
-    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
-    chance = {dataset: by_chance(split.labels, split.given) for dataset, split in photos.items()}
+    queries = sources.queries(study, [*OF_QUERIES, *more])
+    chance = {d: by_chance(s.labels, s.given) for d, s in sources.test_splits(study).items()}
     return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
 
 
 def table(
@@ -99,14 +87,13 @@ def table(
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
-    refuse_missing(queries, cells)
+    sources.refuse_missing(queries, cells)
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
     alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
     lines = []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values = matched(own, model, rows.SYMMETRIC, {name: times[name] for name in PATH})
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        row = rows.heading(own, values, "queries")
         for name in PATH:
             row |= rows.share(name, values.estimate([name]))
         for name, estimate in steps(values).items():
@@ -125,8 +112,7 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     levels = {
         "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
         "cue_conflict": " Cue conflict: such queries whose nearest photo is of the background's class, of those whose nearest"
@@ -136,8 +122,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     }
     return (
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
-        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Every gallery lacks the photos that share a background with the query under `mixed_same`, so that levels compare: they"
         " differ a little from Table 1's. Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its"
         " object in front of its own background, whose hole is filled from around it. Own background: from"
