@@ -21,7 +21,7 @@ from bgbias.models import backbones
 from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
-from bgbias.study.backbones import NamedBackbone
+from bgbias.study.named import NamedBackbone
 from bgbias.study.params import Study
 
 Network = TypeVar("Network")

@@ -16,13 +16,12 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.settings import validated
-from bgbias.study import backbones, methods, pretrainings, variants
-from bgbias.study.backbones import NamedBackbone
+from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
+from bgbias.study.named import NamedBackbone, NamedPretraining, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
-from bgbias.study.pretrainings import NamedPretraining
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
 
@@ -278,13 +277,13 @@ def _check_batch_norm(study: Study, cell: Cell) -> None:
 
 def backbone(study: Study, name: str) -> NamedBackbone:
     """The backbone that the grid calls so; one that params.yaml lacks is an error."""
-    return backbones.find(study.backbones, name)
+    return find_backbone(study.backbones, name)
 
 
 def pretraining(study: Study, name: str) -> NamedPretraining | None:
     """How the backbone that the grid calls so learns before it is trained; None if it does not."""
-    named = backbone(study, name).pretraining
-    return pretrainings.find(study.pretrainings, named) if named else None
+    entry = backbone(study, name).pretraining
+    return find_pretraining(study.pretrainings, entry) if entry else None
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:
