@@ -134,18 +134,7 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = (
-    "train",
-    "mask_policy",
-    "evaluation",
-    "attribution",
-    "segmentation",
-    "crossing",
-    "cures",
-    "attacked",
-    "sanity",
-    "probes",
-)
+SECTIONS = tuple(name for name in Grid.model_fields if name != "cells")
 
 
 # What names things by its keys.

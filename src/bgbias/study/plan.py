@@ -246,7 +246,8 @@ def check_cell(study: Study, cell: Cell) -> None:
     """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
     for part in folds_of(study, cell):
         check_cell(study, part)
-    backbone(study, cell.backbone).params()
+    network = backbone(study, cell.backbone)
+    network.params()
     if before := pretraining(study, cell.backbone):
         before.params()
     if segments(study) and truth(study, cell.dataset) is None:
@@ -263,16 +264,10 @@ def check_cell(study: Study, cell: Cell) -> None:
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
         if chosen.needs_batch_norm:
-            _check_batch_norm(study, cell)
+            from bgbias.models import norms  # it takes PyTorch to look
 
-
-def _check_batch_norm(study: Study, cell: Cell) -> None:
-    """Refuse a network without batch norm. It takes PyTorch to look, so that only methods that care have it done."""
-    from bgbias.models import norms
-
-    named = backbone(study, cell.backbone)
-    if norms.known_to_lack(named.kind, named.params()):
-        raise UserError(f"{cell.name}: {norms.lacking(named.kind)}")
+            if norms.known_to_lack(network.kind, network.params()):
+                raise UserError(f"{cell.name}: {norms.lacking(network.kind)}")
 
 
 def backbone(study: Study, name: str) -> NamedBackbone:
@@ -297,13 +292,11 @@ def trained_as(study: Study, cell: Cell) -> Study:
     """The study as it is for a cell: its training as the loss's name says. The same study where that says nothing of it, or is
     so already.
     """
-    said = variants.of_training(cell.loss)
-    changed = (
-        validated(Train, study.train.model_dump() | said, Path("params.yaml"), cell.loss)
-        if said
-        else study.train
-    )
-    return study if changed == study.train else study.model_copy(update={"train": changed})
+    changes = variants.of_training(cell.loss)
+    if not changes:
+        return study
+    train = validated(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
+    return study if train == study.train else study.model_copy(update={"train": train})
 
 
 def trains(study: Study, cell: Cell) -> bool:
