@@ -1,6 +1,8 @@
 """From an option's name in params.yaml to the file that implements it: ``losses: triplet`` is ``training/losses/triplet.py``.
 
 There is no registry to edit. A new loss, method, backbone, metric, masker or dataset is one new file in its family's folder.
+Options of ours that differ in little share one: a family's package names them (``SHARED = {"_sam": ("sam_quad", ...)}``), and the
+file has ``MEMBERS``, option to what is its own there (``{"TITLE": ..., "Method": ...}``); all else is the same for all of them.
 A file that stands for many (``backbones/timm.py``) is told by what goes on behind a colon, its variant: ``timm:convnext_tiny``.
 What goes on behind a + is none of the file's name, but how it is used: ``contrastive+neg_margin=0.3`` (``study/variants.py``).
 
@@ -142,7 +144,7 @@ def load(family: str, name: str) -> ModuleType:
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
             f" A new one is a file {own}/{file}.py{named}."
         )
-    module = _imported(family, file)
+    module = member(family, file)
     variants = getattr(module, "VARIANTS", "")
     if variants and not NAME.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
@@ -151,17 +153,27 @@ def load(family: str, name: str) -> ModuleType:
     return module
 
 
+def member(family: str, name: str) -> ModuleType:
+    """The module behind the part of an option before its colon, which must exist."""
+    return _checked(family, _places(family)[name])
+
+
 class _Place(NamedTuple):
-    """Where an option's file is: the module's name, and what messages call it."""
+    """Where an option's file is: the module's name, what messages call it, and the option if it shares the file with others."""
 
     module: str
     label: str
+    member: str = ""
 
 
 @cache
 def _places(family: str) -> dict[str, _Place]:
     """Option to place; a name that is given twice is an error."""
-    found = dict(_listed(FAMILIES[family], importlib.import_module(FAMILIES[family]).__path__))
+    package = importlib.import_module(FAMILIES[family])
+    found = dict(_listed(FAMILIES[family], package.__path__))
+    for file, members in getattr(package, "SHARED", {}).items():
+        label = f"{package.__path__[0]}/{file}.py"
+        found |= {name: _Place(f"{FAMILIES[family]}.{file}", label, name) for name in members}
     for name, place in (*_in_folders(family), *_installed(family)):
         if not NAME.fullmatch(name):
             raise UserError(
@@ -245,6 +257,8 @@ def _checked(family: str, place: _Place) -> ModuleType:
             f"{_line(error, place)}: {type(error).__name__}: {getattr(error, 'msg', None) or error}."
             f" Correct it; until then no '{place.module.rpartition('.')[2]}' can be used in {family}."
         ) from error
+    if place.member:
+        module = _of_member(module, place.member)
     label = getattr(module, "__file__", None) or place.label
     required = REQUIRED.get(family, Required(()))
     further = required.if_so if getattr(module, required.fact, None) else required.if_not
@@ -269,8 +283,11 @@ def _checked(family: str, place: _Place) -> ModuleType:
     return module
 
 
-def _imported(family: str, file: str) -> ModuleType:
-    return _checked(family, _places(family)[file])
+def _of_member(shared: ModuleType, name: str) -> ModuleType:
+    """A shared file as if it were the option's alone."""
+    module = ModuleType(shared.__name__)
+    vars(module).update(vars(shared) | shared.MEMBERS[name])
+    return module
 
 
 def _line(error: Exception, place: _Place) -> str:
