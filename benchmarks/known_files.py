@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks import Contender, Figure, Measured
 from benchmarks._scratch import scratch_folder
-from bgbias.files import hashes
+from bgbias.files import checksums
 from bgbias.files.fingerprint import fingerprint
 
 TITLE = "knowing 150,000 photos by their content when nothing has changed"
@@ -27,7 +27,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         (photos / str(label)).mkdir(parents=True)
         for number in range(3 if tiny else PHOTOS):
             (photos / str(label) / f"{number}.jpg").write_bytes(os.urandom(64))
-    time.sleep(hashes.SETTLED / 1e9)  # what has just been written is not remembered
+    time.sleep(checksums.SETTLED / 1e9)  # what has just been written is not remembered
     fingerprint(str(photos), database)
 
     def ours() -> str:
@@ -36,7 +36,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     yield Contender(OURS, "ours", ours)
     yield Contender(BY_SIZE, "peer", lambda: _by_size(photos))
-    yield Contender(SCAN, "limit", lambda: sum(1 for _ in hashes.walk(os.fsencode(photos))))
+    yield Contender(SCAN, "limit", lambda: sum(1 for _ in checksums.walk(os.fsencode(photos))))
 
 
 def judge(measured: Measured) -> list[Figure]:

@@ -21,9 +21,10 @@ PRECISIONS = ("fp32", "bf16")
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
+    from bgbias import plugins
     from bgbias.files.places import source
-    from bgbias.masks.maskers import u2netp
 
+    u2netp = plugins.load("maskers", "u2netp")
     absent = [name for name in (WEIGHTS, *(f"shared:{p}" for p in PHOTOS)) if not source(name).exists()]
     if absent:
         for precision in PRECISIONS:

@@ -47,7 +47,7 @@ def families() -> str:
     for family, package in plugins.FAMILIES.items():
         sections.append(f"## {family}\n\n`{package}`\n\n{markdown(importlib.import_module(package).__doc__)}")
         for name in plugins.names(family):
-            module = importlib.import_module(f"{package}.{name}")
+            module = plugins.member(family, name)
             takes = getattr(module, "VARIANTS", "") or getattr(module, "TAKES", "")
             title = f"{name}:…" if takes else name
             sections.append(f"### {title}\n\n{markdown(module.__doc__)}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bgbias.report.html import NO_BREAK
-from bgbias.report.html.cells import whole_intervals
+from bgbias.report.html import NO_BREAK, whole_intervals
 
 BLANK = re.compile(r"(<[^>]*>)|(?<!,) ")  # outside of tags
 ENTRY = re.compile(r'(<td style="text-align: right;">)(.*?)(</td>)')

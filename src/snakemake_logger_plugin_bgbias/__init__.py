@@ -26,8 +26,8 @@ class LogHandler(LogHandlerBase):
 
     @cached_property
     def screen(self) -> Screen:
-        """Begun when it is needed. Snakemake imports this file whatever it runs, before the Snakefile says whose bgbias plans:
-        that of its own checkout, which may be another one than is installed.
+        """Begun when it is needed, by the bgbias of the Snakefile's own checkout. Snakemake imports this
+        file before, whatever it runs.
         """
         from bgbias.engine.live import Screen
 
@@ -35,7 +35,8 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: LogRecord) -> None:
         """One of Snakemake's events; what went wrong is shown in Snakemake's words."""
-        told, event = vars(record), getattr(record, "event", None)
+        told = vars(record)
+        event = told.get("event")
         if self.common_settings.dryrun:
             self.screen.say(self.format(record))
         elif event == LogEvent.RUN_INFO:

@@ -18,7 +18,7 @@ from bgbias.attribution import explanation
 from bgbias.attribution.explanation import explain
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model, save
-from bgbias.report.explanation import figure_explanation
+from bgbias.report.maps import figure_explanation
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")

@@ -14,10 +14,10 @@ from saliency_graphs import graph
 from bgbias.auditing import masker
 from bgbias.errors import UserError
 from bgbias.masks.kept import KeptMasks
-from bgbias.masks.maskers import u2netp
 from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import SaliencyMasker
+from bgbias.masks.u2net import u2netp
 
 PHOTO = "a" * 64
 ALPHA = np.arange(48, dtype=np.uint8).reshape(6, 8)
@@ -120,11 +120,11 @@ def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path
 def test_weights_come_in_either_format(tmp_path: Path, suffix: str) -> None:
     """Those of the network at random, whose masks are the same."""
     torch.manual_seed(0)
-    state = u2netp.network().state_dict()
+    state = u2netp().state_dict()
     file = tmp_path / f"mine{suffix}"
     save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
     (mask,) = masker.find("u2netp", file, "cpu").make()([np.dstack([ALPHA] * 3)])
-    net = u2netp.network()
+    net = u2netp()
     net.load_state_dict(state)
     (expected,) = SaliencyMasker(net, SaliencyParams(), torch.device("cpu"))([np.dstack([ALPHA] * 3)])
     assert np.array_equal(mask.alpha, expected.alpha)

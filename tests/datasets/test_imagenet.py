@@ -23,8 +23,8 @@ OTHER = "n01440764"  # the tench, of ImageNet and not of ImageNet-100
 @pytest.fixture(autouse=True)
 def counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imagenet100, "TRAIN", 300)
-    for kind in ("imagenet100", "imagenet_stylized", "imagenet_c"):
-        monkeypatch.setattr(plugins.load("datasets", kind), "VALIDATION", 2)
+    for module in (imagenet100, _imagenet):
+        monkeypatch.setattr(module, "VALIDATION", 2)
 
 
 def folders(

@@ -16,7 +16,7 @@ from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
 from bgbias.engine.status import format_status
 from bgbias.errors import UserError
-from bgbias.files import code, hashes, sealed
+from bgbias.files import checksums, code, sealed
 from bgbias.nodes import table
 from bgbias.report import grid_page
 from bgbias.study import params
@@ -243,9 +243,9 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
         path.unlink()
         path.write_bytes(content)
     read: list[bytes] = []
-    whole = hashes._sha256
-    monkeypatch.setattr(hashes, "SETTLED", 0)
-    monkeypatch.setattr(hashes, "_sha256", lambda path: read.append(path) or whole(path))
+    whole = checksums._sha256
+    monkeypatch.setattr(checksums, "SETTLED", 0)
+    monkeypatch.setattr(checksums, "_sha256", lambda path: read.append(path) or whole(path))
     assert out_of_date(study) == []
     assert read
     read.clear()

@@ -14,7 +14,6 @@ from scipy.ndimage import distance_transform_edt
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings, scores
-from bgbias.evaluation.conditions import mixed_rand
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
@@ -187,7 +186,7 @@ def test_who_follows_the_background_is_counted(split: EvaluationPhotos) -> None:
     labels, usable = np.array(CLASSES), np.isin(np.arange(len(CLASSES)), split.trusted)
     for draw in range(draws):
         for row in split.trusted:
-            donor = mixed_rand.donor(split.photo(int(row)), draw)
+            donor = plugins.load("conditions", "mixed_rand").donor(split.photo(int(row)), draw)
             assert donors["mixed_rand", draw][row] == donor.row
             assert donor.label != labels[row]
         assert (donors["mixed_rand", draw][~usable] == np.flatnonzero(~usable)).all()

@@ -10,8 +10,7 @@ import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
 from bgbias import plugins, seeds
-from bgbias.evaluation.clustering import clusters
-from bgbias.evaluation.embedding_metrics.nmi import normalized_mutual_information
+from bgbias.evaluation.embedding_metrics.nmi import clusters, normalized_mutual_information
 
 UNEVEN = np.repeat(np.arange(6), (1, 2, 3, 5, 8, 13))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bgbias import plugins
+from bgbias.engine.freshness import differences
 from bgbias.files import code
 
 LOSS = '''
@@ -105,6 +106,15 @@ def test_what_is_computed_is_other_code(folder: Path, before: str, after: str) -
     assert fingerprint(folder) != first
 
 
+def test_a_renamed_variable_and_a_moved_file_are_other_code(folder: Path) -> None:
+    first = fingerprint(folder)
+    (folder / "wide.py").write_text(LOSS.replace("wide", "broad"))
+    renamed = fingerprint(folder)
+    (folder / "_other.py").write_text(SHARED)
+    (folder / "wide.py").write_text(LOSS.replace("._margins", "._other"))
+    assert len({first, renamed, fingerprint(folder)}) == 3
+
+
 def test_what_a_file_imports_from_its_folder_is_part_of_it(folder: Path) -> None:
     first, names = fingerprint(folder), set(code.modules(plugins.load("losses", "wide").__name__))
     assert {"mine/losses/wide.py", "mine/losses/_margins.py"} <= names
@@ -112,16 +122,13 @@ def test_what_a_file_imports_from_its_folder_is_part_of_it(folder: Path) -> None
     assert fingerprint(folder) != first
 
 
-def test_differences_name_the_file_and_a_move_is_none(folder: Path) -> None:
+def test_differences_name_the_file(folder: Path) -> None:
     before = code.modules(plugins.load("losses", "wide").__name__)
     (folder / "_margins.py").write_text(SHARED.replace("0.5", "0.6"))
     code.look_again()
     after = code.modules(plugins.load("losses", "wide").__name__)
-    assert code.differences(before, after) == ["mine/losses/_margins.py changed"]
-    moved = {f"elsewhere/{Path(file).name}": mark for file, mark in before.items()}
-    assert code.differences(before, moved) == ["imports of its code changed"]
-    assert code.differences(before, before | {"new.py": "0"}) == ["new.py is new"]
-    assert code.differences(before | {"old.py": "0"}, before) == ["old.py is gone"]
+    assert list(differences({"code": before}, {"code": after})) == ["mine/losses/_margins.py changed"]
+    assert list(differences({"code": before}, {"code": before | {"new.py": "0" * 16}})) == ["new.py changed"]
 
 
 def test_a_loss_is_in_its_own_code_alone() -> None:
@@ -156,11 +163,15 @@ def test_libraries_are_those_that_are_imported() -> None:
 
 def test_every_module_of_the_package_can_be_read() -> None:
     """Also those that no node follows: what is remembered of them is what reading them again gives."""
+    names = [
+        ".".join(["bgbias", *path.relative_to(code.ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        for path in code.ROOT.rglob("*.py")
+    ]
     code.look_again()
-    first = {file: module.fingerprint for file, module in code._package().items()}
-    (code.ROOT / "__pycache__" / "code.json").unlink(missing_ok=True)
+    first = code.modules(*names)
+    code.MEMORY.unlink(missing_ok=True)
     code.look_again()
-    assert {file: module.fingerprint for file, module in code._package().items()} == first
+    assert code.modules(*names) == first
     assert "training/losses/contrastive.py" in first
 
 
@@ -219,8 +230,16 @@ def test_a_title_moves_nothing_unless_it_is_reckoned_with(folder: Path) -> None:
     assert fingerprint(folder) != first
 
 
-def test_every_python_reads_a_format_that_ends_with_a_field_alike(tmp_path: Path) -> None:
+def test_a_title_of_an_option_that_shares_its_file_moves_nothing(folder: Path) -> None:
+    members = '{"wide": {"__doc__": "Wide.", "TITLE": "Wide", "PLACE": 3, "MARGIN": 1}}'
+    prints = []
+    for text in (members, members.replace("Wide", "Very wide"), members.replace("1}", "2}")):
+        (folder / "wide.py").write_text(f"{LOSS}\nMEMBERS = {text}\n")
+        prints.append(fingerprint(folder))
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_every_python_reads_a_format_that_ends_with_a_field_alike() -> None:
     """Python 3.12's tree has an empty string there; the number is what 3.11 and 3.13 make."""
-    module = tmp_path / "wide.py"
-    module.write_text('def shown(x, w):\n    return f"{x:>{w}}"\n', encoding="utf-8")
-    assert code._read(module, "wide").fingerprint == "42f0634d89aabaed"
+    source = b'def shown(x, w):\n    return f"{x:>{w}}"\n'
+    assert code._parsed(source, "wide", is_package=False)[0] == "42f0634d89aabaed"

@@ -13,8 +13,7 @@ from bgbias.compute.device import threads
 from bgbias.engine import freshness, graph
 from bgbias.errors import UserError
 from bgbias.nodes import collect, table
-from bgbias.report import tables
-from bgbias.results import costs
+from bgbias.report import costs, tables
 from bgbias.study import plan
 from bgbias.study.params import Study
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from small_study import described, load
 
 import bgbias
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.settings import Attacked
-from bgbias.report import formats
+from bgbias.report import costs, formats
 from bgbias.report.tables import attacked
 from bgbias.results import published
 
@@ -140,8 +141,8 @@ def test_differences_are_from_plain_of_the_same_loss_where_there_is_one() -> Non
     assert second == pytest.approx(first + 5)
     without = attacked.table(*(part[part["method"] != "plain"] for part in of_one), COSTS)
     assert without[list(attacked.DIFFERENCES)].isna().all(axis=None)
-    assert "vs plain" not in attacked.told(without, "clean", {}, ASKED)
-    assert "vs plain" in attacked.told(attacked.table(*of_one, COSTS), "clean", {}, ASKED)
+    assert "vs plain" not in attacked.caption(selected(attacked=ASKED), without, {})
+    assert "vs plain" in attacked.caption(selected(attacked=ASKED), attacked.table(*of_one, COSTS), {})
 
 
 def test_papers_numbers_stand_beside_ours_in_brackets() -> None:
@@ -156,7 +157,7 @@ def test_papers_numbers_stand_beside_ours_in_brackets() -> None:
 
 def test_it_is_printed_with_names_that_people_use() -> None:
     table = attacked.table(*tables(), COSTS, published.read())
-    said = attacked.told(table, "clean", {}, ASKED)
+    said = attacked.caption(selected(attacked=ASKED), table, {})
     printed = formats.markdown(table, "table9", said)
     lines = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")]
     assert lines[2:] == [
@@ -183,7 +184,7 @@ def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path) -> None:
     named = ["plain", "mdprop", "st_2xbatch"]
     raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": named, "pretrained": True}
     raw["train"]["batch_size"] = 12
-    found = {model.rpartition("/")[2]: cost for model, cost in attacked.costs(load(tmp_path, raw)).items()}
+    found = {model.rpartition("/")[2]: cost for model, cost in costs.passes(load(tmp_path, raw)).items()}
     assert found == pytest.approx(
         {"plain": 1, "mdprop": (1 + 1 + 1 + 1 + 2 * (1 + 2 / 3 + 1)) / 3, "st_2xbatch": 2}
     )

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 
 import bgbias
 from bgbias.errors import UserError
@@ -86,21 +87,21 @@ def test_shares_are_compared_with_drops_over_all_trainings() -> None:
     table = crossing.table(queries(), shares(), levels())
     assert table["rho_models"].tolist() == [12] * 4
     assert table["rho"].tolist() == [1.0] * 4
-    assert "rho 1.00, 12 models in 4 rows" in crossing.told(table, "clean")
+    assert "rho 1.00, 12 models in 4 rows" in crossing.caption(selected(), table, {})
     few = crossing.table(queries(), shares(), levels().head(9))
     assert few["rho"].isna().all()
-    assert "not told, of 9 models" in crossing.told(few, "clean")
+    assert "not told, of 9 models" in crossing.caption(selected(), few, {})
 
 
 def test_components_below_0_are_told() -> None:
-    told = crossing.told(crossing.table(queries(), shares("background"), levels()), "clean")
+    told = crossing.caption(selected(), crossing.table(queries(), shares("background"), levels()), {})
     assert "Estimates below 0, of 1 trainings, count as 0." in told
-    assert "below 0" not in crossing.told(crossing.table(queries(), shares(), levels()), "clean")
+    assert "below 0" not in crossing.caption(selected(), crossing.table(queries(), shares(), levels()), {})
 
 
 def test_it_is_printed_and_drawn() -> None:
     table = crossing.table(queries(), shares(), levels())
-    printed = formats.markdown(table, "table6", crossing.told(table, "clean"))
+    printed = formats.markdown(table, "table6", crossing.caption(selected(), table, {}))
     assert "Worst of 5" in printed
     assert "Worst of 20" not in printed
     axes = figure_worst_of(table).axes[0]

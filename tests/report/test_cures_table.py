@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 
 import bgbias
 from bgbias.errors import UserError
@@ -94,7 +95,7 @@ def test_a_row_for_each_cure_stands_below_its_model_and_is_compared_with_it() ->
 
 def test_it_is_printed_with_names_that_people_use() -> None:
     table = cures.table(*tables(), DRAWS)
-    printed = formats.markdown(table, "table7", cures.told(table, "clean", {}))
+    printed = formats.markdown(table, "table7", cures.caption(selected(), table, {}))
     lines = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")]
     assert lines[-9:] == [
         "Backbone alone",
@@ -110,7 +111,7 @@ def test_it_is_printed_with_names_that_people_use() -> None:
     assert "made again" in printed
     assert "multiplied once" in printed
     # Three seeds were trained, whatever was not trained at all.
-    assert cures.told(table, "clean", {}).startswith("**Cures without training.** MAP@R")
+    assert cures.caption(selected(), table, {}).startswith("**Cures without training.** MAP@R")
 
 
 def test_a_cure_that_lacks_queries_is_told() -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from caption_studies import selected
 from stepped import DRAWS, LABELS, SHOWN, naive, queries
 
 import bgbias
@@ -43,16 +44,16 @@ def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
 def test_what_a_grid_does_not_show_is_left_out() -> None:
     table = decomposition.table(queries(shown=PATH), PATH, DRAWS)
     assert not {"gap", "only_fg", "no_fg", "only_bg"} & set(table)
-    printed = formats.markdown(table, "table5", decomposition.told(table, "clean", {}))
+    printed = formats.markdown(table, "table5", decomposition.caption(selected(), table, {}))
     assert "Class's backgrounds" in printed
     assert "Object alone" not in printed
     whole = decomposition.table(queries(), SHOWN, DRAWS)
-    assert "Object alone" in formats.markdown(whole, "table5", decomposition.told(whole, "clean", {}))
+    assert "Object alone" in formats.markdown(whole, "table5", decomposition.caption(selected(), whole, {}))
 
 
 def test_models_of_one_seed_are_called_so() -> None:
     table = decomposition.table(queries(seeds=(0,)), SHOWN, DRAWS)
-    first = decomposition.told(table, "clean", {}).partition(".")[0]
+    first = decomposition.caption(selected(), table, {}).partition(".")[0]
     assert "one training seed, which speaks of these models and not of the methods" in first
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import yaml
+from caption_studies import selected
 from handmade_results import PLAIN, attribution, study
 
 from bgbias import plugins
@@ -29,7 +31,7 @@ def known() -> pd.DataFrame:
 
 def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
-    written = formats.write(table, tmp_path, "table1", retrieval.told(table, "clean", {"sop": 3}))
+    written = formats.write(table, tmp_path, "table1", retrieval.caption(selected(), table, {"sop": 3}))
     again = pd.read_csv(written["csv"])
     pd.testing.assert_frame_equal(again, table, check_exact=True)
     text = written["md"].read_text()
@@ -63,7 +65,7 @@ def _text(cell: ElementTree.Element) -> str:
 
 def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
-    text = formats.latex(table, "table1", retrieval.told(table, "published", {}))
+    text = formats.latex(table, "table1", retrieval.caption(selected("published"), table, {}))
     assert r"bn\_inception" in text
     assert r"[low, high]: 95 \% over classes alone" in text
     assert r"4.17 $\pm$ 0.05" in text
@@ -121,7 +123,9 @@ def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
 
 def test_captions_say_selection_subset_and_exclusions() -> None:
     table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
-    caption = where_models_look.told(table, "clean", 256, {"cub200": 4, "sop": 0})
+    caption = where_models_look.caption(
+        selected(attribution=SimpleNamespace(images=256)), table, {"cub200": 4, "sop": 0}
+    )
     assert "keyed subset of at most 256 test photos" in caption
     assert "clean validation MAP@R, for every method alike" in caption
     assert "CUB200 4" in caption

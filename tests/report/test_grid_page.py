@@ -23,7 +23,7 @@ from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
 from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
-from bgbias.report.html.cells import whole_intervals
+from bgbias.report.html import whole_intervals
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
@@ -411,7 +411,7 @@ def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
     ]
     leaking, not_shown = Leak(0.1, Estimate(0.5, 0.4, 0.6)), Leak(0.1, Estimate(0.0, -0.1, 0.1))
     leaks = {"a": leaking, "b": not_shown, "c": not_shown, "d": Leak(0.1, Estimate(0.5)), "e": leaking}
-    assert grid_photos.four(blocks, leaks)["placed"] == {
+    assert grid_photos.four(blocks, leaks) == {
         (True, True): ["a: Plain (1 of 2 comparisons)"],
         (True, False): ["a: Plain (1 of 2 comparisons)"],
         (False, True): ["b: Plain 33 %"],

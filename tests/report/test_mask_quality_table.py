@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from stepped import DRAWS, LABELS, QUERIES, SEEDS, SHOWN, naive, queries
 
 import bgbias
@@ -98,7 +99,9 @@ def test_masks_that_do_not_differ_have_no_thirds() -> None:
     assert alike["measure"].isna().all()
     assert alike["drop_worst"].isna().all()
     assert alike["drop_more_p_holm"].isna().all()
-    assert "Drop, worst" not in formats.markdown(alike, "table10", mask_quality.told(alike, "clean", {}))
+    assert "Drop, worst" not in formats.markdown(
+        alike, "table10", mask_quality.caption(selected(), alike, {})
+    )
 
 
 def test_what_a_class_means_for_others_widens_intervals() -> None:
@@ -114,7 +117,7 @@ def test_what_a_class_means_for_others_widens_intervals() -> None:
 
 def test_it_is_printed() -> None:
     table = mask_quality.table(queries(), {"toy": masks(CONFIDENCE)}, SHOWN, DRAWS)
-    said = mask_quality.told(table, "clean", {"toy": 2})
+    said = mask_quality.caption(selected(), table, {"toy": 2})
     printed = formats.markdown(table, "table10", said)
     assert "confidence 0.2" in printed
     assert "Lower minus upper" in printed

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from scipy import stats
 
 from bgbias.evaluation.metrics import OTHERS
@@ -205,18 +206,18 @@ def test_methods_on_replaced_backgrounds_are_compared_with_bgaugment_alone(
         # The only row that has it: nothing to correct for.
         assert both[f"{column}_p_holm"] == both[f"{column}_p"] == pytest.approx(found.p)
         assert table[column].notna().sum() == 1
-    told = formats.markdown(table, "table3", methods.told(table, "clean"))
+    told = formats.markdown(table, "table3", methods.caption(selected(), table, {}))
     assert "| vs BGAugment, corrupted | vs BGAugment, clean |" in told
     assert "vs BGAugment: the row minus BGAugment alone" in told
     without = values.table(("plain", "bgaugment", "idle"))
     assert not without.filter(like="over_bgaugment").size
-    assert "vs BGAugment" not in formats.markdown(without, "table3", methods.told(without, "clean"))
+    assert "vs BGAugment" not in formats.markdown(without, "table3", methods.caption(selected(), without, {}))
 
 
 def test_costs_stand_in_the_rows_of_models_that_have_some(table: pd.DataFrame) -> None:
     assert table.set_index("method")["cost"].dropna().to_dict() == {"plain": 1.0, "idle": 3.1}
-    assert "Cost: passes of a training step" in methods.told(table, "clean")
-    assert "Cost:" not in methods.told(table.drop(columns="cost"), "clean")
+    assert "Cost: passes of a training step" in methods.caption(selected(), table, {})
+    assert "Cost:" not in methods.caption(selected(), table.drop(columns="cost"), {})
 
 
 def test_folds_are_no_further_seeds() -> None:
@@ -224,7 +225,7 @@ def test_folds_are_no_further_seeds() -> None:
     for own, seeds, of in ((values, "3 seeds", "and training seeds"), (alone, "1 seed", "alone")):
         made = own.table()
         check(made.set_index("method").loc["idle"], expected(own, "idle"))
-        text = formats.markdown(made, "table3", methods.told(made, "clean"))
+        text = formats.markdown(made, "table3", methods.caption(selected(), made, {}))
         assert f"· {seeds} · 4 folds · 2 draws ·" in text
         assert "4 folds: as many models" in text
         assert "one seed's folds count once" in text
@@ -259,7 +260,7 @@ def test_marks_stand_where_the_tests_say(table: pd.DataFrame) -> None:
 
 
 def test_every_form_holds_the_same_rows_and_csv_every_digit(table: pd.DataFrame, tmp_path: Path) -> None:
-    caption = methods.told(table, "clean")
+    caption = methods.caption(selected(), table, {})
     written = formats.write(table, tmp_path, "table3", caption)
     pd.testing.assert_frame_equal(pd.read_csv(written["csv"]), table, check_exact=True)
     text = written["md"].read_text()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from small_study import described, load
 
 import bgbias
@@ -109,12 +110,12 @@ def test_each_is_compared_with_the_network_that_lacks_what_it_has() -> None:
 
 def test_columns_without_values_are_left_out_and_not_explained() -> None:
     whole, bare = made(), made(probe=False, scored=False)
-    said = pretrainings.told(whole, "clean")
+    said = pretrainings.caption(selected(), whole, {})
     assert "accuracy as in Table 12" in said
     page = formats.markdown(whole, "table13", said)
     assert "Linear, clean" in page
     assert "| moco |" in page  # whom moco_patches is compared with
-    said = pretrainings.told(bare, "clean")
+    said = pretrainings.caption(selected(), bare, {})
     page = formats.markdown(bare, "table13", said)
     assert "Linear" not in page
     assert "Attribution" not in page
@@ -185,7 +186,7 @@ def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_besi
 def test_seeds_that_are_not_shared_do_not_count() -> None:
     table = made(shared=(0, 1)).set_index("backbone")
     assert table.at["moco_patches", "seeds"] == 2
-    assert "over classes alone" in pretrainings.told(table.reset_index(), "clean")
+    assert "over classes alone" in pretrainings.caption(selected(), table.reset_index(), {})
 
 
 def test_scores_of_no_photo_are_no_difference() -> None:

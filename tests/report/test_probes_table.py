@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 
 import bgbias
 from bgbias.errors import UserError
@@ -56,13 +59,16 @@ def test_accuracies_are_over_classes_and_seeds() -> None:
     assert table.at["learned", "linear_drop"] == pytest.approx(100 * lost.value)
 
 
-def test_its_caption_says_what_is_there() -> None:
+def test_its_caption_says_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     table = probes.table(probed())
-    said = probes.told(table, "clean", 5, {"toy": 3}, {})
+    study = selected(probes=SimpleNamespace(folds=5))
+    monkeypatch.setattr(probes, "_on_training", lambda _: {})
+    said = probes.caption(study, table, {"toy": 3})
     assert "have 5 or more" in said
     assert "each of 5 parts by those of the other 4" in said
     assert "are not asked: toy 3" in said
-    fitted = probes.told(table, "clean", 5, {}, {"toy": "other"})
+    monkeypatch.setattr(probes, "_on_training", lambda _: {"toy": "other"})
+    fitted = probes.caption(study, table, {})
     assert (
         "fitted on clean photos of these classes: photos of toy by those of training photos of other."
         in fitted

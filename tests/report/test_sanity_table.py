@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 
 import bgbias
 from bgbias.errors import UserError
@@ -68,7 +69,7 @@ def test_scores_are_compared_with_those_of_a_network_that_forgot() -> None:
 
 def test_the_caption_says_what_fails() -> None:
     table = sanity.table(values(), levels())
-    said = sanity.told(table, "clean")
+    said = sanity.caption(selected(), table, {})
     assert "Of 2 models, the score of 1 is more than that of their copy that forgot everything" in said
     assert "that of 1 lies above the centre prior's" in said
     assert "maps of 1 are more faithful than the centre prior" in said

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from small_study import data_nodes, described, load, options
 
 import bgbias
@@ -85,13 +87,13 @@ def test_chance_is_the_share_of_others_of_the_class() -> None:
 
 def test_negatives_are_told_where_there_are_some() -> None:
     with_, without = (shape_texture.table(queries(), DRAWS, learned) for learned in (LEARNED, {}))
-    said = shape_texture.told(with_, "clean", DRAWS, {"toy": 3})
+    said = shape_texture.caption(selected(evaluation=SimpleNamespace(draws=DRAWS)), with_, {"toy": 3})
     assert "40 queries" in said
     assert "2 draws each" in said
     assert "are no queries: toy 3" in said
     page = formats.markdown(with_, "table14", said)
     assert "| patches | 2 |" in page
-    said = shape_texture.told(without, "clean", DRAWS, {})
+    said = shape_texture.caption(selected(evaluation=SimpleNamespace(draws=DRAWS)), without, {})
     assert "alpha" not in said
     assert "Alpha" not in formats.markdown(without, "table14", said)
 

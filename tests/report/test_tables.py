@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from caption_studies import selected
 from handmade_results import CURED, PLAIN, attribution, study
 from scipy import stats
 
@@ -99,7 +101,7 @@ def test_numbers_that_were_found_in_another_way_stand_in_brackets(known: pd.Data
     assert table["published_clean"].tolist() == [21.21, 26.56, 28.06]
     assert table["published_p_at_1_clean"].tolist() == [59.63, 67.69, 69.63]
     assert table["difference_clean"].isna().all()
-    caption = retrieval.told(table, "clean", {})
+    caption = retrieval.caption(selected(), table, {})
     assert (
         "Paper, in brackets: found in another way (Deng & Zhang 2022 Table 1: mean of four models" in caption
     )
@@ -115,14 +117,14 @@ def test_the_mean_of_four_folds_is_compared_with_a_papers(known: pd.DataFrame) -
     table = retrieval.table(*study({("cosface", "plain"): runs}, dataset="cub200"), known)
     assert table.loc[0, ["seeds", "folds"]].tolist() == [2, 4]
     assert table.loc[0, "difference_clean"] == pytest.approx(55 - 21.21)
-    assert "Paper: Deng & Zhang (2022), Δ: ours minus theirs" in retrieval.told(table, "clean", {})
+    assert "Paper: Deng & Zhang (2022), Δ: ours minus theirs" in retrieval.caption(selected(), table, {})
 
 
 def test_papers_are_named_that_numbers_come_from(known: pd.DataFrame) -> None:
-    caption = retrieval.told(retrieval.table(*study(), known), "clean", {})
+    caption = retrieval.caption(selected(), retrieval.table(*study(), known), {})
     assert " Paper: Kobs & Hotho (2022), Δ: ours minus theirs. Paper, in brackets: " in caption
     ours = retrieval.table(*study(dataset="cub50"), known)
-    assert "Paper" not in retrieval.told(ours, "clean", {})
+    assert "Paper" not in retrieval.caption(selected(), ours, {})
 
 
 def test_rows_stand_in_the_papers_order() -> None:
@@ -224,7 +226,7 @@ def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tm
     assert asked["similarity_gain"][1] == pytest.approx(0.2)
     pd.testing.assert_frame_equal(asked[list(not_asked)], not_asked)
     for table, shown in ((asked, True), (not_asked, False)):
-        caption = where_models_look.told(table, "clean", None, {})
+        caption = where_models_look.caption(selected(attribution=SimpleNamespace(images=None)), table, {})
         text = formats.write(table, tmp_path, "table2", caption)["md"].read_text()
         assert ("Similarity" in text) == ("similarity attention" in text) == shown
 

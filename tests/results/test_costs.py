@@ -10,7 +10,7 @@ import pytest
 
 from bgbias.errors import UserError
 from bgbias.files import sealed
-from bgbias.results import costs
+from bgbias.report import costs
 from bgbias.study.cell import Cell
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import miniatures
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from caption_studies import selected
 from scipy import stats
 from small_study import data_nodes, described, load, options, record, run
 
@@ -276,7 +278,15 @@ def test_table_4_by_hand() -> None:
     assert (plain["seeds"], plain["episodes"], plain["classes"]) == (2, 6, 6)
 
 
-def test_folds_are_no_further_seeds() -> None:
+@pytest.fixture
+def of_boxes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A study of CUB50, in which boxes are the truth."""
+    monkeypatch.setattr(table4.plan, "datasets", lambda _: ["cub50"])
+    monkeypatch.setattr(table4.plan, "truth", lambda *_: "boxes")
+    return selected(segmentation=SimpleNamespace(score="published"))
+
+
+def test_folds_are_no_further_seeds(of_boxes: Any) -> None:
     runs = ("0", "0-fold1", "0-fold2", "0-fold3")
     ious = {("plain", run): [0.2 + shift, 0.4] for shift, run in zip((0, 0.1, 0.2, 0.3), runs, strict=True)}
     table = table4.table(values(ious | {("pretrained", "0"): [0.3, 0.3]}, centre=[0.25, 0.35]))
@@ -286,7 +296,7 @@ def test_folds_are_no_further_seeds() -> None:
         ["plain", 1, 4],
     ]
     assert table["two_way_1"][2] == pytest.approx(100 * (0.35 + 0.4) / 2)
-    caption = table4.told(table, "clean", "published", {"cub50": "boxes"})
+    caption = table4.caption(of_boxes, table, {})
     assert " 1 training seed; " in caption
     assert "4 folds: as many models, each validated on other classes" in caption
 
@@ -314,11 +324,11 @@ def test_other_episodes_are_refused() -> None:
         table4.table(frame[~gone])
 
 
-def test_table_4_in_words(tmp_path: Path) -> None:
+def test_table_4_in_words(tmp_path: Path, of_boxes: Any) -> None:
     table = table4.table(
         values({("plain", 0): [0.2, 0.4] * 3, ("bgaugment", 0): [0.4, 0.5] * 3}, centre=[0.3, 0.4] * 3)
     )
-    caption = table4.told(table, "clean", "published", {"cub50": "boxes"})
+    caption = table4.caption(of_boxes, table, {})
     written = formats.write(table, tmp_path, "table4", caption)
     text = written["md"].read_text(encoding="utf-8")
     assert "CUB50 by boxes" in text

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bgbias import seeds
 from bgbias.training.batches import Batch
-from bgbias.training.methods._environments import Environments, batch_weights
+from bgbias.training.methods._invariance import Environments, batch_weights
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

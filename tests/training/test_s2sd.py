@@ -231,7 +231,7 @@ def test_a_study_trains_it_on_replaced_backgrounds_with_mdprop(tmp_path: Path) -
     plan.checked_cells(study)
     cell = Cell("squares", "pixels", "arcface", "s2sd_mdprop+bgaugment", 0)
     names = {m.__name__.removeprefix("bgbias.") for m in uses(study, cell)}
-    assert {"training.methods.s2sd", "training.methods.mdprop", "attacks.stax"} <= names
+    assert {"training.methods.s2sd", "training.methods._adversarial", "attacks.stax"} <= names
     data_nodes(study)
     train(study, cell, "cpu")
     assert study.files.at("model", **cell.wildcards).is_file()

@@ -99,7 +99,7 @@ def test_numbers_of_other_papers_say_what_differs(
 def test_numbers_compare_with_ours_of_as_many_folds(
     rows: pd.DataFrame, cell: tuple[str, ...], of_folds: int, value: float | None, told: str
 ) -> None:
-    found = published.number(rows, "cub200", "bn_inception", *cell, "clean", of_folds)
+    found = published.number(rows, "cub200", "bn_inception", *cell, "clean", folds=of_folds)
     assert value is None or found.value == value
     assert told in found.differs
     assert bool(found.differs) == bool(told)

@@ -15,7 +15,7 @@ from bgbias.auditing import advice, findings, saved, slices, written
 from bgbias.auditing.masked import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.report import four_fields, html, maps
+from bgbias.report import html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.rows import MAP_AT_R
@@ -88,7 +88,7 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     least = written.shown_by_all(audit)
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
-        "four": four_fields.of({(audit.leak.found, least > 0): ()} if audit.leak and tested else {}),
+        "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
         "few_classes": math.isnan(written.drop(audit).low),
         "better_masks": bool(written.of_better_masks(audit)),
         "levels": [

@@ -99,15 +99,9 @@ def _copies(wanted: dict[str, str], places: Iterable[str]) -> dict[str, bytes]:
     by_name: dict[str, bytes] = {}
     for place in places:
         origin = source(place)
-        if origin.is_dir():
-            at_hand: Iterable[tuple[str, bytes]] = (
-                (n, (origin / n).read_bytes()) for n in wanted if (origin / n).exists()
-            )
-        elif zipfile.is_zipfile(origin):
-            at_hand = members(origin, lambda member: PurePosixPath(member).name in wanted)
-        else:
+        if not (origin.is_dir() or zipfile.is_zipfile(origin)):
             continue
-        for member, data in at_hand:
+        for member, data in members(origin, lambda member: PurePosixPath(member).name in wanted):
             name = PurePosixPath(member).name
             if hashlib.sha256(data).hexdigest() == wanted[name]:
                 by_name[name] = data

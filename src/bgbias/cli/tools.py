@@ -237,7 +237,7 @@ def explain(
     from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
     from bgbias.report import look as figures
-    from bgbias.report.explanation import figure_explanation
+    from bgbias.report.maps import figure_explanation
 
     if plugins:
         use(*plugins)

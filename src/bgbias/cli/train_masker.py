@@ -11,7 +11,8 @@ from bgbias.files.places import source
 from bgbias.masks import cross_validation, fine_tuning, saliency
 from bgbias.masks import pairs as mask_pairs
 from bgbias.masks.cross_validation import choice
-from bgbias.masks.fine_tuning import NETS, Recipe
+from bgbias.masks.fine_tuning import Recipe
+from bgbias.masks.u2net import NETS
 
 
 def fine_tune(

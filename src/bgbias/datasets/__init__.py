@@ -13,3 +13,5 @@ photo's pixels; or None.
 Items may say who is asked among whom (``query``, ``gallery``, ``camera``); a dataset whose items do so tells by
 ``given(params)``, and reports have mAP and CMC.
 """
+
+SHARED = {"_imagenet": ("imagenet_c", "imagenet_r", "imagenet_sketch", "imagenet_stylized")}

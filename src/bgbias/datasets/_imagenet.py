@@ -1,14 +1,18 @@
-"""What ImageNet-100 and the sets that models of it are asked about have in common: a folder of photos for each of its classes."""
+"""ImageNet-100 and the sets that models of it are asked about have a folder of photos for each class; and what these sets are,
+whose photos are all to test.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any, Literal
 
 from pydantic import Field
 
+from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
@@ -21,6 +25,29 @@ from bgbias.settings import Strict
 CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
 LABEL = {wnid: number for number, wnid in enumerate(CLASSES)}
 VALIDATION = 50  # photos of each class in ImageNet's validation set
+SKETCHES = 51  # of a class, about
+# Of noise, blur, weather and digital means; the last four are the authors' to validate with.
+Corruption = Literal[
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+    "speckle_noise",
+    "spatter",
+    "gaussian_blur",
+    "saturate",
+]
 
 
 class ImageNetParams(Strict):
@@ -31,6 +58,32 @@ class ImageNetParams(Strict):
         description="a folder, zip or tar in the official layout; of a folder, photos of ImageNet-100's classes alone are copied",
     )
     sha256: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """What the classes' folders lie in, where that is told."""
+        return ""
+
+
+class StylizedParams(ImageNetParams):
+    """Where the photos are."""
+
+    @property
+    def folder(self) -> str:
+        """Validation photos alone."""
+        return "val"
+
+
+class CorruptedParams(ImageNetParams):
+    """Where the photos are, and which of them to take."""
+
+    corruption: Corruption = Field(description="what is done to the photos: the folder's name")
+    severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
+
+    @property
+    def folder(self) -> str:
+        """A corruption's photos of a severity."""
+        return f"{self.corruption}/{self.severity}"
 
 
 def source(params: ImageNetParams, file: str, hint: str, above: Sequence[str] = ("",)) -> Source:
@@ -65,22 +118,18 @@ def photos(archive: Path, layout: str, above: Collection[str] = ()) -> dict[str,
     """The photos of ImageNet-100's classes in an archive, each with its class, the folder that it lies in. ``above``: what the
     classes' folders lie in; anywhere if none is named. An archive without any is an error that tells the ``layout``.
     """
-    found: dict[str, str] = {}
 
-    def listed(name: str) -> bool:
+    def wanted(name: str) -> bool:
         folder = PurePosixPath(name).parent
         inside = not above or any(f"/{folder.parent.as_posix()}".endswith(f"/{part}") for part in above)
-        if inside and folder.name in LABEL and is_picture(name):
-            found[name] = folder.name
-        return False
+        return inside and folder.name in LABEL and is_picture(name)
 
-    for _ in members(archive, listed):
-        pass
-    if not found:
+    names = names_in(archive, wanted)
+    if not names:
         raise UserError(
             f"{archive} has no photos of ImageNet-100's classes like {layout}: it is in another layout."
         )
-    return found
+    return {name: PurePosixPath(name).parent.name for name in names}
 
 
 def check(class_of: Mapping[str, str], archive: Path, each: int | None = None) -> None:
@@ -111,3 +160,94 @@ def items(
             key_item="/".join(parts[-2:]),
             data=data,
         )
+
+
+def _to_test(
+    key: str, file: str, photo: str, hint: str, check: Callable[[Mapping[str, str], Path], None]
+) -> dict[str, Any]:
+    """A set whose photos are called like ``photo`` and are checked by class; a layout that is another one is an error."""
+
+    def parts(params: ImageNetParams) -> dict[str, tuple[Source, ...]]:
+        return {"photos": (source(params, file, hint, (params.folder,)),)}
+
+    def of_set(params: ImageNetParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
+        archive = parts["photos"]
+        layout = str(PurePosixPath(params.folder, CLASSES[0], photo))
+        class_of = photos(archive, layout, [params.folder] if params.folder else ())
+        check(class_of, archive)
+        yield from items(archive, class_of, key)
+
+    return {"parts": parts, "items": of_set}
+
+
+def _tested(each: int, params: ImageNetParams) -> dict[str, int]:
+    """Photos of each split, by those of a class."""
+    return {"train": 0, "val": 0, "test": each * len(CLASSES)}
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "imagenet_c": {
+        "__doc__": "ImageNet-C: ImageNet's validation photos, corrupted in one of 19 ways, each in five severities (Hendrycks and"
+        " Dietterich, ICLR 2019); those of ImageNet-100's classes in one way and severity, to test alone.",
+        "TITLE": "ImageNet-C",
+        "PHOTO_BYTES": 20_000,  # about: 224 x 224 pixels
+        "Params": CorruptedParams,
+        "expected": partial(_tested, VALIDATION),
+        **_to_test(
+            "imagenet_c",
+            "imagenet-c.tar",
+            "*.JPEG",
+            "See github.com/hendrycks/robustness; its photos lie in <corruption>/<severity>/<wnid>/*.JPEG. Write the folder that"
+            " holds the corruptions, or an archive, into params.yaml, as the option source.",
+            lambda class_of, archive: check(class_of, archive, VALIDATION),
+        ),
+    },
+    "imagenet_r": {
+        "__doc__": "ImageNet-R: renditions, from paintings to toys, of 200 of ImageNet's classes (Hendrycks et al., ICCV 2021);"
+        " those of ImageNet-100's classes that it has, to test alone.",
+        "TITLE": "ImageNet-R",
+        "TESTS_ALONE": True,  # how many of its photos are of the hundred classes is known once they are counted
+        "PHOTO_BYTES": 75_000,  # about
+        "Params": ImageNetParams,
+        **_to_test(
+            "imagenet_r",
+            "imagenet-r.tar",
+            "art_0.jpg",
+            "See github.com/hendrycks/imagenet-r; its photos lie in <wnid>/*.jpg. Write the folder of these, or imagenet-r.tar,"
+            " into params.yaml, as the option source.",
+            lambda class_of, archive: None,  # it lacks some of the classes
+        ),
+    },
+    "imagenet_sketch": {
+        "__doc__": "ImageNet-Sketch: drawings of ImageNet's classes (Wang et al., NeurIPS 2019); those of ImageNet-100's, to test"
+        " alone.",
+        "TITLE": "ImageNet-Sketch",
+        "PHOTO_BYTES": 140_000,  # about
+        "Params": ImageNetParams,
+        "expected": partial(_tested, SKETCHES),
+        **_to_test(
+            "imagenet_sketch",
+            "ImageNet-Sketch.zip",
+            "sketch_0.JPEG",
+            "See github.com/HaohanWang/ImageNet-Sketch; its photos lie in <wnid>/*.JPEG. Write the folder of these, or the"
+            " archive, into params.yaml, as the option source.",
+            check,
+        ),
+    },
+    "imagenet_stylized": {
+        "__doc__": "Stylized-ImageNet: ImageNet's validation photos in the styles of paintings (Geirhos et al., ICLR 2019); those"
+        " of ImageNet-100's classes, to test alone.",
+        "TITLE": "Stylized-ImageNet",
+        "PHOTO_BYTES": 100_000,  # about
+        "Params": StylizedParams,
+        "expected": partial(_tested, VALIDATION),
+        **_to_test(
+            "imagenet_stylized",
+            "stylized-imagenet.tar",
+            "*",
+            "It is made with the code of github.com/rgeirhos/Stylized-ImageNet; its validation photos lie in val/<wnid>. Write"
+            " the folder that holds val into params.yaml, as the option source.",
+            lambda class_of, archive: check(class_of, archive, VALIDATION),
+        ),
+    },
+}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from bgbias.errors import UserError
@@ -26,6 +26,55 @@ def places(splits: Iterable[tuple[Photo, str]]) -> dict[Photo, tuple[str, int]]:
         placed[photo] = split, count[split]
         count[split] += 1
     return placed
+
+
+def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) -> set[Photo]:
+    """The last ``count`` photos of each class, in the order in which they come; they validate.
+
+    Classes without so many, and one to train, are an error.
+    """
+    photos_of: dict[object, list[Photo]] = defaultdict(list)
+    for photo, one in class_of.items():
+        photos_of[one].append(photo)
+    if count >= min(map(len, photos_of.values())):
+        raise UserError(
+            f"{name}: not every class has more than {count} training photos; lower"
+            f" datasets.{name}.options.val_per_class in params.yaml."
+        )
+    return {photo for photos in photos_of.values() for photo in photos[len(photos) - count :]}
+
+
+def names_in(
+    archive: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+) -> list[str]:
+    """The wanted members of an archive, none of which is read; ``passed_over`` as ``members`` has it."""
+    names: list[str] = []
+
+    def listed(name: str) -> bool:
+        if wanted(name):
+            names.append(name)
+        return False
+
+    for _ in members(archive, listed, passed_over):
+        pass
+    return names
+
+
+def is_list(member: str, lists: Collection[str]) -> bool:
+    """Whether a member is one of these files."""
+    return PurePosixPath(member).name in lists and "__MACOSX" not in member
+
+
+def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
+    """The lists of these names, in this order; one that is not there is an error."""
+    found: dict[str, bytes] = {}
+    for member, data in members(archive, lambda name: is_list(name, lists)):
+        found[PurePosixPath(member).name] = data
+        if len(found) == len(lists):
+            break  # what follows in an archive may be gigabytes
+    if absent := [name for name in lists if name not in found]:
+        raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of {dataset}.")
+    return {name: found[name] for name in lists}
 
 
 def listed_photos(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ from PIL import Image
 from pydantic import Field
 
 from bgbias.errors import UserError
-from bgbias.files.archives import members
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
@@ -45,20 +44,6 @@ class PersonPhoto(NamedTuple):
     train: bool
     query: bool = True
     gallery: bool = True
-
-
-def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
-    """The members of an archive that are wanted, none of which is read."""
-    found: list[str] = []
-
-    def listed(name: str) -> bool:
-        if wanted(name):
-            found.append(name)
-        return False
-
-    for _ in members(archive, listed):
-        pass
-    return found
 
 
 def in_folders(names: list[str], archive: Path) -> dict[str, PersonPhoto]:

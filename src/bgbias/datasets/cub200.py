@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import listed_photos, places, split_of
+from bgbias.datasets._official import is_list, listed_photos, lists_in, places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -90,20 +90,16 @@ def truth(params: Params) -> str:
 def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, float, float, float]]:
     """The bird's box (left, top, width, height), in pixels, of each photo of ``images.txt``; an archive without is an error."""
     archive = parts["photos"]
-    listed: dict[str, str] = {}
-    for member, data in members(archive, lambda n: _is_list(n, BOX_LISTS)):
-        listed[PurePosixPath(member).name] = data.decode()
-        if len(listed) == len(BOX_LISTS):
-            break  # what follows in an archive are gigabytes
+    paths, listed = lists_in(archive, BOX_LISTS, "CUB-200-2011").values()
     try:
-        path_of: dict[str, str] = dict(_rows(listed["images.txt"]))
+        path_of: dict[str, str] = dict(_rows(paths.decode()))
         return {
             path_of[number]: (float(left), float(top), float(width), float(height))
-            for number, left, top, width, height in _rows(listed["bounding_boxes.txt"])
+            for number, left, top, width, height in _rows(listed.decode())
         }
     except (KeyError, ValueError) as error:
         raise UserError(
-            f"{archive}: images.txt and bounding_boxes.txt are missing or do not fit together ({error}); fetch it again."
+            f"{archive}: images.txt and bounding_boxes.txt do not fit together ({error}); fetch it again."
         ) from error
 
 
@@ -121,7 +117,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     archive = parts["photos"]
     listed: dict[str, str] = {}
     truth: dict[str, bytes] = {}
-    for member, data in members(archive, lambda n: _is_list(n) or _is_mask(n)):
+    for member, data in members(archive, lambda n: is_list(n, LISTS) or _is_mask(n)):
         if _is_mask(member):
             truth[_stem(member)] = data
         else:
@@ -185,10 +181,6 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
 
 def _rows(text: str) -> Iterator[Any]:
     return (line.split() for line in text.splitlines() if line.strip())
-
-
-def _is_list(member: str, lists: tuple[str, ...] = LISTS) -> bool:
-    return PurePosixPath(member).name in lists and "/images/" not in f"/{member}"
 
 
 def _is_mask(member: str) -> bool:

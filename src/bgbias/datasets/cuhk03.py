@@ -26,6 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from bgbias.datasets import _persons
+from bgbias.datasets._official import names_in
 from bgbias.datasets._persons import PersonParams, PersonPhoto
 from bgbias.errors import UserError
 from bgbias.files.archives import members
@@ -70,16 +71,13 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
         photos = Source(place=None, file=RELEASE, sha256=params.sha256, hint=HINT)
     else:
         photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
-    if params.protocol == "classic" or (params.source and not _names_release(params.source)):
+    names_release = not params.source or urlsplit(params.source).path.lower().endswith(".mat")
+    if params.protocol == "classic" or not names_release:
         return {"photos": (photos,)}
     file = LIST["new"].format(params.boxes)
     beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
     return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
-
-
-def _names_release(source: str) -> bool:
-    return urlsplit(source).path.lower().endswith(".mat")
 
 
 def given(params: Params) -> bool:
@@ -115,7 +113,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
             yield from _persons.items_of(pictures, photos, params, KEY, name)
         return
-    names = [n for n in _persons.names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
+    names = [n for n in names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
     photos = _persons.in_folders(names, archive) if params.protocol == "new" else {}
     if not photos:
         photos = _extracted(names, params, archive)

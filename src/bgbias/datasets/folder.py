@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import Source
@@ -95,12 +96,5 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 def left_out(place: Path) -> dict[str, str]:
     """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
     others: dict[str, str] = {}
-
-    def wanted(member: str) -> bool:
-        if not is_picture(member):
-            others[member] = why_not(member)
-        return False
-
-    for _ in members(place, wanted, others):
-        pass
-    return others
+    no_pictures = names_in(place, lambda member: not is_picture(member), others)
+    return others | {member: why_not(member) for member in no_pictures}

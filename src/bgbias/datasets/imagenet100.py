@@ -5,7 +5,6 @@ ImageNet's validation photos are the test: they are of the classes of its traini
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from bgbias.datasets import _imagenet
 from bgbias.datasets._imagenet import CLASSES, VALIDATION, ImageNetParams
+from bgbias.datasets._official import last_of_each_class
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
@@ -62,18 +62,6 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             f"{archive} has {len(own['train']):,} training photos of ImageNet-100's classes, not {TRAIN:,}: get it again."
         )
     splits = {member: "test" if folder == "val" else "train" for member, folder in folder_of.items()}
-    yield from _imagenet.items(archive, class_of, KEY, splits | _validating(own["train"], params, name))
-
-
-def _validating(class_of: dict[str, str], params: Params, name: str) -> dict[str, str]:
-    """The last training photos of each class by name, which validate."""
-    by_class: dict[str, list[str]] = defaultdict(list)
-    for member in sorted(class_of):
-        by_class[class_of[member]].append(member)
-    count = params.val_per_class
-    if count >= min(map(len, by_class.values())):
-        raise UserError(
-            f"{name}: not every class has more than {count} training photos; lower datasets.{name}.options.val_per_class in"
-            " params.yaml."
-        )
-    return {member: "val" for photos in by_class.values() if count for member in photos[-count:]}
+    by_name = dict(sorted(own["train"].items()))
+    splits |= dict.fromkeys(last_of_each_class(by_name, params.val_per_class, name), "val")
+    yield from _imagenet.items(archive, class_of, KEY, splits)

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from bgbias.datasets._official import listed_photos
+from bgbias.datasets._official import listed_photos, lists_in
 from bgbias.errors import UserError
-from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
@@ -70,16 +69,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     An archive without the lists, with other counts than the dataset has, or without a photo that a list names, is an error.
     """
     archive = parts["photos"]
-    texts = {
-        PurePosixPath(n).name: data.decode()
-        for n, data in members(archive, lambda n: PurePosixPath(n).name in LISTS and "__MACOSX" not in n)
-    }
-    absent = [n for n in LISTS if n not in texts]
-    if absent:
-        raise UserError(
-            f"{archive} has no {absent[0]}: it is not in the official layout of Stanford Online Products."
-        )
-    listed = read_lists(texts, str(archive))
+    lists = lists_in(archive, LISTS, "Stanford Online Products")
+    listed = read_lists({name: data.decode() for name, data in lists.items()}, str(archive))
     for path, data in listed_photos(archive, _path, listed):
         photo = listed[path]
         yield Item(

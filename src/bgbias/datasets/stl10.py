@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from bgbias.datasets._official import last_of_each_class, lists_in
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import DAMAGED, members
+from bgbias.files.archives import DAMAGED
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -92,12 +93,14 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """
     archive, taken = parts["photos"], TAKEN[params.photos]
     labelled = params.photos == "labelled"
-    small = _small(archive, [NAMES, *(f"{role}_y.bin" for role in taken)] if labelled else [])
-    names = small[NAMES].decode().split() if labelled else []
-    labels = {role: _labels(small[f"{role}_y.bin"], role, archive) for role in taken if labelled}
-    if labelled and len(names) != CLASSES:
-        raise UserError(f"{archive}: {NAMES} names {len(names)} classes, not {CLASSES}; fetch it again.")
-    validating = _last(labels["train"], params.val_per_class, name) if labelled else frozenset()
+    names, labels, validating = [UNLABELLED], {}, set[int]()
+    if labelled:
+        lists = lists_in(archive, [NAMES, *(f"{role}_y.bin" for role in taken)], TITLE)
+        names = lists[NAMES].decode().split()
+        labels = {role: _labels(lists[f"{role}_y.bin"], role, archive) for role in taken}
+        if len(names) != CLASSES:
+            raise UserError(f"{archive}: {NAMES} names {len(names)} classes, not {CLASSES}; fetch it again.")
+        validating = last_of_each_class(dict(enumerate(labels["train"])), params.val_per_class, name)
     found: Counter[str] = Counter()
     files = {f"{role}_X.bin": role for role in taken}
     for file, data in _photos(archive, files):
@@ -108,16 +111,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             raise UserError(
                 f"{archive}: {role}_X.bin does not hold {COUNTS[role]:,} photos of {PHOTO:,} bytes; fetch it again."
             )
-        label = int(labels[role][number]) if labelled else 0
+        label = labels[role][number] if labelled else 0
+        validates = role == "train" and number in validating
         yield Item(
             image_id=f"{role}/{number:05d}.png",
-            class_name=names[label] if labelled else UNLABELLED,
+            class_name=names[label],
             label=label,
-            split="test"
-            if role == "test"
-            else "val"
-            if role == "train" and number in validating
-            else "train",
+            split="test" if role == "test" else "val" if validates else "train",
             key_set=f"{KEY}|{role}",
             key_item=str(number),
             data=pixels.encode_png(upright(data)),
@@ -151,35 +151,11 @@ def upright(data: bytes) -> np.ndarray:
     return np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
 
 
-def _small(archive: Path, files: list[str]) -> dict[str, bytes]:
-    """The archive's files of these names; one that is not there is an error."""
-    found: dict[str, bytes] = {}
-    if not files:
-        return found
-    for member, data in members(archive, lambda n: PurePosixPath(n).name in files):
-        found[PurePosixPath(member).name] = data
-        if len(found) == len(files):
-            break  # what follows in the archive are gigabytes
-    if absent := [file for file in files if file not in found]:
-        raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of STL-10.")
-    return found
-
-
-def _labels(data: bytes, role: str, archive: Path) -> np.ndarray:
-    """Classes from 0, int64 [N]; in the file they count from 1."""
-    labels = np.frombuffer(data, np.uint8).astype(np.int64) - 1
-    if len(labels) != COUNTS[role] or labels.min() < 0 or labels.max() >= CLASSES:
+def _labels(data: bytes, role: str, archive: Path) -> list[int]:
+    """Classes from 0; in the file they count from 1."""
+    labels = [number - 1 for number in data]
+    if len(labels) != COUNTS[role] or not set(labels) <= set(range(CLASSES)):
         raise UserError(
             f"{archive}: {role}_y.bin does not hold {COUNTS[role]:,} classes from 1 to {CLASSES}; fetch it again."
         )
     return labels
-
-
-def _last(labels: np.ndarray, count: int, name: str) -> frozenset[int]:
-    """Where the last ``count`` photos of each class stand; classes without so many, and one to train, are an error."""
-    if count >= np.bincount(labels, minlength=CLASSES).min():
-        raise UserError(
-            f"{name}: not every class has more than {count} training photos; lower datasets.{name}.options.val_per_class in"
-            " params.yaml."
-        )
-    return frozenset(int(at) for c in range(CLASSES) if count for at in np.flatnonzero(labels == c)[-count:])

@@ -8,7 +8,6 @@ no masks.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -22,20 +21,15 @@ from bgbias.study.params import Study
 def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
     node, memory = step(name, **subject), graph.memory()
-    if memory is None:
-        return _digest(study, name, **subject)
-    if node not in memory.digests:
-        memory.digests[node] = _digest(study, name, **subject)
-    return memory.digests[node]
-
-
-def _digest(study: Study, name: str, /, **subject: Any) -> str:
-    return _hashed(spec(study, name, **subject))
+    known = memory.digests if memory else {}
+    if node not in known:
+        known[node] = code.hashed(json.dumps(spec(study, name, **subject), sort_keys=True, default=str))
+    return known[node]
 
 
 def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
-    """What the node reads, resolved: its settings, code, and upstream digests: of one node of a kind the digest itself, of
-    several by what these work on.
+    """What the node reads, resolved: its settings, code, and the digests of the nodes that it reads
+    from: of one node of a kind the digest itself, of several by what these work on.
     """
     reader = step(name, **subject)
     upstream: dict[str, dict[str, str]] = {}
@@ -54,18 +48,12 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
 
 
 def _of(study: Study, maker: Node, reader: Node) -> str:
-    """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it cannot have changed: it is
-    what the reader's record says that it was.
+    """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it
+    cannot have changed: it is what the reader's record says that it was.
     """
     elsewhere = getattr(maker.declared, "sources_are_elsewhere", None)
     if elsewhere and elsewhere(study, **maker.keywords):
         before = recorded(reader.record(study)).get(maker.name, "")
-        known = before.get(maker.of, "") if isinstance(before, dict) else before
-        if known:
+        if known := before.get(maker.of, "") if isinstance(before, dict) else before:
             return str(known)
     return digest(study, maker.name, **maker.keywords)
-
-
-def _hashed(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -79,11 +79,8 @@ def forecast(study: Study) -> dict[str, Cost]:
 
 
 def _each(study: Study) -> list[tuple[Node, Cost]]:
-    found = []
-    for node in graph.in_order(study):
-        tell = getattr(node.declared, "cost", None)
-        found.append((node, tell(node.study(study), **node.keywords) if tell else Cost()))
-    return found
+    nodes = [(node, getattr(node.declared, "cost", None)) for node in graph.in_order(study)]
+    return [(n, cost(n.study(study), **n.keywords) if cost else Cost()) for n, cost in nodes]
 
 
 def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
@@ -96,25 +93,38 @@ def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
 
 
 def told(study: Study, current: Collection[Node] | None = None) -> str:
-    """The forecast as a text table; ``current`` are the nodes that need not run, which are looked for if it is not given."""
+    """The forecast as a text table, and how long the nodes take that have to run, one after the
+    other; ``current`` are those that need not, which are looked for if it is not given.
+    """
     each = _each(study)
     costs = _summed(study, each)
+    row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
     lines = [
         f"forecast of grid {study.grid} (trainings end early: from .. to)",
-        f"  {'step':<12}{'nodes':>6}{'images':>12}{'forward passes':>20}{'of these backward':>20}{'disk':>10}",
+        row.format("step", "nodes", "images", "forward passes", "of these backward", "disk"),
     ]
     total = sum(costs.values(), NONE)
     for name, c in {**costs, "total": total}.items():
         images = (f"{c.images:,}" if c.images else "-") + ("+?" if c.unknown else "")
-        lines.append(
-            f"  {name:<12}{c.nodes:>6}{images:>12}{_range(c.forward):>20}{_range(c.backward):>20}{_size(c.disk):>10}"
-        )
+        disk = f"{c.disk / 1e9:.1f} GB" if c.disk >= 1e8 else f"{c.disk / 1e6:.1f} MB"
+        lines.append(row.format(name, c.nodes, images, _range(c.forward), _range(c.backward), disk))
     if total.unknown:
         lines.append(
             "  +?: and those of datasets and backgrounds that are not counted yet;"
             f" `snakemake --cores all --config grid={study.grid} -- data` counts them"
         )
-    return for_this_study("\n".join([*lines, *_time(study, each, current)]))
+    left, paces = _left(study, each, current)
+    if left:
+        seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
+        known = [name for name in left if name in paces]
+        by = [f"as finished ones took here ({', '.join(known)})"] if known else []
+        if len(known) < len(left):
+            by.append(
+                "guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor")
+            )
+        lines.append(f"  time left: about {_duration(seconds)} of steps, one after the other")
+        lines.append(f"    {'; others '.join(by)}")
+    return for_this_study("\n".join(lines))
 
 
 def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
@@ -124,18 +134,13 @@ def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[
 
 
 def pace_of(name: str, paces: Paces) -> float:
-    """By how much longer than guessed nodes take, by ``paces``: of each kind, what nodes took in all, and what was guessed.
-
-    Of a kind of which none is finished, it is that of all others together, beside which a while that was guessed well is counted:
-    a few short nodes, which take as long as Python takes to begin, say little of trainings.
+    """By how much longer than guessed nodes take, by ``paces``: of each kind, what nodes took in all, and
+    what was guessed. Where none of a kind is finished, all others together, beside a while that was
+    guessed well: a few short nodes, which take as long as Python takes to begin, say little of trainings.
     """
-    if name in paces:
-        took, guessed = paces[name]
-    else:
-        took, guessed = (
-            SETTLED_SECONDS + sum(numbers) for numbers in zip((0.0, 0.0), *paces.values(), strict=True)
-        )
-    return took / guessed
+    settled = (SETTLED_SECONDS, SETTLED_SECONDS)
+    took, guessed = zip(*([paces[name]] if name in paces else [settled, *paces.values()]), strict=True)
+    return sum(took) / sum(guessed)
 
 
 def _left(
@@ -150,7 +155,7 @@ def _left(
         current = {found.node for found in freshness.examine(study) if found.state == "current"}
     left: dict[str, list[float]] = {}
     paces: Paces = {}
-    sides = {name: side_of(study, name) for name in {c.backbone for c in plan.cells(study)}}
+    sides = _sides(study)
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
@@ -163,23 +168,6 @@ def _left(
     return left, paces
 
 
-def _time(study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None) -> list[str]:
-    """Lines about how long the nodes take that have to run, one after the other."""
-    left, paces = _left(study, each, current)
-    if not left:
-        return []
-    seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
-    by = []
-    if known := [name for name in left if name in paces]:
-        by.append(f"as finished ones took here ({', '.join(known)})")
-    if len(known) < len(left):
-        by.append("guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor"))
-    return [
-        f"  time left: about {_duration(seconds)} of steps, one after the other",
-        f"    {'; others '.join(by)}",
-    ]
-
-
 def _seconds(cost: Cost, side: int) -> float:
     passes = cost.forward[1] + 2 * cost.backward[1]
     work = PASS_SECONDS * passes * (side / SIDE) ** 2 if passes else IMAGE_SECONDS * cost.images
@@ -188,18 +176,22 @@ def _seconds(cost: Cost, side: int) -> float:
 
 def _prepared(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
-    sides = {name: side_of(study, name) for name in {c.backbone for c in plan.cells(study)}}
-    wanted = {(name, sides[c.backbone]) for c in plan.cells(study) for name in plan.photographed(study, c)}
+    sides = _sides(study)
+    photographed = {(d, sides[c.backbone]) for c in plan.cells(study) for d in plan.photographed(study, c)}
     behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
     total = NONE
-    for dataset, side in wanted:
+    for dataset, side in photographed:
         number, unknown = photos_of(study, dataset)
         total += Cost(number, disk=number * side**2 * PREPARED_BYTES, unknown=unknown, nodes=0)
     for pool, side in behind:
-        found = _backgrounds(study, pool)
-        size = (found or 0) * side**2 * BACKGROUND_BYTES
-        total += Cost(found or 0, disk=size, unknown=found is None, nodes=0)
+        counted = _backgrounds(study, pool)
+        number = counted or 0
+        total += Cost(number, disk=number * side**2 * BACKGROUND_BYTES, unknown=counted is None, nodes=0)
     return total
+
+
+def _sides(study: Study) -> dict[str, int]:
+    return {name: side_of(study, name) for name in {c.backbone for c in plan.cells(study)}}
 
 
 def side_of(study: Study, backbone: str) -> int:
@@ -279,7 +271,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 1.5 * unit:
             return f"{seconds / unit:,.{0 if seconds >= 10 * unit else 1}f} {name}"
     return f"{seconds:.0f} s"
-
-
-def _size(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

@@ -23,7 +23,7 @@ from typing import Any
 
 from bgbias.engine import digests, graph, records
 from bgbias.engine.node import TOGETHER, Node, step
-from bgbias.files import code, hashes, sealed
+from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import forget
 from bgbias.study.params import Study
@@ -177,8 +177,10 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted(before.keys() | now.keys()):
             yield from differences(before.get(name), now.get(name), f"{key}.{name}" if key else name)
+    elif before != now and DIGEST.fullmatch(str(now or before)):
+        yield f"{key.removeprefix('code.')} changed" if key.startswith("code.") else f"{key} has changed"
     elif before != now:
-        yield f"{key} has changed" if DIGEST.fullmatch(str(now)) else f"{key}: {before} -> {now}"
+        yield f"{key}: {before} -> {now}"
 
 
 def _set_aside(study: Study, node: Node) -> None:
@@ -215,7 +217,7 @@ def _changed_after(record: Path, products: Iterable[Path]) -> list[Path]:
 def _edited(study: Study, record: dict[str, Any], products: Collection[Path]) -> str:
     """The first of some products that is not the one that a record certifies; empty if all are. Each is read once."""
     files = {os.fsencode(p.absolute()): p.stat() for p in products}
-    sha256 = hashes.sha256_of(files, study.files.at("known_files"))
+    sha256 = checksums.sha256_of(files, study.files.at("known_files"))
     return next(
         (str(p) for p in products if sha256[os.fsencode(p.absolute())] != record["outputs"][str(p)]), ""
     )
@@ -239,14 +241,10 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
 def _reasons(study: Study, node: Node, record: dict[str, Any]) -> list[str]:
     """The settings and files of code by which a record differs from the plan, the first of them by name."""
     planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
-    reasons: list[str] = []
-    for difference in differences(record["spec"], planned):
-        if difference.startswith("code"):
-            reasons += code.differences(record.get("code", {}), code.modules(*node.code(study)))
-        else:
-            reasons.append(difference)
+    before = record["spec"] | {"code": record.get("code")}
+    reasons = list(differences(before, planned | {"code": code.modules(*node.code(study))}))
     more = [f"and {len(reasons) - MOST_SETTINGS} more"] if len(reasons) > MOST_SETTINGS else []
-    return reasons[:MOST_SETTINGS] + more
+    return reasons[:MOST_SETTINGS] + more or ["its digest changed"]
 
 
 def _replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:

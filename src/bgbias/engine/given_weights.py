@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +16,8 @@ from bgbias.engine import freshness
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_json
+from bgbias.files.code import hashed
 from bgbias.models import backbones
-from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.backbones import NamedBackbone
@@ -26,15 +25,8 @@ from bgbias.study.params import Study
 
 Network = TypeVar("Network")
 LIBRARIES = ("timm", "torch", "torchvision")
-EMBEDS = (
-    "embed",
-    "embed_training",
-    "attribute",
-    "segment",
-    "cross",
-    "cure",
-    "attack",
-)  # the nodes that take an untrained cell's backbone as it comes
+# The nodes that take an untrained cell's backbone as it comes.
+EMBEDS = ("embed", "embed_training", "attribute", "segment", "cross", "cure", "attack")
 
 
 def check(study: Study) -> None:
@@ -47,8 +39,45 @@ def check(study: Study) -> None:
 
 def check_node(study: Study, node: Node) -> None:
     """As ``check``, of one node that has to run."""
-    if owner := _network_of(study, node):
-        _check(study, owner, _frozen(study, node), starts=_starts_from_weights(study, node))
+    owner = _network_of(study, node)
+    if not owner:
+        return
+    module, params = pretrained.described(study, owner)
+    family, _, name = owner.partition("/")
+    is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
+    file = None if is_pretrained else pretrained.file(study, owner)
+    if file is not None and not file.exists():
+        if not pretrained.fetched(study, owner):
+            raise UserError(
+                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
+                + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
+                + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
+            )
+        file = None  # the node `weights` brings it
+
+    is_masker = family == "maskers"
+    frozen = study.train.frozen if not is_masker and node.name in ("train", *EMBEDS, "weights") else ()
+    builds = hasattr(module, "network" if is_masker else "build")
+    if not pretrained.variant(study, owner) and not (builds and (file is not None or frozen)):
+        return
+    # What the verdict rests on.
+    stats = [Path(p).stat() for p in (file, module.__file__) if p]
+    kind = study.maskers[name].kind if is_masker else plan.backbone(study, name).kind
+    rests_on = [
+        *(owner, kind, str(file), *frozen, params.model_dump(mode="json")),
+        *([stat.st_size, stat.st_mtime_ns] for stat in stats),
+        *(version(library) for library in LIBRARIES),
+    ]
+    verdict = hashed(json.dumps(rests_on))
+    memory = study.files.at("weights_checked")
+    passed = _passed(memory)
+    if verdict in passed:
+        return
+    if is_masker:
+        _check_masker(name, module, file)
+    else:
+        _check_backbone(plan.backbone(study, name), file, frozen)
+    write_json(memory, passed | {verdict: owner})
 
 
 def _network_of(study: Study, node: Node) -> str:
@@ -70,47 +99,6 @@ def _network_of(study: Study, node: Node) -> str:
     return ""
 
 
-def _starts_from_weights(study: Study, node: Node) -> bool:
-    """Whether the node reads the weights that params.yaml gives its network, and not what a pretraining made of them."""
-    return node.cell is None or plan.pretraining(study, node.cell.backbone) is None
-
-
-def _frozen(study: Study, node: Node) -> tuple[str, ...]:
-    """The parts of its network that the node leaves as they are; a pretraining leaves none."""
-    return study.train.frozen if node.name in ("train", *EMBEDS, "weights") else ()
-
-
-def _check(study: Study, owner: str, frozen: tuple[str, ...], starts: bool) -> None:
-    module, params = pretrained.described(study, owner)
-    family, _, name = owner.partition("/")
-    file = pretrained.file(study, owner) if starts else None
-    if file is not None and not file.exists():
-        if not pretrained.fetched(study, owner):
-            raise UserError(
-                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
-                + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
-                + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
-            )
-        file = None  # the node `weights` brings it
-    variant = pretrained.variant(study, owner)
-    frozen = frozen if family == "backbones" else ()
-    builds = hasattr(module, "network" if family == "maskers" else "build")
-    if not variant and not (builds and (file is not None or frozen)):
-        return
-    kind = study.maskers[name].kind if family == "maskers" else plan.backbone(study, name).kind
-    found = [kind, *_seen(file, module.__file__, params), *frozen]
-    memory = study.files.at("weights_checked")
-    remembered = _remembered(memory)
-    known = owner if starts else f"{owner} pretrained here"  # two questions, and two answers to remember
-    if remembered.get(known) == found:
-        return
-    if family == "maskers":
-        _check_masker(name, module, params, file)
-    else:
-        _check_backbone(plan.backbone(study, name), file, frozen)
-    write_json(memory, remembered | {known: found})
-
-
 def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.models.backbones import _weights
@@ -129,7 +117,7 @@ def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, 
         _weights.fitted(trunk, state, named.kind, str(file))
 
 
-def _check_masker(name: str, module: Any, params: Strict, file: Path | None) -> None:
+def _check_masker(name: str, module: Any, file: Path | None) -> None:
     from bgbias.files import state_dicts
     from bgbias.masks import onnx, saliency
 
@@ -156,23 +144,7 @@ def _on_paper(build: Callable[[], Network]) -> Network:
             return build()
 
 
-def _seen(file: Path | None, module: str | None, params: Strict) -> list[Any]:
-    """What the verdict rests on."""
-    stats = [Path(p).stat() for p in (file, module) if p]
-    return [
-        str(file),
-        [[s.st_size, s.st_mtime_ns] for s in stats],
-        params.model_dump(mode="json"),
-        *_versions(),
-    ]
-
-
-@cache
-def _versions() -> tuple[str, ...]:
-    return tuple(f"{library} {version(library)}" for library in LIBRARIES)
-
-
-def _remembered(memory: Path) -> dict[str, Any]:
+def _passed(memory: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(memory.read_text("utf-8")))
     except (OSError, ValueError, TypeError):

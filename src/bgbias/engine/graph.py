@@ -30,8 +30,8 @@ _memory: Memory | None = None
 
 @contextmanager
 def remembered(memory: Memory | None = None) -> Iterator[Memory]:
-    """Within it everything about a node of one study is found out once (or taken from ``memory``, or from that of the block
-    around this one): for whoever plans a whole grid, while nothing changes of what nodes and digests are made of.
+    """Within it everything about a node of one study is looked up once (or taken from ``memory``, or from
+    that of the block around this one): while nothing changes of what nodes and digests are made of.
     """
     global _memory
     before = _memory
@@ -49,11 +49,10 @@ def memory() -> Memory | None:
 
 def made_for(study: Study, reader: Node) -> dict[str, Made]:
     """Role to file: what ``reader`` reads."""
-    if _memory is None:
-        return reader.reads(study)
-    if reader not in _memory.reads:
-        _memory.reads[reader] = reader.reads(study)
-    return _memory.reads[reader]
+    known = _memory.reads if _memory else {}
+    if reader not in known:
+        known[reader] = reader.reads(study)
+    return known[reader]
 
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:

@@ -95,7 +95,7 @@ class MaskCache:
     def _open(self, table: Path) -> None:
         try:
             store = ImageStore(table.with_suffix(".zip"))
-            frame = pd.read_csv(table, dtype={"image_id": str, "sha256": str}, keep_default_na=False)
+            frame = _read(table)
             rows = list(zip(*(frame[c] for c in COLUMNS), strict=True))
             if len(store):
                 store.read(store.ids[0])  # opens the file now: another job may drop its name at any time
@@ -114,11 +114,11 @@ def adopt(study: Study, dataset: str, masker: str, record: dict[str, Any]) -> No
     if key and masks.exists() and table.exists():
         folder = study.files.at("mask_cache", **subject, key=key)
         if not any(folder.glob("*.csv")):
-            _keep(
-                folder,
-                masks,
-                pd.read_csv(table, dtype={"image_id": str, "sha256": str}, keep_default_na=False),
-            )
+            _keep(folder, masks, _read(table))
+
+
+def _read(table: Path) -> pd.DataFrame:
+    return pd.read_csv(table, dtype={"image_id": str, "sha256": str}, keep_default_na=False)
 
 
 def _keep(folder: Path, masks: Path, table: pd.DataFrame) -> Path:

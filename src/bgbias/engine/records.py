@@ -7,7 +7,6 @@ damaged one is never read, and its node is made again.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import shlex
@@ -19,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -202,16 +202,9 @@ def _interruption(error: BaseException) -> BaseException | None:
 
 
 def _remedy(study: Study, subject: dict[str, Any], path: Path) -> str:
-    owner = next(
-        (
-            f"maskers/{name}"
-            for name in study.maskers
-            if study.files.at("weights", owner=f"maskers/{name}") == path
-        ),
-        None,
-    )
-    if owner:
-        return f"`python -m bgbias weights {owner}` fetches it."
+    for owner in (f"maskers/{name}" for name in study.maskers):
+        if study.files.at("weights", owner=owner) == path:
+            return f"`python -m bgbias weights {owner}` fetches it."
     cell = next((c for c in subject.values() if isinstance(c, Cell) and c.name in str(path)), None)
     if cell is None or cell in plan.cells(study):
         return f"`snakemake --cores all --config grid={study.grid}` makes it."
@@ -247,8 +240,8 @@ def lock(path: Path, what: str) -> Iterator[None]:
             held.enter_context(locked(path, seconds=0))
         except Taken as error:
             raise UserError(
-                f"{what} is being made by process {error.holder} at this moment. Wait for it, or, if it was left over by a"
-                " killed run: make resume"
+                f"{what} is being made by process {error.holder} at this moment. Wait for it, or, if it was"
+                " left over by a killed run: make resume"
             ) from error
         yield
 
@@ -289,6 +282,6 @@ def machine() -> str:
 def _packages() -> dict[str, str]:
     versions = {}
     for package in PACKAGES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
     return versions

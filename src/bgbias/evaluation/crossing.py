@@ -6,7 +6,6 @@ n test photos with a trusted mask, m backgrounds of the pool, one part of each: 
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,17 +41,6 @@ class Crossed:
         """As npz, atomically."""
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, ids=np.array(self.ids), backgrounds=self.backgrounds, vectors=self.vectors)
-
-
-def read(path: Path) -> Crossed:
-    """What ``Crossed.write`` wrote; a missing or damaged file is an error that names it."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return Crossed(file["ids"].tolist(), file["backgrounds"], file["vectors"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({error}); delete it and run `snakemake --cores all` again."
-        ) from error
 
 
 def objects(photos: EvaluationPhotos, count: int) -> ImageTable:

@@ -95,12 +95,11 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
         alike = part.ids == first.ids and np.array_equal(part.usable, first.usable)
         if not alike or part.views.keys() != first.views.keys():
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
-    joined = {view: _joined([part.views[view] for part in parts]) for view in first.views}
+    joined = {}
+    for view in first.views:
+        each = [_at_unit_length(part.views[view]) for part in parts]
+        joined[view] = _at_unit_length(np.concatenate(each, axis=-1))
     return Embeddings(first.ids, first.labels, first.usable, joined, first.donors, first.given)
-
-
-def _joined(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    return _at_unit_length(np.concatenate([_at_unit_length(v) for v in vectors], axis=-1))
 
 
 def _at_unit_length(vectors: np.ndarray) -> np.ndarray:

@@ -112,9 +112,8 @@ def among(
     """
     if given is None:
         return neighbours(queries, labels, gallery, labels)
-    rows, deep = np.flatnonzero(given.query), _deep(labels, given)
-    kept = [_top(ranking, deep) for _, ranking in rankings(queries[rows], rows, gallery, labels, given)]
-    return _of_all(_one_below_the_other(kept, deep), rows, len(labels))
+    rows = np.flatnonzero(given.query)
+    return _of_all(first_ranks(queries[rows], rows, gallery, labels, given), rows, len(labels))
 
 
 def _deep(labels: np.ndarray, given: Given) -> int:

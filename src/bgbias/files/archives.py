@@ -45,33 +45,16 @@ def members(
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with _readable(path):
-        if path.is_dir():
-            files, others = walk(path)
-            if passed_over is not None:
-                passed_over.update(others)
-            for name, file in files.items():
-                if wanted(name):
-                    yield name, file.read_bytes()
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for info in archive.infolist():
-                    _check(info.filename, path)
-                    if not info.is_dir() and wanted(info.filename):
-                        yield info.filename, archive.read(info)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path) as archive:
-                for member in archive:
-                    _check(member.name, path)
-                    if not (member.isfile() or member.islnk()):
-                        if passed_over is not None and not member.isdir():
-                            passed_over[member.name] = LINK
-                    elif wanted(member.name):
-                        opened = archive.extractfile(member)
-                        if opened is None:
-                            raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                        yield member.name, opened.read()
-        else:
-            raise UserError(NO_ARCHIVE.format(path=path))
+        if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
+            files = Lookup(path, wanted, passed_over)
+            yield from ((name, files.read(name)) for name in files.names)
+            return
+        with tarfile.open(path) as archive:
+            for member in _files(archive, path, wanted, {} if passed_over is None else passed_over):
+                opened = archive.extractfile(member)
+                if opened is None:
+                    raise tarfile.TarError(f"'{member.name}' is a link to no file")
+                yield member.name, opened.read()
 
 
 class Lookup:
@@ -95,11 +78,12 @@ class Lookup:
             others.update(left_out)
             self.names = list(self._files)
         elif zipfile.is_zipfile(path):
-            # Names are checked as they are when all is read.
-            self._zip = zipfile.ZipFile(path)
-            for info in self._zip.infolist():
-                _check(info.filename, path)
-            self.names = [i.filename for i in self._zip.infolist() if not i.is_dir() and wanted(i.filename)]
+            with _readable(path):
+                self._zip = zipfile.ZipFile(path)
+            names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
+            for name in self._zip.namelist():
+                _check(name, path)
+            self.names = [name for name in names if wanted(name)]
         else:
             with _readable(path):
                 self._tar = _uncompressed(path)
@@ -142,15 +126,23 @@ def _spans(
     """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
     spans = {}
     with tarfile.open(fileobj=tar, mode="r:") as archive:
-        for member in archive:
-            _check(member.name, path)
-            if not (member.isfile() or member.islnk()):
-                if not member.isdir():
-                    passed_over[member.name] = LINK
-            elif wanted(member.name):
-                held = archive.getmember(member.linkname) if member.islnk() else member
-                spans[member.name] = held.offset_data, held.size
+        for member in _files(archive, path, wanted, passed_over):
+            held = archive.getmember(member.linkname) if member.islnk() else member
+            spans[member.name] = held.offset_data, held.size
     return spans
+
+
+def _files(
+    archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> Iterator[tarfile.TarInfo]:
+    """The wanted files of a tar, in its order."""
+    for member in archive:
+        _check(member.name, path)
+        if member.isfile() or member.islnk():
+            if wanted(member.name):
+                yield member
+        elif not member.isdir():
+            passed_over[member.name] = LINK
 
 
 @contextmanager

@@ -1,17 +1,18 @@
-"""The code that a number comes from, as a digest sees it: so that an edited formula is noticed by itself.
+"""The code that a number comes from, as a digest sees it: so that an edited formula is noticed.
 
-The code of a module is its syntax tree and that of every module that it imports, and so on. Families are entered only where
-their file is named: ``plugins.load`` is no import, so that a loss is part of the models that are trained with it and of no
-others. The following is left out, because no number depends on it:
+The code of a module is its syntax tree and that of every module that it imports, and so on. Families
+are entered only where their file is named: ``plugins.load`` is no import, so that a loss is part of
+the models that are trained with it and of no others. Left out is what no number depends on:
 
 * modules that plan, fetch bytes that checksums verify, or speak to people (``NO_NUMBERS``);
-* comments, layout, docstrings, the words of errors and of progress lines, and descriptions of settings;
-* how nodes, tables and figures are planned (that is in digests already), and what losses, methods and datasets are called;
-* the names of the modules that are imported, since their code stands for them: a module may be moved.
+* comments, layout, docstrings, the words of errors, and descriptions of settings;
+* how nodes, tables and figures are planned (that is in digests already), and what losses, methods
+  and datasets are called.
 
-All else counts, a renamed variable and an annotation too; ``snakemake --touch`` is for edits that compute the same.
-Versions of other people's packages count where the code imports them (``libraries``), and so do files beside a module that
-it names. What the code reads elsewhere, or imports from outside its folder and bgbias, is not seen.
+All else counts, a renamed variable and a moved file too; ``snakemake --touch`` is for edits that
+compute the same. Versions of other people's packages count where the code imports them
+(``libraries``), and so do files beside a module that it names. What the code reads elsewhere, or
+imports from outside its folder and bgbias, is not seen.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ import importlib.metadata
 import importlib.util
 import json
 import re
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -35,59 +35,68 @@ from bgbias.files.atomic import write_json
 ROOT = Path(__file__).parents[1]
 NO_NUMBERS = (
     "cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking",
-    "files.atomic", "files.checksums", "files.code", "files.hashes", "files.download", "files.fetch",
-    "files.fingerprint", "files.locks", "files.places", "files.sealed", "compute.gpu_slots", "compute.vitals",
+    "files.atomic", "files.checksums", "files.code", "files.download", "files.fetch",
+    "files.fingerprint", "files.locks", "files.places", "files.sealed", "compute.gpu_slots",
+    "compute.vitals",
 )  # fmt: skip
 # Of packages that make none, but for these.
 NUMBERS = ("engine.mask_cache", "study.album", "study.methods", "study.training", "study.truth")
-PLANNED = ("nodes", "report.tables", "report.figures")
+# Folders whose files say how their work is planned, and by which names.
+PLANNED = ("nodes", "tables", "figures")
 PLANNING = {
-    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost", "goals", "subjects",
-    "keep", "wanted", "sources_are_elsewhere", "LIMITS", "threads",
+    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost",
+    "goals", "subjects", "keep", "wanted", "sources_are_elsewhere", "LIMITS", "threads",
 }  # fmt: skip
-# What tables call them is in the digests of what prints it.
+# Folders whose files say what tables call them, which is in the digests of what prints it.
 NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}
 # Who imports it gets numbers from it: import name to distributions of which one is installed.
 LIBRARIES = {
-    "torch": ("torch",), "torchvision": ("torchvision",), "timm": ("timm",), "numpy": ("numpy",), "pandas": ("pandas",),
-    "scipy": ("scipy",), "PIL": ("pillow",), "cv2": ("opencv-python-headless", "opencv-python"), "matplotlib": ("matplotlib",),
-    "pytorch_metric_learning": ("pytorch-metric-learning",), "faiss": ("faiss-gpu", "faiss-cpu", "faiss-gpu-cu12"),
-    "onnxruntime": ("onnxruntime",),
-}  # fmt: skip
-# Errors whose words are for people.
-SPOKEN = {
-    "FileNotFoundError", "NotImplementedError", "OSError", "RuntimeError", "TypeError", "UserError", "ValueError",
+    "torch": ("torch",), "torchvision": ("torchvision",), "timm": ("timm",), "numpy": ("numpy",),
+    "pandas": ("pandas",), "scipy": ("scipy",), "PIL": ("pillow",), "matplotlib": ("matplotlib",),
+    "cv2": ("opencv-python-headless", "opencv-python"), "onnxruntime": ("onnxruntime",),
+    "pytorch_metric_learning": ("pytorch-metric-learning",),
+    "faiss": ("faiss-gpu", "faiss-cpu", "faiss-gpu-cu12"),
 }  # fmt: skip
 NECK = "neck:"  # what a method puts into the model by its name, without an import
 FILE_NAME = re.compile(r"[\w-][\w. -]*\.(?!py$)\w+")
+# What was parsed before, by the bytes that were parsed and those of this file.
+MEMORY = ROOT / "__pycache__" / "code.json"
+MOST_REMEMBERED = 5000
+RULES = hashlib.sha256(Path(__file__).read_bytes()).digest()
 
 
 class Module(NamedTuple):
-    """A module's source: its fingerprint; what it imports of ours, in its order, and of others; files beside it that it names."""
+    """A module's source: its fingerprint, and what it imports of ours and of others."""
 
     fingerprint: str
     imports: tuple[str, ...]
     libraries: tuple[str, ...]
-    beside: tuple[str, ...]
 
 
 @cache
 def modules(*names: str) -> dict[str, str]:
-    """The code behind some modules: file, as people call it, to the fingerprint of what stands in it."""
-    return {_label(name): _own(name) for name in _followed(names)}
+    """The code behind some modules: file, as people call it, to the fingerprint of its content."""
+    return {_label(name): _module(name).fingerprint for name in _followed(names)}
 
 
 @cache
 def fingerprint(*names: str) -> str:
-    """The code behind some modules, in 16 hex digits. It does not know what files are called, so that they may be moved."""
-    return hashed("\n".join(sorted(_with_imports(name) for name in names)))
+    """The code behind some modules, in 16 hex digits."""
+    return hashed(json.dumps(modules(*names), sort_keys=True))
 
 
 @cache
 def libraries(*names: str) -> dict[str, str]:
-    """Other people's packages that the code behind some modules imports: name to version, without the build (``+cpu``)."""
+    """Other people's packages that the code behind some modules imports: name to version, without
+    the build (``+cpu``).
+    """
     imported = {library for name in _followed(names) for library in _module(name).libraries}
     return {library: _version(library) for library in sorted(imported)}
+
+
+def hashed(text: str) -> str:
+    """16 hex digits of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def carries_numbers(name: str) -> bool:
@@ -96,68 +105,37 @@ def carries_numbers(name: str) -> bool:
     return own == name or _below(own, NUMBERS) or not (own == "bgbias" or _below(own, NO_NUMBERS))
 
 
-def differences(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Two different states of code compared, file by file, in words; a file that was only moved is not named."""
-    moved = set(before.values()) & set(now.values())
-    changed = [f for f in sorted(before.keys() | now.keys()) if before.get(f) != now.get(f)]
-    edited = [f"{f} changed" for f in changed if f in before and f in now]
-    new = [f"{f} is new" for f in changed if f not in before and now[f] not in moved]
-    gone = [f"{f} is gone" for f in changed if f not in now and before[f] not in moved]
-    return edited + new + gone or ["imports of its code changed"]
-
-
 def look_again() -> None:
     """Forget what was read: files may have been edited since this process started."""
-    for cached in (
-        *(modules, fingerprint, libraries, _with_imports, _followed, _own),
-        *(_module, _package, _file, _version),
-    ):
+    for cached in (modules, fingerprint, libraries, _followed, _module, _memory, _file, _version):
         cached.cache_clear()
 
 
 @cache
-def _with_imports(name: str) -> str:
-    """A module with all that it imports: each one's own code and the numbers of those that it imports, in their order."""
-    numbers = {module: number for number, module in enumerate(_followed((name,)))}
-    lines = [f"{_own(module)} {[numbers[t] for t in _targets(module)]}" for module in numbers]
-    return hashed("\n".join(lines))
-
-
-@cache
 def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """These modules and all of ours that they import, directly or not, as far as they carry numbers."""
+    """These modules and all that they import, directly or not, as far as they carry numbers."""
+    remembered = len(_memory())
     seen: dict[str, None] = {}
     waiting = list(names)
     while waiting:
         if (name := waiting.pop()) not in seen:
             seen[name] = None
-            waiting += _targets(name)
+            waiting += filter(carries_numbers, _targets(name))
+    if len(_memory()) > remembered:
+        with suppress(OSError):  # an installation that is not ours to write to
+            write_json(MEMORY, _memory())
     return tuple(seen)
 
 
-def _targets(name: str) -> list[str]:
-    """Those of the modules that a module imports, in its order, from which numbers come."""
-    return _found(_module(name).imports)
-
-
-def _found(imports: Iterable[str]) -> list[str]:
-    """The modules of imported names, as far as they carry numbers."""
-    targets: list[str] = []
-    for imported in imports:
+def _targets(name: str) -> Iterator[str]:
+    """The modules that a module imports, or imports something from."""
+    for imported in _module(name).imports:
         if imported.startswith(NECK):
-            targets.append(plugins.load("necks", imported.removeprefix(NECK)).__name__)
-        else:
-            targets += [m for m in (imported, imported.rpartition(".")[0]) if _file(m)][:1]
-    return [target for target in targets if carries_numbers(target)]
-
-
-@cache
-def _own(name: str) -> str:
-    """What stands in a module, and in the files beside it that it names."""
-    path, module = _file(name), _module(name)
-    assert path is not None
-    beside = [hashlib.sha256((path.parent / file).read_bytes()).hexdigest() for file in module.beside]
-    return hashed("\n".join([module.fingerprint, *beside])) if beside else module.fingerprint
+            yield plugins.load("necks", imported.removeprefix(NECK)).__name__
+        elif _file(imported):
+            yield imported
+        elif _file(package := imported.rpartition(".")[0]):
+            yield package
 
 
 @cache
@@ -165,41 +143,30 @@ def _module(name: str) -> Module:
     path = _file(name)
     if path is None:
         raise ModuleNotFoundError(f"no source of {name} can be found")
-    if path.is_relative_to(ROOT):
-        return _package()[path.relative_to(ROOT).as_posix()]
-    return _read(path, name)
+    source, memory = path.read_bytes(), _memory()
+    key = hashlib.sha256(RULES + str(path).encode() + source).hexdigest()[:32]
+    if key not in memory:
+        memory[key] = _parsed(source, name, is_package=path.name == "__init__.py")
+
+    text, imports, others, named = memory[key]
+    beside = [path.parent / file for file in named if (path.parent / file).is_file()]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in beside]
+    return Module(hashed("\n".join([text, *sums])) if sums else text, tuple(imports), tuple(others))
 
 
 @cache
-def _package() -> dict[str, Module]:
-    """All of our own modules by file. What was read before is remembered beside the compiled code; what changed is read again."""
-    remembered = ROOT / "__pycache__" / "code.json"
-    before: Any = None
+def _memory() -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        before = json.loads(remembered.read_text(encoding="utf-8"))
-    rules = [*sys.version_info[:2], *_stamp(Path(__file__))]
-    known = before["modules"] if isinstance(before, dict) and before.get("rules") == rules else {}
-    now: dict[str, list[Any]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        file, stamp = path.relative_to(ROOT).as_posix(), _stamp(path)
-        before_it = known.get(file, [None])
-        now[file] = before_it if before_it[0] == stamp else [stamp, *_read(path, _name(file))]
-    if now != known:
-        with suppress(OSError):  # an installation that is not ours to write to
-            write_json(remembered, {"rules": rules, "modules": now})
-    return {file: Module(mark, *(tuple(names) for names in lists)) for file, (_, mark, *lists) in now.items()}
-
-
-def _stamp(path: Path) -> list[int]:
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        memory = dict(json.loads(MEMORY.read_text(encoding="utf-8")))
+        return memory if len(memory) < MOST_REMEMBERED else {}
+    return {}
 
 
 @cache
 def _file(name: str) -> Path | None:
     """The source of a module; None if there is none of this name."""
     top, _, rest = name.partition(".")
-    if top == "bgbias":
+    if top == "bgbias":  # Python would import all packages around it
         path = ROOT.joinpath(*rest.split(".")) if rest else ROOT
         return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.is_file()), None)
     try:
@@ -207,10 +174,6 @@ def _file(name: str) -> Path | None:
     except (ImportError, AttributeError, ValueError):
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
-
-
-def _name(file: str) -> str:
-    return ".".join(["bgbias", *file.removesuffix(".py").removesuffix("/__init__").split("/")])
 
 
 def _label(name: str) -> str:
@@ -234,14 +197,20 @@ def _below(name: str, places: Iterable[str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def _read(path: Path, name: str) -> Module:
-    """The source at ``path`` of the module ``name``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), path)
+def _parsed(source: bytes, name: str, is_package: bool) -> tuple[str, list[str], list[str], list[str]]:
+    """The fingerprint of a source, what it imports of ours and of others, and strings that may name
+    files beside it.
+    """
+    tree = ast.parse(source)
     strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    beside = [s for s in strings if FILE_NAME.fullmatch(s) and (path.parent / s).is_file()]
-    reader = _Reader(name, is_package=path.name == "__init__.py")
+    reader = _Reader(name, is_package)
     text = _text(reader.visit(tree))
-    return Module(hashed(text), tuple(reader.imports), tuple(sorted(reader.libraries)), tuple(sorted(beside)))
+    return (
+        hashed(text),
+        reader.imports,
+        sorted(reader.libraries),
+        sorted(filter(FILE_NAME.fullmatch, strings)),
+    )
 
 
 def _text(value: Any) -> str:
@@ -261,9 +230,8 @@ class _Reader(ast.NodeTransformer):
         self.imports: list[str] = []
         self.libraries: set[str] = set()
         self._package = name if is_package else name.rpartition(".")[0]
-        folder = name.removeprefix("bgbias.").rpartition(".")[0]
-        names = NAMES if folder.rpartition(".")[2] in NAMED else set()
-        self._planning = PLANNING if folder in PLANNED else names
+        folder = self._package.rpartition(".")[2]
+        self._planning = PLANNING if folder in PLANNED else NAMES if folder in NAMED else set()
 
     def visit(self, node: ast.AST) -> Any:
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -286,14 +254,9 @@ class _Reader(ast.NodeTransformer):
         return self.generic_visit(choice)
 
     def visit_Raise(self, raised: ast.Raise) -> ast.AST:
-        if isinstance(raised.exc, ast.Call) and _called(raised.exc.func) in SPOKEN and _only_says(raised.exc):
-            raised.exc = raised.exc.func
+        if isinstance(raised.exc, ast.Call) and _called(raised.exc.func).endswith("Error"):
+            raised.exc = raised.exc.func  # its words are for people
         return self.generic_visit(raised)
-
-    def visit_Expr(self, statement: ast.Expr) -> ast.AST:
-        called = statement.value
-        said = isinstance(called, ast.Call) and ast.unparse(called.func) in ("say", "progress.say")
-        return ast.Pass() if said and _only_says(called) else self.generic_visit(statement)
 
     def visit_Call(self, call: ast.Call) -> ast.AST:
         if _called(call.func) == "Field":
@@ -302,6 +265,15 @@ class _Reader(ast.NodeTransformer):
             self.imports.append(NECK + str(call.args[0].value))
         return self.generic_visit(call)
 
+    def visit_Dict(self, dictionary: ast.Dict) -> ast.AST:
+        # What is an option's own in a file that several share (plugins.py).
+        words = {"__doc__"} | (NAMES if self._planning is NAMES else set())
+        pairs = list(zip(dictionary.keys, dictionary.values, strict=True))
+        kept = [(k, v) for k, v in pairs if getattr(k, "value", None) not in words]
+        dictionary.keys = [key for key, _ in kept]
+        dictionary.values = [value for _, value in kept]
+        return self.generic_visit(dictionary)
+
     def visit_JoinedStr(self, string: ast.JoinedStr) -> ast.AST:
         # Python 3.12 alone puts an empty string behind a format that ends with a field: f"{x:{width}}".
         string.values = [v for v in string.values if not (isinstance(v, ast.Constant) and v.value == "")]
@@ -309,24 +281,22 @@ class _Reader(ast.NodeTransformer):
 
     def visit_Import(self, statement: ast.Import) -> ast.AST:
         for alias in statement.names:
-            self._note(alias.name)
+            self._note(alias.name, alias.name)
         return statement
 
-    def visit_ImportFrom(self, statement: ast.ImportFrom) -> ast.AST | None:
+    def visit_ImportFrom(self, statement: ast.ImportFrom) -> ast.AST:
         above = self._package.split(".")[: len(self._package.split(".")) - statement.level + 1]
         module = ".".join([*(above if statement.level else []), *filter(None, [statement.module])])
         for alias in statement.names:
             self._note(module, f"{module}.{alias.name}")
-        if statement.level or module.partition(".")[0] == "bgbias":
-            statement.module, statement.level = "bgbias", 0
         return statement
 
-    def _note(self, module: str, name: str = "") -> None:
+    def _note(self, module: str, name: str) -> None:
         top = module.partition(".")[0]
         if top in LIBRARIES:
             self.libraries.add(top)
         elif top in ("bgbias", self._package.partition(".")[0]):
-            self.imports.append(name or module)
+            self.imports.append(name)
 
 
 def _defined(statement: ast.stmt) -> set[str]:
@@ -337,16 +307,6 @@ def _defined(statement: ast.stmt) -> set[str]:
     return {t.id for t in targets if isinstance(t, ast.Name)}
 
 
-def _only_says(call: ast.expr) -> bool:
-    """Whether nothing is remembered of what a call is given."""
-    return not any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield)) for n in ast.walk(call))
-
-
 def _called(expression: ast.expr) -> str:
-    """The last part of a name: ``say`` of ``progress.say``; empty for what is no name."""
+    """The last part of a name: ``Field`` of ``pydantic.Field``; empty for what is no name."""
     return getattr(expression, "attr", getattr(expression, "id", ""))
-
-
-def hashed(text: str) -> str:
-    """16 hex digits of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

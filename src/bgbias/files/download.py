@@ -39,14 +39,14 @@ def download(url: str, partial: Path, label: str, size: int | None = None) -> No
             _go_on(url, partial, label, size)
             return
         except (OSError, http.client.HTTPException) as error:
-            reason = _lasting(error)
+            may_pass = _may_pass(error)
             have = _length(partial)
             if have > before:
                 pauses = iter(PAUSES)
-            pause = None if reason else next(pauses, None)
+            pause = next(pauses, None) if may_pass else None
             if pause is None:
                 kept = f"; {have / 1e6:.1f} MB are kept, the same command goes on there" if have else ""
-                raise NotHad(f"{reason or _words(error)}{kept}") from error
+                raise NotHad(f"{_words(error)}{kept}") from error
             progress.say(f"{label}: {_words(error)}; trying again in {pause:g} s")
             time.sleep(pause)
 
@@ -110,19 +110,18 @@ def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[i
             yield CHUNK
 
 
-def _lasting(error: Exception) -> str:
-    """Why another try would fail in the same way; empty if it might not."""
+def _may_pass(error: Exception) -> bool:
+    """Whether another try might succeed; what is the disk's fault, not the network's, is raised again."""
     if isinstance(error, NotHad):
-        return str(error)
+        return False
     if isinstance(error, urllib.error.HTTPError):
-        return "" if error.code in PASSING else _words(error)
+        return error.code in PASSING
     if isinstance(error, urllib.error.URLError):
-        inner = error.reason
-        # An unknown host, a refused connection, a wrong certificate: of a machine that is offline, or a host that is gone.
-        return "" if isinstance(inner, TimeoutError | ConnectionResetError) else _words(error)
+        # Nor an unknown host, a refused connection, a wrong certificate: the machine is offline, or the host is gone.
+        return isinstance(error.reason, TimeoutError | ConnectionResetError)
     if isinstance(error, TimeoutError | ConnectionError | http.client.HTTPException | ssl.SSLError):
-        return ""
-    raise error  # the disk's fault, not the network's
+        return True
+    raise error
 
 
 def _words(error: Exception) -> str:

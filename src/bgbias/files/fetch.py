@@ -59,14 +59,10 @@ class Source(Strict):
         place = self.place or ""
         return self.file or PurePosixPath(unquote(urlsplit(place).path if self.remote else place)).name
 
-    def is_same_file(self, other: Source) -> bool:
-        """Whether both are places of one file, which the same checks tell from any other."""
-        return (self.file, self.size, self.sha256, self.md5) == (
-            other.file,
-            other.size,
-            other.sha256,
-            other.md5,
-        )
+    @property
+    def checks(self) -> tuple[object, ...]:
+        """What tells the file from any other: equal for all places of one file."""
+        return self.file, self.size, self.sha256, self.md5
 
     @property
     def facts(self) -> str:
@@ -109,7 +105,7 @@ def fetch(
     while left:
         source = left.pop(0)
         try:
-            _take(source, target, f"fetch {name} {part}".strip(), name, part, desk)
+            _take(source, target, name, part, desk)
             for other in sources:  # gigabytes that nobody will ask for again
                 download.forget(partial_download(target, other))
             if wrong:
@@ -119,7 +115,7 @@ def fetch(
             return source
         except WrongFileError as error:
             wrong.append(str(error))
-            left = [other for other in left if source.remote and other.remote and other.is_same_file(source)]
+            left = [s for s in left if source.remote and s.remote and s.checks == source.checks]
             if not left:
                 raise WrongFileError("\n".join(tried + wrong)) from error
         except OSError as error:
@@ -164,17 +160,16 @@ def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) 
     return "\n".join([put, *dict.fromkeys(s.hint for s in sources if s.hint)])
 
 
-def _take(source: Source, target: Path, label: str, name: str, part: str, desk: Desk | None) -> None:
+def _take(source: Source, target: Path, name: str, part: str, desk: Desk | None) -> None:
     from bgbias.files import download
 
     if source.remote:
         if urlsplit(str(source.place)).scheme not in ("http", "https"):
             raise OSError("only http and https are spoken here")
         partial = partial_download(target, source)
-        download.download(str(source.place), partial, label, source.size)
+        download.download(str(source.place), partial, f"fetch {name} {part}".strip(), source.size)
         try:
-            _verify(partial, source)
-            _pin(partial, source, name, part, desk)
+            _check(partial, source, name, part, desk)
         except UserError:
             partial.unlink()
             raise
@@ -186,9 +181,7 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
     if origin.is_dir():
         pack(origin, target, source.names, source.keep)
         return
-    _verify(origin, source)
-    if source.file:
-        _pin(origin, source, name, part, desk)
+    _check(origin, source, name, part, desk if source.file else None)
     with replacing(target) as temporary:
         # Archives are large: a downloaded one gets a second name. A user's own file may be edited in place, and is copied.
         if source.file is not None:
@@ -197,19 +190,12 @@ def _take(source: Source, target: Path, label: str, name: str, part: str, desk: 
             shutil.copyfile(origin, temporary)
 
 
-def _pin(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
-    if desk is None or len(source.sha256 or "") == WHOLE_SHA256:
-        return
-    try:
-        desk.checksums.pin(name, part, source.called, path.stat().st_size, sha256(path))
-    except UserError as error:
-        raise WrongFileError(f"{source.place}: {error}") from error
-
-
-def _verify(path: Path, source: Source) -> None:
-    if source.size is not None and path.stat().st_size != source.size:
+def _check(path: Path, source: Source, name: str, part: str, desk: Desk | None) -> None:
+    """Refuse another file than the one that is meant: by what is known of it, else by what is pinned."""
+    size = path.stat().st_size
+    if source.size is not None and size != source.size:
         raise WrongFileError(
-            f"{source.place}: {path.stat().st_size} bytes, expected {source.size}. The file is damaged or another one; delete it"
+            f"{source.place}: {size} bytes, expected {source.size}. The file is damaged or another one; delete it"
             " or get it again."
         )
     # Published file names hold the beginning of their sha256.
@@ -219,3 +205,8 @@ def _verify(path: Path, source: Source) -> None:
                 f"{source.place}: wrong checksum ({algorithm} {digest}, expected {wanted}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )
+    if desk is not None and len(source.sha256 or "") != WHOLE_SHA256:
+        try:
+            desk.checksums.pin(name, part, source.called, size, sha256(path))
+        except UserError as error:
+            raise WrongFileError(f"{source.place}: {error}") from error

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bgbias.files import hashes, pictures, places, sealed
+from bgbias.files import checksums, pictures, places, sealed
 
 DIGITS = 16
 
@@ -18,13 +18,13 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
     A list of paths stands for its files too. Of a folder, hidden files are not looked at, since nobody takes them, and ``only``
-    these, if they are named. ``database`` remembers what was read (``hashes``).
+    these, if they are named. ``database`` remembers what was read (``checksums``).
     """
     if "://" in place or not place:
         return ""
     root = places.source(place)
     top = _absolute(root)
-    found = dict(hashes.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
+    found = dict(checksums.walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
     names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
     if root.is_dir():
         found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
@@ -34,7 +34,7 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
     if only is not None:
         found = {path: stat for path, stat in found.items() if os.fsdecode(names[path]) in only}
-    sha256 = hashes.sha256_of(found, database)
+    sha256 = checksums.sha256_of(found, database)
     text = b"\n".join(sorted(b"%s %s" % (names[path], sha256[path].encode()) for path in found))
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 
@@ -43,12 +43,12 @@ def known_by(path: Path, database: Path) -> str:
     """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
     if not path.is_file():
         return ""
-    return hashes.sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
+    return checksums.sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
 
 
 def forget(database: Path) -> None:
     """Have all that digests know by content read again, whatever its size and times say."""
-    hashes.forget(database)
+    checksums.forget(database)
     fingerprint.cache_clear()
 
 

@@ -20,12 +20,15 @@ def contact_sheet(
 
     ``labels`` stand below them. Raises UserError if there is nothing to show.
     """
+    import matplotlib
+
     if not images:
         raise UserError("There is no picture to show. Make the photos first: snakemake --cores all")
     if labels is not None and len(labels) != len(images):
         raise ValueError(f"{len(images)} pictures but {len(labels)} labels")
     gap, text_height = max(4, side // 24), 0 if labels is None else max(12, side // 9)
-    font = ImageFont.truetype(_font_file(), max(8, int(text_height * 0.62)))
+    font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    font = ImageFont.truetype(font_file, max(8, int(text_height * 0.62)))
     rows = -(-len(images) // columns)
     step = (side + gap, side + text_height + gap)
     sheet = Image.new("RGB", (columns * step[0] + gap, rows * step[1] + gap), PAPER)
@@ -49,9 +52,3 @@ def _fitted(image: np.ndarray, side: int) -> Image.Image:
     size = (max(1, round(picture.width * whole)), max(1, round(picture.height * whole)))
     sharp = isinstance(whole, int)
     return picture.resize(size, Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS)
-
-
-def _font_file() -> str:
-    import matplotlib
-
-    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

@@ -14,14 +14,12 @@ RADIUS = 3  # pixels around each one that it is filled from
 GREY = 128
 
 
-def hole(mask: np.ndarray, grown: int = GROWN) -> np.ndarray:
-    """What is taken out, bool [H, W]: where the mask uint8 [H, W] is more object than not, and what is no farther than ``grown``
-    pixels from there.
-    """
+def hole(mask: np.ndarray) -> np.ndarray:
+    """What is taken out, bool [H, W]: where the mask uint8 [H, W] is more object than not, and ``GROWN`` pixels around it."""
     outside = (mask <= 127).astype(np.uint8)
     if outside.all():
         return np.zeros(mask.shape, bool)
-    return np.asarray(cv2.distanceTransform(outside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) <= grown)
+    return np.asarray(cv2.distanceTransform(outside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) <= GROWN)
 
 
 def without_object(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ it lies from the published ones, and whether it leaves them at all, ``cross_vali
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,9 @@ from bgbias import seeds
 from bgbias.compute.device import keep_freed_memory
 from bgbias.errors import UserError
 from bgbias.images import pixels
-from bgbias.masks import saliency
 from bgbias.masks.pairs import MaskPair
-from bgbias.masks.training import deep_supervision, fit, resized, save, soft_iou
-from bgbias.masks.u2net import ConvNormRelu, U2Net, u2net, u2netp
-
-NETS: dict[str, Callable[[], U2Net]] = {"u2net": u2net, "u2netp": u2netp}
+from bgbias.masks.training import Example, batch, deep_supervision, example, fit, save, soft_iou
+from bgbias.masks.u2net import ConvNormRelu, U2Net
 
 
 @dataclass(frozen=True)
@@ -108,14 +105,10 @@ def batches(pairs: Sequence[MaskPair], recipe: Recipe) -> Iterator[tuple[Tensor,
         while len(upcoming) < recipe.batch_size:
             upcoming += generator.permutation(len(pairs)).tolist()
         chosen, upcoming = upcoming[: recipe.batch_size], upcoming[recipe.batch_size :]
-        seen, true = zip(*(augmented(pairs[n], recipe, generator) for n in chosen), strict=True)
-        x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
-        yield x, torch.from_numpy(np.stack(true))[:, None]
+        yield batch(augmented(pairs[n], recipe, generator) for n in chosen)
 
 
-def augmented(
-    pair: MaskPair, recipe: Recipe, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def augmented(pair: MaskPair, recipe: Recipe, generator: np.random.Generator) -> Example:
     """The network's input [3,S,S] and mask [S,S] of a random crop, half of them mirrored, in changed colours."""
     height, width = pair.mask.shape
     box, mirrored = pixels.random_box(
@@ -132,11 +125,10 @@ def augmented(
     if mirrored:
         photo, mask = photo[:, ::-1], mask[:, ::-1]
     picture = Image.fromarray(np.ascontiguousarray(photo))
-    for change, factor in zip(
-        (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color), factors, strict=True
-    ):
+    changes = ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color
+    for change, factor in zip(changes, factors, strict=True):
         picture = change(picture).enhance(factor)
-    return saliency.network_input(np.asarray(picture), recipe.train_size), resized(mask, recipe.train_size)
+    return example(np.asarray(picture), mask, recipe.train_size)
 
 
 def save_unfolded(net: U2Net, out: Path) -> None:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bgbias.masks.u2net import U2Net
+from bgbias.masks.u2net import ConvNormRelu, U2Net
 
 # The inputs of ONNX's BatchNormalization after the first.
 BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
@@ -37,58 +34,43 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, Tensor]:
         raise UserError(
             f"{path} cannot be read as weights of {whose}: it is no ONNX graph, or damaged ({error}); fetch or copy it again."
         ) from error
-    stored = _Stored(graph, f"{path} does not hold weights of {whose}")
+    fault = f"{path} does not hold weights of {whose}"
+    stored = {i.name: i for i in graph.initializer}
+    constants = [n for n in graph.node if n.op_type == "Constant"]
+    stored |= {n.output[0]: a.t for n in constants for a in n.attribute if a.name == "value"}
     known = net.state_dict()
+
+    def named(module: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, Tensor]:
+        """The tensors ``sources`` as the ``parts`` of a module."""
+        for source in sources:
+            if source not in stored:
+                raise UserError(
+                    f"{fault} that can be read: '{source}' is computed in the graph, not stored in it."
+                    " Use the official .pth file."
+                )
+        arrays = [np.array(onnx.numpy_helper.to_array(stored[source])) for source in sources]
+        return {f"{module}.{p}": torch.from_numpy(a) for p, a in zip(parts, arrays, strict=True)}
+
     convolutions = [n for n in graph.node if n.op_type == "Conv"]
     norm_after = {n.input[0]: n for n in graph.node if n.op_type == "BatchNormalization"}
     own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in known}
-    nameless = [f"{b}.conv_s1" for b in _blocks(net) if f"{b}.conv_s1" not in own_names]
+    blocks = [f"{name}.conv_s1" for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
+    nameless = [name for name in blocks if name not in own_names]
     if len(convolutions) != len(own_names) + len(nameless):
         raise UserError(
-            f"{stored.fault}: its graph has {len(convolutions)} convolutions where {len(own_names) + len(nameless)} are"
+            f"{fault}: its graph has {len(convolutions)} convolutions where {len(own_names) + len(nameless)} are"
             " needed. Is it another net's? Correct 'weights' in params.yaml."
         )
     in_order = iter(nameless)
     state: dict[str, Tensor] = {}
     for node in convolutions:
         name = node.input[1].removesuffix(".weight") if node.input[1] in known else next(in_order)
-        state |= stored.named(name, ("weight", "bias"), node.input[1:])
+        state |= named(name, ("weight", "bias"), node.input[1:])
         if name.endswith(".conv_s1"):
             norm = name.removesuffix("conv_s1") + "bn_s1"
             after = norm_after.get(node.output[0])
-            state |= stored.named(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, known)
+            state |= named(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, known)
     return state
-
-
-def _blocks(net: U2Net) -> list[str]:
-    from bgbias.masks.u2net import ConvNormRelu
-
-    return [name for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
-
-
-class _Stored:
-    """The tensors that a graph holds, as initialisers or constants."""
-
-    def __init__(self, graph: Any, fault: str) -> None:
-        self.fault = fault
-        self._found = {i.name: i for i in graph.initializer}
-        constants = [n for n in graph.node if n.op_type == "Constant"]
-        self._found |= {n.output[0]: a.t for n in constants for a in n.attribute if a.name == "value"}
-
-    def named(self, name: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, Tensor]:
-        """The tensors ``sources`` as the ``parts`` of the module ``name``."""
-        import torch
-        from onnx import numpy_helper
-
-        tensors = {}
-        for part, source in zip(parts, sources, strict=True):
-            if source not in self._found:
-                raise UserError(
-                    f"{self.fault} that can be read: '{source}' is computed in the graph, not stored in it."
-                    " Use the official .pth file."
-                )
-            tensors[f"{name}.{part}"] = torch.from_numpy(np.array(numpy_helper.to_array(self._found[source])))
-        return tensors
 
 
 def _unchanging(norm: str, known: Mapping[str, Tensor]) -> dict[str, Tensor]:

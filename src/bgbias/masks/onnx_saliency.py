@@ -8,20 +8,18 @@ sigmoid where the graph lacks it, then what is done to a U²-Net's (``saliency.m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from scipy.special import expit
 
-from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.files.places import source
-from bgbias.masks.maskers._graph_params import Colours, GraphParams
+from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
-from bgbias.masks.saliency import mask_from
+from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
 from bgbias.models.adapters import _runtime
 
 if TYPE_CHECKING:
@@ -32,21 +30,6 @@ PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
 ROUNDING = 1e-3  # of half precision, by which a map may leave 0..1
 
 
-class SaliencyRecipe(NamedTuple):
-    """What a network wants of a photo, and what its map is.
-
-    ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
-    size; None if nobody says. ``stretch``: to 0..1 per picture. ``output``: which one is the map; None: the first.
-    """
-
-    mean: Colours
-    std: Colours
-    sigmoid: bool
-    side: int | None = None
-    stretch: bool = True
-    output: str | None = None
-
-
 class _Input(NamedTuple):
     """The graph's input: its name, what it is made of, and the side S of [1, 3, S, S]."""
 
@@ -55,25 +38,16 @@ class _Input(NamedTuple):
     side: int
 
 
-def network_input(photo: NDArray[np.uint8], side: int, mean: Colours, std: Colours) -> NDArray[np.float32]:
-    """The normalised square [3, side, side] that the network sees of an RGB photo [H, W, 3]."""
-    square = np.asarray(Image.fromarray(photo).resize((side, side), Image.Resampling.LANCZOS), np.float32)
-    away, by = np.array(mean, np.float32), np.array(std, np.float32)
-    return ((square / max(square.max(), 1.0) - away) / by).transpose(2, 0, 1)
-
-
+@dataclass(frozen=True)
 class GraphMasker:
     """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs."""
 
-    def __init__(
-        self, session: Any, entry: _Input, output: str, recipe: SaliencyRecipe, path: Path, device: str
-    ) -> None:
-        self.device = device
-        self._session = session
-        self._input = entry
-        self._output = output
-        self._recipe = recipe
-        self._path = path
+    session: Any
+    entry: _Input
+    output: str
+    recipe: SaliencyRecipe
+    path: Path
+    device: str
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
         """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
@@ -81,33 +55,27 @@ class GraphMasker:
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
         """The same as they are made."""
-        return map(self._mask, photos)
-
-    def _mask(self, photo: NDArray[np.uint8]) -> Mask:
-        height, width = photo.shape[:2]
-        saliency = self._saliency(photo)
-        if self._recipe.stretch:
-            return mask_from(saliency, height, width)
-        square = Image.fromarray((saliency * 255).astype(np.uint8))
-        return Mask(np.array(square.resize((width, height), Image.Resampling.LANCZOS)), float(saliency.max()))
+        for photo in photos:
+            height, width = photo.shape[:2]
+            yield mask_from(self._saliency(photo), height, width, self.recipe.stretch)
 
     def _saliency(self, photo: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The network's map, float32 [h, w] in 0..1."""
-        name, kind, side = self._input
-        seen = network_input(photo, side, self._recipe.mean, self._recipe.std).astype(kind)
-        (found,) = self._session.run([self._output], {name: seen[None]})
+        name, kind, side = self.entry
+        seen = network_input(photo, side, self.recipe.mean, self.recipe.std).astype(kind)
+        (found,) = self.session.run([self.output], {name: seen[None]})
         if found.ndim < 2 or found.size != found.shape[-1] * found.shape[-2]:
             raise UserError(
-                f"{self._path} gives {list(found.shape)} as '{self._output}', not one map [1, 1, h, w]: another network's file?"
+                f"{self.path} gives {list(found.shape)} as '{self.output}', not one map [1, 1, h, w]: another network's file?"
                 " Correct `weights`, or name the map (`output` of kind onnx)."
             )
         saliency = found.reshape(found.shape[-2:]).astype(np.float32)
-        if self._recipe.sigmoid:
+        if self.recipe.sigmoid:
             saliency = expit(saliency)
         low, high = float(saliency.min()), float(saliency.max())
         if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # also where it is no number
             raise UserError(
-                f"{self._path} gives values from {low:.4g} to {high:.4g}, not from 0 to 1: another network's file? Correct"
+                f"{self.path} gives values from {low:.4g} to {high:.4g}, not from 0 to 1: another network's file? Correct"
                 " `weights`; a graph without its last sigmoid wants `sigmoid: true` of kind onnx."
             )
         return saliency.clip(0, 1)
@@ -115,15 +83,8 @@ class GraphMasker:
 
 def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
-    if params.weights is None:
-        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
-    path = source(params.weights)
-    if not path.is_file():
-        known = getattr(plugins.load("maskers", name), "PUBLISHED", ())
-        put = f"put it there (published: {known[0].place}, sha256 {known[0].sha256}) or " if known else ""
-        raise UserError(
-            f"The weights of masker '{name}' are missing: no file {path}; {put}correct 'weights' in params.yaml."
-        )
+    path = weights_file(name, params.weights)
+    check_exists(path, name)
     graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
     session = _runtime.session(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)

@@ -8,7 +8,7 @@ where nothing is salient, so the maximum before the stretch is kept as a confide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -25,25 +25,26 @@ from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source
 from bgbias.masks import onnx
-from bgbias.masks.maskers._params import SaliencyParams
+from bgbias.masks.maskers._params import MEAN, STD, Colours, SaliencyParams
 from bgbias.masks.policy import Mask
-from bgbias.masks.u2net import U2Net
-
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-STD = np.array([0.229, 0.224, 0.225], np.float32)
+from bgbias.masks.u2net import NETS, U2Net
 
 
-def network_input(photo: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+def network_input(
+    photo: NDArray[np.uint8], size: int, mean: Colours = MEAN, std: Colours = STD
+) -> NDArray[np.float32]:
     """The normalised square [3, size, size] that the network sees of an RGB photo [H, W, 3]."""
     square = np.asarray(Image.fromarray(photo).resize((size, size), Image.Resampling.LANCZOS), np.float32)
-    return (((square / max(square.max(), 1.0)) - MEAN) / STD).transpose(2, 0, 1)
+    away, by = np.array(mean, np.float32), np.array(std, np.float32)
+    return ((square / max(square.max(), 1.0) - away) / by).transpose(2, 0, 1)
 
 
-def mask_from(saliency: NDArray[np.float32], height: int, width: int) -> Mask:
-    """The mask of a photo of this size from its square saliency map in 0..1; empty if it is constant."""
+def mask_from(saliency: NDArray[np.float32], height: int, width: int, stretch: bool = True) -> Mask:
+    """The mask of a photo of this size from its square saliency map in 0..1; with ``stretch`` empty if the map is constant."""
     low, high = float(saliency.min()), float(saliency.max())
-    stretched = (saliency - low) / (high - low) if high > low else np.zeros_like(saliency)
-    square = Image.fromarray((stretched * 255).astype(np.uint8))
+    if stretch:
+        saliency = (saliency - low) / (high - low) if high > low else np.zeros_like(saliency)
+    square = Image.fromarray((saliency * 255).astype(np.uint8))
     return Mask(np.array(square.resize((width, height), Image.Resampling.LANCZOS)), high)
 
 
@@ -82,7 +83,9 @@ class SaliencyMasker:
                 else map(self._saliency, inputs)
             )
             for batch, maps in zip(batches, saliencies, strict=True):
-                yield from _masks(maps, batch, pool)
+                heights, widths = zip(*(photo.shape[:2] for photo in batch), strict=True)
+                # A photo that was shown twice has two maps.
+                yield from pool.map(mask_from, maps.numpy()[: len(batch)], heights, widths)
 
     def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
         inputs = list(pool.map(network_input, batch, repeat(self._size)))
@@ -98,22 +101,34 @@ class SaliencyMasker:
             return self._net(x)[0][:, 0].sigmoid()
 
 
-def _masks(
-    maps: torch.Tensor, photos: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor
-) -> Iterable[Mask]:
-    """The masks of a batch; a photo that was shown twice has two maps."""
-    heights, widths = zip(*(photo.shape[:2] for photo in photos), strict=True)
-    return pool.map(mask_from, maps.numpy()[: len(photos)], heights, widths)
-
-
-def build_masker(name: str, make: Callable[[], U2Net], params: SaliencyParams, device: str) -> SaliencyMasker:
+def build_masker(name: str, params: SaliencyParams, device: str) -> SaliencyMasker:
     """The masker ``name`` with its weights loaded; UserError where they or ``device`` are absent."""
-    if params.weights is None:
-        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
+    file = weights_file(name, params.weights)
     real = available(device)
-    net = make()
-    load_weights(net, source(params.weights), name)
+    net = NETS[name]()
+    load_weights(net, file, name)
     return SaliencyMasker(net, params, real)
+
+
+def weights_file(name: str, weights: str | None) -> Path:
+    """The file of the masker's ``weights``, as its options name it; UserError where they name none."""
+    if weights is None:
+        raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
+    return source(weights)
+
+
+def check_exists(path: Path, name: str) -> None:
+    """Refuse a file of the masker's weights that is missing, and say where it is published."""
+    if path.is_file():
+        return
+    known = getattr(plugins.load("maskers", name), "PUBLISHED", ())
+    fitting = [s for s in known if s.called.endswith(path.suffix)] or known
+    published = next(iter(fitting), None)
+    put = f"put it there (published: {published.place}, sha256 {published.sha256}) or " if published else ""
+    cure = f"{put}correct 'weights' in params.yaml"
+    if path.stem.endswith("_toy"):
+        cure = "`make toy-masker` makes it"
+    raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
 
 
 def available(device: str) -> torch.device:
@@ -132,16 +147,7 @@ def available(device: str) -> torch.device:
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:
     """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
-    if not path.is_file():
-        known = plugins.load("maskers", name).PUBLISHED
-        published = next((s for s in known if s.called.endswith(path.suffix)), known[0])
-        cure = (
-            f"put it there (published: {published.place}, sha256 {published.sha256})"
-            " or correct 'weights' in params.yaml"
-        )
-        if path.stem.endswith("_toy"):
-            cure = "`make toy-masker` makes it"
-        raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
+    check_exists(path, name)
     state = published_state(path, net, f"masker '{name}'")
     check_fits(net, state, path, name)
     net.load_state_dict(state)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bgbias import progress, seeds
 from bgbias.compute.device import keep_freed_memory
 from bgbias.masks import quality, saliency
-from bgbias.masks.training import deep_supervision, fit, resized, save
+from bgbias.masks.training import batch, deep_supervision, example, fit, save
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
@@ -69,14 +69,11 @@ def batches(
         chosen = rng.choice(len(photos), BATCH_SIZE, replace=False)
         facing = np.where(rng.random(BATCH_SIZE) < 0.5, -1, 1)
         shown = list(zip(chosen, facing, strict=True))
-        seen = [saliency.network_input(photos[n][:, ::side], size) for n, side in shown]
-        true = [resized(masks[n][:, ::side], size) for n, side in shown]
-        x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
-        yield x, torch.from_numpy(np.stack(true))[:, None]
+        yield batch(example(photos[n][:, ::side], masks[n][:, ::side], size) for n, side in shown)
 
 
 def judge(weights: Path, truth: tuple[Photos, Masks], input_size: int) -> float:
     """Mean IoU at threshold 128 of saved weights on these photos."""
     params = saliency.SaliencyParams(weights=str(weights), input_size=input_size, batch_size=8)
-    predicted = saliency.build_masker("u2netp", u2netp, params, "cpu")(list(truth[0]))
+    predicted = saliency.build_masker("u2netp", params, "cpu")(list(truth[0]))
     return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truth[1], strict=True)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,15 @@ from torch import Tensor, nn
 
 from bgbias import progress
 from bgbias.files.state_dicts import write_state_dict
+from bgbias.masks.saliency import network_input
 from bgbias.masks.u2net import U2Net
 
 WARM_UP = 0.05  # share of the steps in which the learning rate rises
 STEPS_BETWEEN_LINES = 100
+WEIGHT_DECAY = 1e-4
 
 Loss = Callable[[Sequence[Tensor], Tensor], Tensor]
+Example = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 def fit(
@@ -30,7 +33,6 @@ def fit(
     loss: Loss,
     lr: float,
     label: str,
-    weight_decay: float = 1e-4,
     at_once: int | None = None,
     after_step: Callable[[int], None] = lambda step: None,
 ) -> None:
@@ -41,7 +43,7 @@ def fit(
     memory and speed only: ``loss`` is a mean over photos. ``after_step`` hears how many steps are done.
     """
     trained = [p for p in net.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, fused=True)
+    optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=WEIGHT_DECAY, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate(step / steps))
     losses: list[float] = []
     device = trained[0].device
@@ -90,10 +92,17 @@ def soft_iou(logits: Tensor, truth: Tensor) -> Tensor:
     return (1 - (both + 1) / (either + 1)).mean()
 
 
-def resized(mask: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
-    """A mask in 0..1 at the network's size."""
+def example(photo: NDArray[np.uint8], mask: NDArray[np.uint8], size: int) -> Example:
+    """The network's input [3,S,S] and the mask [S,S] in 0..1 at its size."""
     square = Image.fromarray(mask).resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(square, np.float32) / np.float32(255)
+    return network_input(photo, size), np.asarray(square, np.float32) / np.float32(255)
+
+
+def batch(examples: Iterable[Example]) -> tuple[Tensor, Tensor]:
+    """Network inputs [B,3,S,S] with masks [B,1,S,S]."""
+    seen, true = zip(*examples, strict=True)
+    x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
+    return x, torch.from_numpy(np.stack(true))[:, None]
 
 
 def save(net: U2Net, out: Path) -> None:

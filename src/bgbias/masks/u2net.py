@@ -6,7 +6,7 @@ A U whose every stage is itself a small U (an RSU). Module names are those of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -165,3 +165,6 @@ def u2net() -> U2Net:
 def u2netp() -> U2Net:
     """The small net, 4.7 MB of weights."""
     return U2Net(SMALL)
+
+
+NETS: dict[str, Callable[[], U2Net]] = {"u2net": u2net, "u2netp": u2netp}

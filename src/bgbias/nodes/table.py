@@ -48,14 +48,13 @@ def uses(study: Study, table: str) -> list[ModuleType]:
 
 def table(study: Study, table: str) -> None:
     """Write one of the grid's tables as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
-    from bgbias.report import formats
-    from bgbias.results.excluded import excluded
+    from bgbias.report import formats, sources
 
     with records.node(study, step("table", table=table)) as record:
         declared = tables.load(table)
         numbers = declared.make(study)
-        report = declared.reads(study).get("mask_report")
-        caption = declared.caption(study, numbers, excluded(report.path(study)) if report else {})
+        excluded = sources.excluded(study, declared.reads(study))
+        caption = declared.caption(study, numbers, excluded)
         formats.write(numbers, record.outputs["table_csv"].parent, table, caption)
 
 

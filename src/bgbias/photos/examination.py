@@ -120,7 +120,7 @@ class Examination:
         self._labelled, self._upright = labelled, upright
         self._left_out_as: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
         self._read: dict[str, list[str]] = {name: [] for name in FINDINGS} | {"linked_folders": [*linked]}
-        self._first: dict[str, Item] = {}
+        self._first: dict[str, tuple[str, int]] = {}  # image id and label by the sum of the bytes
         self._class_of: dict[str, str] = {}
 
     def takes(self, item: Item) -> bool:
@@ -140,14 +140,17 @@ class Examination:
         except UserError as error:
             return self.leaves_out(item.image_id, "unreadable", str(error))
         if truth is not None and truth.shape != (height, width):
-            hint = "" if not turned else TURN_MASK if self._upright else TURN_PHOTO
-            reason = _sizes(item.image_id, (height, width), truth.shape, hint)
+            across = turned and truth.shape == (width, height)
+            hint = "" if not across else TURN_MASK if self._upright else TURN_PHOTO
+            reason = (
+                f"'{item.image_id}': photo and true mask differ in size: the photo is {width}x{height} pixels, the mask"
+                f" {truth.shape[1]}x{truth.shape[0]}; save the mask at the photo's size.{hint}"
+            )
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
         self._class_of[item.image_id] = item.class_name
         self.sums[item.image_id] = digest = hashlib.sha256(item.data).hexdigest()
-        first = self._first.setdefault(digest, _without_data(item))
-        copy = first.image_id != item.image_id
-        same = first.label == item.label
+        first, label = self._first.setdefault(digest, (item.image_id, item.label))
+        copy, same = first != item.image_id, label == item.label
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned,
             "animated": animated,
@@ -159,7 +162,7 @@ class Examination:
             "photos_without_a_true_mask": truth is None,
         }.items():
             if found:
-                of = f" (as {first.image_id})" if name.startswith("identical") else ""
+                of = f" (as {first})" if name.startswith("identical") else ""
                 self._read[name].append(item.image_id + of)
         return True
 
@@ -213,15 +216,3 @@ def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         for part, found in left_out.items()
         for name, reason in found.items()
     }
-
-
-def _without_data(item: Item) -> Item:
-    return Item(item.image_id, item.class_name, item.label, item.split, item.key_set, item.key_item, b"")
-
-
-def _sizes(image_id: str, photo: tuple[int, int], mask: tuple[int, ...], hint: str) -> str:
-    """Both sizes, in the order of people, and what to do; the ``hint`` where one lies across the other."""
-    return (
-        f"'{image_id}': photo and true mask differ in size: the photo is {photo[1]}x{photo[0]} pixels, the mask"
-        f" {mask[1]}x{mask[0]}; save the mask at the photo's size.{hint if mask == photo[::-1] else ''}"
-    )

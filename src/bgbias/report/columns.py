@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.results.rows import records
 from bgbias.results.uncertainty import SIGNIFICANT
 
 NOTHING = "–"
@@ -45,18 +46,14 @@ class Number:
     starred: bool = False
 
     def __call__(self, row: Row) -> str:
-        said = [rounded(row[self.column], self.digits, self.sign)]
-        if self.ends and not math.isnan(row[f"{self.column}_low"]):
-            low, high = (rounded(row[f"{self.column}_{end}"], self.digits) for end in ("low", "high"))
-            said.append(f"[{low}, {high}]")
-        if self.starred and row[f"{self.column}_p_holm"] < SIGNIFICANT:
-            said.append(MARK)
-        return " ".join(said)
+        value = row[self.column]
+        low, high = (row[f"{self.column}_{end}"] if self.ends else math.nan for end in ("low", "high"))
+        text = with_interval(value, low, high, self.digits, self.sign)
+        is_marked = self.starred and row[f"{self.column}_p_holm"] < SIGNIFICANT
+        return f"{text} {MARK}" if is_marked else text
 
 
-def number(column: str, digits: int, sign: bool = False) -> Number:
-    """A number; with its sign if it is a difference."""
-    return Number(column, digits, sign)
+number = Number  # a number as it is; with its sign if it is a difference
 
 
 def interval(column: str, digits: int) -> Number:
@@ -69,7 +66,7 @@ def against_plain(column: str, digits: int) -> Number:
     return Number(column, digits, sign=True, ends=True, starred=True)
 
 
-def published(name: str, digits: int) -> Callable[[Row], str]:
+def published_number(name: str, digits: int) -> Callable[[Row], str]:
     """A paper's number; in brackets where it was found in another way than ours."""
 
     def text(row: Row) -> str:
@@ -99,7 +96,7 @@ def printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
         for column in columns
         if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
     ]
-    rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+    rows = records(table)
     return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
 
 
@@ -112,9 +109,14 @@ def explained(
     return f" {said}" if said else ""
 
 
-def rounded(value: float, digits: int, sign: bool = False) -> str:
-    """A number with a true minus sign; a dash where there is none."""
+def rounded(value: float, digits: int = 1, sign: bool = False) -> str:
+    """A number with a true minus sign, and none before zero; a dash where there is none."""
     if math.isnan(value):
         return NOTHING
-    # Adding 0 turns a rounded -0.00 into 0.00.
-    return f"{round(value, digits) + 0.0:{'+' if sign else ''}.{digits}f}".replace("-", "−")
+    return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
+
+
+def with_interval(value: float, low: float, high: float, digits: int, sign: bool = False) -> str:
+    """A number and its interval, if it has one."""
+    text = rounded(value, digits, sign)
+    return text if math.isnan(low) else f"{text} [{rounded(low, digits)}, {rounded(high, digits)}]"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.report import html, names
+from bgbias.report import names
+from bgbias.report.columns import with_interval
 from bgbias.results.rows import MAP_AT_R, MODEL
 from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, UNKNOWN, Estimate
 from bgbias.study.cell import PLAIN
@@ -19,7 +19,7 @@ from bgbias.study.params import Study
 
 BLOCK = MODEL[:3]  # models that are compared with one another
 MOST_LISTED = 4  # numbers in a sentence
-Effects = tuple[tuple[str, int, int], ...]
+Effects = tuple[int, ...]  # of how many comparisons, and in how many of them each of ``EFFECTS`` is found
 DIFFERENCES = {
     "corrupted": "corrupted_difference",
     "clean": "clean_difference",
@@ -47,6 +47,11 @@ class Shift:
     def less(self) -> bool:
         """Beyond chance below 0."""
         return self.sure and self.found.value < 0
+
+    @property
+    def chance(self) -> str:
+        """What its p says, in words."""
+        return "beyond chance" if self.sure else "which may be chance"
 
 
 NO_SHIFT = Shift(UNKNOWN)
@@ -124,7 +129,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     titles = [title for title in changes if any(title in some for some in helping.values())]
     of_methods = rest if few else first
     if len(titles) > 1:
-        which = f": {_listed(titles)}" * (len(titles) <= MOST_LISTED)
+        which = f": {names.listed(titles)}" * (len(titles) <= MOST_LISTED)
         of_methods.append(
             f"Of {len(changes)} methods {len(titles)} lessen the drop or raise MAP@R there, by more than chance{which}."
         )
@@ -144,10 +149,10 @@ def _of_each(losing: list[tuple[LossBlock, MethodRow]], others: list[LossBlock])
     count = len(losing) + len(others)
     if count > 1:
         of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
-        how_much = _listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
+        how_much = names.listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
         yield f"In {len(losing)} of {count} comparisons a loss is shown beyond chance: {how_much}."
     if others:
-        yield f"None is shown on {_listed([block.title for block in others])}."
+        yield f"None is shown on {names.listed([block.title for block in others])}."
     alone = sorted((p.query_drop for _, p in losing), key=lambda found: -found.value)
     if not math.isnan(alone[0].value):
         ends = " to ".join(_percent(found) for found in dict.fromkeys((alone[0], alone[-1])))
@@ -162,29 +167,31 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]],
 
 
 def _effects(changes: list[Change], several: bool) -> Effects:
-    """What a method does beyond chance where plain training loses: each of ``EFFECTS``, in how many of its comparisons, and of
-    how many, if plain training loses in ``several``; nothing if it does not help.
+    """What a method does beyond chance where plain training loses, which it may do in ``several`` comparisons; nothing if it
+    does not help.
     """
     lessen = sum(change.drop.less for change in changes)
     increase = sum(change.corrupted.more for change in changes)
-    if not lessen + increase:
-        return ()
-    counts = lessen, increase, sum(change.clean.less for change in changes)
-    of = len(changes) if several else 1
-    return tuple((verb, count, of) for verb, count in zip(EFFECTS, counts, strict=True) if count)
+    lower = sum(change.clean.less for change in changes)
+    return (len(changes) if several else 1, lessen, increase, lower) if lessen + increase else ()
 
 
 def _helps(titles: list[str], effects: Effects, several: bool) -> str:
     """What these methods do."""
-    alone, of = len(titles) == 1, effects[0][2]
-    said = _listed(
-        [f"{verb}{'s' * alone} {EFFECTS[verb]}" + f" in {count}" * (of > 1) for verb, count, _ in effects]
+    of, *counts = effects
+    alone = len(titles) == 1
+    said = names.listed(
+        [
+            f"{verb}{'s' * alone} {what}" + f" in {count}" * (of > 1)
+            for (verb, what), count in zip(EFFECTS.items(), counts, strict=True)
+            if count
+        ]
     )
     if of > 1:
         said += f" of {of} comparisons with a loss" + " each" * (not alone)
     elif several:
         said += f" in {'its' if alone else 'their'} only comparison with a loss"
-    return f"{_listed(titles)} {said}, by more than chance."
+    return f"{names.listed(titles)} {said}, by more than chance."
 
 
 def _beside(changes: list[Change]) -> Iterator[str]:
@@ -201,10 +208,6 @@ def _beside(changes: list[Change]) -> Iterator[str]:
             f"Of {names.count(len(scored), 'comparison')} with plain training attribution lies more on the object in"
             f" {more or 'none'}" + f" and less in {less}" * bool(less) + ", by more than chance."
         )
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
@@ -226,7 +229,13 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
 
 
 def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
-    model = MethodRow(
+    own: list[dict[Any, Any]] = []
+    if changes is not None:
+        own = changes[(changes[MODEL] == [row[p] for p in MODEL]).all(axis=1)].to_dict("records")
+    change = own[0] if own else {}
+    is_compared = bool(own) and not math.isnan(change["corrupted_difference"])
+    tested = {name: _tested(change, column) for name, column in DIFFERENCES.items() if column in change}
+    return MethodRow(
         method=row["method"],
         title=names.method(row["method"]),
         seeds=int(row["seeds"]),
@@ -234,33 +243,23 @@ def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
         clean=_of(row, "clean"),
         drop=_of(row, "relative_drop"),
         query_drop=_of(row, "query_only_relative_drop"),
+        score=_of(change, "ref") if own else UNKNOWN,
         first_hit=float(row["p_at_1_corrupted"]),
+        change=Change(**tested) if is_compared else None,
     )
-    own = (
-        []
-        if changes is None
-        else changes[(changes[MODEL] == [row[p] for p in MODEL]).all(axis=1)].to_dict("records")
-    )
-    if not own:
-        return model
-    (change,) = own
-    model = dataclasses.replace(model, score=_of(change, "ref"))
-    if math.isnan(change["corrupted_difference"]):
-        return model
-    tested = {
-        name: Shift(_of(change, column), change[f"{column}_p_holm"] < SIGNIFICANT)
-        for name, column in DIFFERENCES.items()
-        if column in change
-    }
-    return dataclasses.replace(model, change=Change(**tested))
 
 
-def _of(row: dict[Any, Any], name: str) -> Estimate:
+def _of(row: Mapping[Any, Any], name: str) -> Estimate:
     return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
+def _tested(row: Mapping[Any, Any], column: str) -> Shift:
+    """A difference as a table has it."""
+    return Shift(_of(row, column), bool(row[f"{column}_p_holm"] < SIGNIFICANT))
+
+
 def _percent(found: Estimate) -> str:
-    return html.interval(found.value, found.low, found.high, 0, scale=1)
+    return with_interval(found.value, found.low, found.high, 0)
 
 
 def _lost(study: Study) -> pd.DataFrame:
@@ -305,12 +304,11 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
         lessening = [pair for pair in changes if pair[1].drop.less]
         if gaining:
             best, change = max(gaining, key=lambda pair: pair[0].corrupted.value)
-            paid = "beyond chance" if change.clean.sure else "which may be chance"
             yield (
                 f"{block.title}: train with {best.title}. Where all backgrounds change it gains {_points(change.corrupted.found)}"
-                f" points of MAP@R, beyond chance; on photos as they are it changes by {_points(change.clean.found)} ({paid})."
-                f" Where they change, what is found first is right for {best.first_hit:.0f} of 100 queries, after plain training"
-                f" for {plain.first_hit:.0f}."
+                f" points of MAP@R, beyond chance; on photos as they are it changes by {_points(change.clean.found)}"
+                f" ({change.clean.chance}). Where they change, what is found first is right for {best.first_hit:.0f} of"
+                f" 100 queries, after plain training for {plain.first_hit:.0f}."
             )
         elif lessening:
             best, change = max(lessening, key=lambda pair: pair[0].corrupted.value)
@@ -324,7 +322,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
         if "table7" in read:
             yield from _without_training(block, read["table7"])
     if others:
-        yield f"{_listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
+        yield f"{names.listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
 
 
 def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
@@ -335,11 +333,11 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
     for block in blocks:
         own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
         if own and not math.isnan(own[0]["drop_more"]):
-            found = Shift(_of(own[0], "drop_more"), own[0]["drop_more_p_holm"] < SIGNIFICANT)
+            found = _tested(own[0], "drop_more")
             why = ": the masks may be part of it, or such photos are harder" * found.more
             yield (
                 f"{block.title}: between where masks are worst and where they are best the loss of plain training differs by"
-                f" {_points(found.found)} points, {'beyond chance' if found.sure else 'which may be chance'}{why}."
+                f" {_points(found.found)} points, {found.chance}{why}."
             )
 
 
@@ -356,24 +354,21 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
     # What brings most back may cost more than it brings, where little changes.
     most = gaining["corrupted_gain"].idxmax()
     balanced = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
-    told = " ".join(_cure(gaining.loc[[which]].iloc[0]) for which in dict.fromkeys((balanced, most)))
-    yield f"{block.title}, without training again. {told}"
+    best = gaining.loc[list(dict.fromkeys((balanced, most)))].to_dict("records")
+    yield f"{block.title}, without training again. {' '.join(map(_cure, best))}"
 
 
-def _cure(row: pd.Series) -> str:
+def _cure(row: Mapping[Any, Any]) -> str:
     """What a cure does to the plain model."""
-    gain, paid = (
-        _points(Estimate(*(float(row[f"{column}_gain{end}"]) for end in ("", "_low", "_high"))))
-        for column in ("corrupted", "clean")
-    )
-    title = names.method(str(row["method"])).partition(" + ")[2]
-    chance = "beyond chance" if row["clean_gain_p_holm"] < SIGNIFICANT else "which may be chance"
+    gain, paid = (_tested(row, f"{column}_gain") for column in ("corrupted", "clean"))
+    title = names.method(row["method"]).partition(" + ")[2]
     return (
-        f"{title[:1].upper()}{title[1:]}: {gain} points of MAP@R where all backgrounds change, beyond chance, and {paid}"
-        f" on photos as they are ({chance}), for {row['ms']:.0f} ms a photo; the index is {row['index']}."
+        f"{title[:1].upper()}{title[1:]}: {_points(gain.found)} points of MAP@R where all backgrounds change, beyond chance,"
+        f" and {_points(paid.found)} on photos as they are ({paid.chance}), for {row['ms']:.0f} ms a photo; the index is"
+        f" {row['index']}."
     )
 
 
 def _points(found: Estimate) -> str:
-    said = html.interval(found.value, found.low, found.high, 1, scale=1)
+    said = with_interval(found.value, found.low, found.high, 1)
     return said if found.value < 0 else f"+{said}"

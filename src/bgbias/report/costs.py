@@ -1,4 +1,5 @@
-"""What training a grid's models took, read from their records whenever it is asked for.
+"""What training a grid's models took: passes through the network as its methods need them, and, read from records whenever it is
+asked for, seconds and memory.
 
 Seconds and memory are another machine's business each time: no product holds them, so that a training that is repeated
 faithfully leaves tables and their checksums as they are. The records have them, and MLflow shows them by run.
@@ -6,37 +7,54 @@ faithfully leaves tables and their checksums as they are. The records have them,
 
 from __future__ import annotations
 
+import math
 import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from bgbias.engine import records
 from bgbias.engine.node import step
-from bgbias.report import columns as words
 from bgbias.report import formats, names
-from bgbias.report.columns import Column
-from bgbias.results import costs
+from bgbias.report.columns import Column, number, significant
+from bgbias.results.rows import MODEL
 from bgbias.study import plan
+from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
 
 WIDTH = 64  # of the text
 COLUMNS = (
-    Column("Step, s", words.significant("cost_seconds_a_step"), "Step, s"),
-    Column(
-        "Step, times plain's", words.number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)
-    ),
-    Column("Training, min", words.number("cost_training_minutes", 1), "Training, min"),
-    Column("Memory, GB", words.number("cost_memory_gb", 1), "Memory, GB"),
-    Column("GPU, GB", words.number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
+    Column("Step, s", significant("cost_seconds_a_step"), "Step, s"),
+    Column("Step, times plain's", number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
+    Column("Training, min", number("cost_training_minutes", 1), "Training, min"),
+    Column("Memory, GB", number("cost_memory_gb", 1), "Memory, GB"),
+    Column("GPU, GB", number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
 )
+
+
+def passes(study: Study) -> dict[str, float]:
+    """Of each trained model (``dataset/backbone/loss/method``) a step's passes through the network, a way back counted as two, by
+    those of plain training.
+    """
+    found = {}
+    for cell in plan.trained(study):
+        chosen, size = plan.method(study, cell), plan.trained_as(study, cell).train.batch_size
+        there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
+        found["/".join((cell.dataset, cell.backbone, cell.loss, cell.method))] = (there + 2 * back) / (
+            3 * size
+        )
+    return found
 
 
 def spent(study: Study) -> tuple[pd.DataFrame, str]:
     """A row a model, and how to read it; no rows where no training's record is here."""
-    trained = {c: step("train", cell=c).record(study) for c in plan.cells(study) if plan.trains(study, c)}
+    trained = {c: step("train", cell=c).record(study) for c in plan.trained(study)}
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
         return pd.DataFrame(), ""
-    table = names.in_order(costs.by_model(here, study.train.iterations_per_epoch))
+    table = names.in_order(by_model(here, study.train.iterations_per_epoch))
     photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
     return table, (
         f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
@@ -49,3 +67,45 @@ def told(study: Study) -> str:
     """The same as text; empty where nothing is known."""
     table, legend = spent(study)
     return formats.plain(table, COLUMNS, textwrap.wrap(legend, WIDTH)) if legend else ""
+
+
+def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
+    """One row a model, over its seeds and folds: the columns of ``of_training``, on which device, and steps by those of the
+    same loss's plain training.
+
+    ``trainings``: the record of each. Of seconds a step the least of the trainings is taken, which other work on the machine
+    disturbed least, of memory the largest; minutes are so many seconds for the steps of as many epochs as they took in the mean.
+    """
+    rows = [
+        cell.wildcards | of_training(records.read(record), iterations) for cell, record in trainings.items()
+    ]
+    over_seeds: dict[str, Any] = {
+        "cost_seconds_a_step": "min",
+        "epochs": "mean",
+        "cost_memory_gb": "max",
+        "cost_gpu_memory_gb": "max",
+        "cost_device": lambda names: "; ".join(dict.fromkeys(names)),
+    }
+    found = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
+    found["cost_training_minutes"] = found["cost_seconds_a_step"] * iterations * found.pop("epochs") / 60
+    plain = found[found["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
+    of_plain = plain.reindex(pd.MultiIndex.from_frame(found[MODEL[:-1]])).to_numpy()
+    return found.assign(cost_times_plain=found["cost_seconds_a_step"] / of_plain)
+
+
+def of_training(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
+    """Of one training: the seconds of all epochs by their steps, ``iterations`` each, so that what a method does between steps,
+    in every epoch or in some, is shared out among all, without validation; how many ``epochs`` there were; the largest memory of
+    the process and on the GPU, in GB (10^9 bytes). What the record does not tell is NaN.
+
+    A training that was interrupted has all its epochs' times, and the memory of its last process.
+    """
+    seconds = pd.Series(record.get("epoch_seconds", {}).get("train_seconds", []), dtype=float)
+    mebibyte = 2**20 / 1e9
+    return {
+        "cost_seconds_a_step": seconds.mean() / iterations,
+        "epochs": len(seconds) or math.nan,
+        "cost_memory_gb": record.get("peak_memory_mb", math.nan) * mebibyte,
+        "cost_gpu_memory_gb": record.get("metrics", {}).get("peak_gpu_memory_mb", math.nan) * mebibyte,
+        "cost_device": record.get("device") or "unknown",
+    }

@@ -51,7 +51,6 @@ def rising(study: Study) -> str:
 def drawn(study: Study) -> look.Figure | None:
     """A panel for each dataset, backbone and loss: colours are methods, lines are seeds. None where no history is here."""
     import pandas as pd
-    from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
     panels = _histories(study)
@@ -87,6 +86,6 @@ def drawn(study: Study) -> look.Figure | None:
             axes.grid(axis="y")
             if not column:
                 axes.set_ylabel("validation MAP@R, %")
-        handles = [Line2D([], [], color=look.colour(m), label=names.method(m)) for m in methods]
+        handles = [look.handle(names.method(m), color=look.colour(m)) for m in methods]
         figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
     return figure

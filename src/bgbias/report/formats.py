@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape as html_escape
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import names, tables
 from bgbias.report.columns import Column, Row, printed
-from bgbias.results.rows import MODEL
+from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
 
 WIDTH = 110
@@ -58,7 +58,7 @@ def read(path: Path) -> pd.DataFrame:
         raise UserError(
             f"{path} is missing; make it with: snakemake --cores all --config grid={path.parent.name}"
         )
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+    return read_csv(path)
 
 
 def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
@@ -75,22 +75,27 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
 
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, the leaders of a loss in bold."""
-    columns = _columns(table, name)
+    columns = printed(table, tables.load(name).COLUMNS)
     parts = [caption.replace("__", r"\_\_")]  # file names such as __init__.py are not in bold
     for heading, rows in _sections(table, columns):
-        lines = [["", *(c.head for c in columns)], ["---", *("---:" for _ in columns)]]
-        for label, entries in rows:
-            lines.append([label, *(_shown(text, bold, IN_MARKDOWN) for text, bold in entries)])
-        body = "\n".join(
-            "| " + " | ".join(word.replace("|", r"\|") for word in line) + " |" for line in lines
-        )
-        parts.append(f"### {heading}\n\n{body}")
+        lines = [
+            [label, *(_shown(text, bold, IN_MARKDOWN) for text, bold in entries)] for label, entries in rows
+        ]
+        parts.append(f"### {heading}\n\n{ruled(['', *(c.head for c in columns)], lines)}")
     return "\n\n".join(parts) + "\n"
+
+
+def ruled(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int = 1) -> str:
+    """A Markdown table; columns behind the first ``left`` ones hold numbers, and are set right."""
+    head = list(heads)
+    every: list[Iterable[object]] = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
+    escaped = ([str(word).replace("|", r"\|") for word in line] for line in every)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
 def entry(column: Column, row: Row) -> str:
     """What a column says of a row in Markdown, a leader of its loss in bold."""
-    return _shown(column.text(row), _leads(column, row), IN_MARKDOWN).replace("|", r"\|")
+    return _shown(column.text(row), _leads(column, row), IN_MARKDOWN)
 
 
 def _narrow(head: str) -> list[str]:
@@ -103,7 +108,7 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands
     below the table.
     """
-    columns = _columns(table, name)
+    columns = printed(table, tables.load(name).COLUMNS)
     # \caption wants one paragraph, and so does \parbox.
     plain = caption.replace("**", "").replace("\n\n", " ")
     short, dot, notes = plain.partition(". ")
@@ -149,7 +154,7 @@ def html(table: pd.DataFrame, name: str, caption: str) -> str:
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{_web(names.table(name))}</title>',
             f"<style>\n{STYLE}</style>",
             *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
-            f"<div>{html_rows(table, _columns(table, name))}</div>\n</html>\n",
+            f"<div>{html_rows(table, tables.load(name).COLUMNS)}</div>\n</html>\n",
         ]
     )
 
@@ -193,17 +198,11 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
     return "\n".join(line.rstrip() for line in [*lines, "", *legend])
 
 
-def _columns(table: pd.DataFrame, name: str) -> list[Column]:
-    """The columns of the table that is called ``name``, without those about which it has nothing to say."""
-    return printed(table, tables.load(name).COLUMNS)
-
-
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
     """The rows of each dataset and backbone: a heading, then a label and (text, whether in bold) for each column."""
     sections = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
-        values = part.itertuples(index=False)
-        rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in values]
+        rows = records(part)
         plain = {row["loss"] for row in rows if row["method"] == PLAIN}
         lines = []
         for row in rows:

@@ -20,7 +20,7 @@ from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import comparisons, costs, curves, figures, formats, grid_photos, html, look, names, tables
-from bgbias.report.html.cells import whole_intervals
+from bgbias.report.columns import rounded
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
@@ -112,7 +112,12 @@ def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str,
     every = {COMPARED: ("Methods compared", *rest), **SECTIONS}
     for name, (title, some, shown) in every.items():
         printed = [_table(study, table) for table in some if table in read]
-        pictures = [_figure(study, figure) for figure in shown if figure in drawn]
+        pictures = [
+            _inside(study.files.at("figure_png", figure=figure).read_bytes())
+            | {"about": figures.load(figure).ABOUT}
+            for figure in shown
+            if figure in drawn
+        ]
         if printed or pictures:
             yield {"id": name, "title": title, "tables": printed, "figures": pictures}
 
@@ -132,18 +137,13 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 def _body(table: str) -> str:
     """A table as the page has it."""
     # A head without words is none, for whoever hears the page.
-    return whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
+    return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 
 
 def _costs(study: Study) -> dict[str, str]:
     """What training took; nothing where no record of it is here."""
     table, legend = costs.spent(study)
     return {"body": _body(formats.html_rows(table, costs.COLUMNS)), "legend": legend} if legend else {}
-
-
-def _figure(study: Study, name: str) -> dict[str, Any]:
-    data = study.files.at("figure_png", figure=name).read_bytes()
-    return _inside(data) | {"about": figures.load(name).ABOUT}
 
 
 def _drawn(figure: look.Figure | None) -> dict[str, Any]:
@@ -229,9 +229,7 @@ def _of_masks(study: Study) -> Iterator[str]:
     masks = pd.read_csv(study.files.at("mask_report"))
     for row in masks.to_dict("records"):
         area = f"mean area {html.percent(row['mean_area'], 0)} %"
-        truth = (
-            "" if math.isnan(row["mean_iou"]) else f", IoU with true masks {html.number(row['mean_iou'], 2)}"
-        )
+        truth = "" if math.isnan(row["mean_iou"]) else f", IoU with true masks {rounded(row['mean_iou'], 2)}"
         count, without = int(row["test_photos"]), int(row["test_photos_without_trusted_mask"])
         policy = study.mask_policy
         bounds = f"(area outside {html.percent(policy.min_area, 0)} to {html.percent(policy.max_area, 0)} %)"

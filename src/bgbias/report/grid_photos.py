@@ -7,29 +7,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made, files_of, step
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.report import four_fields, html, names, queries
+from bgbias.evaluation import embeddings
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
+from bgbias.masks.policy import read_mask_table
+from bgbias.report import names, queries, sources
+from bgbias.report.columns import rounded
 from bgbias.report.comparisons import LossBlock, MethodRow
-from bgbias.report.four_fields import Field
 from bgbias.report.queries import AskedModel
 from bgbias.results import leak
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import Estimate
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from bgbias.evaluation.photos import EvaluationPhotos
-
 FEWEST = 4  # queries of either kind that a dataset is shown with, however many datasets there are
+Field = tuple[bool, bool]
 
 
 @dataclass(frozen=True)
@@ -62,13 +61,13 @@ def of_grid(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos
 def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
     """The comparison in which plain training loses most; one without any training only where there are no others."""
     trained = [block for block in blocks if any(m.method not in names.NOT_TRAINED for m in block.models)]
-    return max(trained or blocks, key=lambda block: block.models[_first(block)].drop.value)
+    return max(trained or blocks, key=lambda block: _first(block).drop.value)
 
 
-def _first(block: LossBlock) -> int:
+def _first(block: LossBlock) -> MethodRow:
     """The model that the others are seen beside: the plain one, or the first that was trained."""
-    methods = [model.method for model in block.models]
-    return methods.index(PLAIN) if PLAIN in methods else methods.index(_trained(block)[0].method)
+    plain = (model for model in block.models if model.method == PLAIN)
+    return next(plain, _trained(block)[0])
 
 
 def _trained(block: LossBlock) -> list[MethodRow]:
@@ -78,19 +77,29 @@ def _trained(block: LossBlock) -> list[MethodRow]:
 
 def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     dataset, backbone, _ = block.of
-    first = block.models[_first(block)]
+    first = _first(block)
     others = [model for model in _trained(block) if model is not first]
     # Beside the plain one the best: more would fill a page that nobody reads.
     shown = [first, *sorted(others, key=lambda model: -model.corrupted.value)[:1]]
-    cells = [_cell(study, block.of, model.method) for model in shown]
-    embedded = [files_of(step("embed", cell=cell), "embeddings")["embeddings"] for cell in cells]
-    if gone := _missing(study, dataset, embedded):
-        return DatasetPhotos(dataset, block.title, missing=gone)
-    photos = _photos(study, dataset, backbone)
+    first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
+    cells = [first_runs[*block.of, model.method] for model in shown]
+    embedded = sources.of_models(cells, "embed", "embeddings")
+    read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
+    paths = {role: made.path(study) for role, made in (read | embedded).items()}
+    # Tables can be brought along without what they were made from.
+    if gone := [str(path) for path in paths.values() if not path.exists()]:
+        return DatasetPhotos(dataset, block.title, missing=gone[0])
+    _, album = sources.album(study, dataset, backbone)
+    photos = album.evaluation(album.table("test"), random_background.NEEDS, "test")
+    unsure = queries.unsure(read_mask_table(paths["mask_table"]))
     levels = _levels(study, block.of, [model.method for model in shown])
     models = [
-        AskedModel(model.title if len(shown) > 1 else "", _embeddings(study, made), levels[model.method])
-        for model, made in zip(shown, embedded, strict=True)
+        AskedModel(
+            model.title if len(shown) > 1 else "",
+            embeddings.read(paths[role]),
+            levels[model.method],
+        )
+        for model, role in zip(shown, embedded, strict=True)
     ]
     frame = photos.table.frame
     of_label = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
@@ -101,47 +110,10 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
         dataset,
         block.title,
         draws + seeds * (first.seeds > 1),
-        queries.on_page(queries.shown(models, photos, of_label, _unsure(study, dataset), count)),
+        queries.on_page(queries.shown(models, photos, of_label, unsure, count)),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
         leak.of(photos),
     )
-
-
-def _cell(study: Study, block: tuple[str, str, str], method: str) -> Cell:
-    """The model of the first seed."""
-    return next(c for c in plan.cells(study) if (c.dataset, c.backbone, c.loss, c.method) == (*block, method))
-
-
-def _missing(study: Study, dataset: str, embedded: Sequence[Made]) -> str:
-    """Tables can be brought along without what they were made from."""
-    read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
-    paths = [made.path(study) for made in (*read.values(), *embedded)]
-    return next((str(path) for path in paths if not path.exists()), "")
-
-
-def _photos(study: Study, dataset: str, backbone: str) -> EvaluationPhotos:
-    """The test photos as a network sees them, with all that puts them in front of other backgrounds."""
-    from bgbias.evaluation.conditions import random_background
-    from bgbias.models import backbones
-    from bgbias.study.album import Album
-
-    named = plan.backbone(study, backbone)
-    facts = backbones.facts(named.kind, named.params())
-    album = Album(study, dataset, facts.resize, facts.input_size)
-    return album.evaluation(album.table("test"), random_background.NEEDS, "test")
-
-
-def _unsure(study: Study, dataset: str) -> frozenset[str]:
-    """The photos whose masker was not sure."""
-    from bgbias.masks.policy import read_mask_table
-
-    return queries.unsure(read_mask_table(inputs.masks(study, dataset)["mask_table"].path(study)))
-
-
-def _embeddings(study: Study, made: Made) -> Any:
-    from bgbias.evaluation import embeddings
-
-    return embeddings.read(made.path(study))
 
 
 def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> dict[str, pd.DataFrame]:
@@ -158,9 +130,9 @@ def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> di
     return {str(method): own.droplevel(0).unstack() for method, own in means.groupby(level="method")}
 
 
-def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[str, Any]:
-    """The four fields, each with the trainings that stand there and their drops, dataset by dataset; nothing where a leak cannot
-    be tested. A model leans on backgrounds if its drop is beyond chance.
+def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[Field, list[str]]:
+    """By whether backgrounds tell the class and whether models lose without them, the trainings that stand there and their drops,
+    dataset by dataset; nothing where a leak cannot be tested. A model leans on backgrounds if its drop is beyond chance.
     """
     placed: dict[Field, list[str]] = {}
     for dataset, found in leaks.items():
@@ -173,15 +145,14 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
                 title = f"left after {model.title}" if model.change else model.title
                 drops.setdefault(title, []).append(model.drop)
         for leans in (True, False):
-            there = {title: [d for d in some if (d.low > 0) == leans] for title, some in drops.items()}
-            said = [f"{title} {_drops(some, len(drops[title]))}" for title, some in there.items() if some]
-            if said:
-                placed.setdefault((found.found, leans), []).append(
-                    f"{names.dataset(dataset)}: {'; '.join(said)}"
-                )
-    return four_fields.of(placed)
-
-
-def _drops(some: Sequence[Estimate], every: int) -> str:
-    """A drop in percent, or how many of several comparisons it is."""
-    return f"{html.number(some[0].value, 0)} %" if every == 1 else f"({len(some)} of {every} comparisons)"
+            parts = []
+            for title, some in drops.items():
+                there = [drop for drop in some if (drop.low > 0) == leans]
+                if len(some) == len(there) == 1:
+                    parts.append(f"{title} {rounded(there[0].value, 0)} %")
+                elif there:
+                    parts.append(f"{title} ({len(there)} of {len(some)} comparisons)")
+            if parts:
+                text = f"{names.dataset(dataset)}: {'; '.join(parts)}"
+                placed.setdefault((found.found, leans), []).append(text)
+    return placed

@@ -22,6 +22,7 @@ from bgbias.study.cell import side_by_side
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 DPI = 200
 # Inches: the text width of a two-column paper.
@@ -210,6 +211,13 @@ def tag(axes: Axes, x: float, y: float, text: str, box: Any = None, **words: Any
     axes.text(x, y, text, transform=axes.transAxes, bbox=box, **words)
 
 
+def handle(label: str, **style: Any) -> Line2D:
+    """An entry of a legend, grey if its style says nothing else."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **{"color": MUTED} | style)
+
+
 def square(image: np.ndarray) -> np.ndarray:
     """The middle square of an array [H, W, ...]."""
     side = min(image.shape[:2])
@@ -219,7 +227,7 @@ def square(image: np.ndarray) -> np.ndarray:
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """``name``.pdf (vector) and ``name``.png (200 dpi) in ``folder``, atomically; same data, same bytes."""
-    pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
+    pdf, png = (folder / f"{name}.{kind}" for kind in ("pdf", "png"))
     write(figure, pdf)
     write(figure, png)
     return pdf, png

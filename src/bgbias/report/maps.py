@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias.images import contact_sheet
 from bgbias.report import look
 
+if TYPE_CHECKING:
+    from bgbias.attribution.explanation import Explanation
+
 GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
-SIDE = 1.3
+SIDE, EXPLAINED = 1.3, 1.7  # in sheets, and where a few photos are explained
 MAP = "inferno"
 
 
 def sheet(
-    heads: Sequence[tuple[str, str]], rows: int, words: str
+    heads: Sequence[tuple[str, str]],
+    rows: int,
+    words: str,
+    side: float = SIDE,
+    margin: float = MARGIN,
 ) -> tuple[look.Figure, list[list[look.Axes]]]:
     """A figure with rows of square panels below heads (a word and its colour), and the panels of each row; ``words`` as in
     ``scale``.
     """
-    columns, step = len(heads), SIDE + GAP
-    width, height = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP, HEAD + rows * step + FOOT
+    columns, step = len(heads), side + GAP
+    width, height = 2 * margin + columns * step - GAP, HEAD + rows * step + FOOT
     figure = look.blank(width, height)
     panels = [
-        [look.panel(figure, MARGIN + c * step, HEAD + r * step, SIDE, SIDE) for c in range(columns)]
+        [look.panel(figure, margin + c * step, HEAD + r * step, side, side) for c in range(columns)]
         for r in range(rows)
     ]
     for axes, (word, colour) in zip(panels[0], heads, strict=True):
@@ -72,3 +80,27 @@ def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
     axes.set_axis_off()
     look.tag(axes, 1.05, 0.45, "most", ha="left", va="center", fontsize=6.5, color=contact_sheet.MUTED)
     look.tag(axes, -0.05, 0.45, words, ha="right", va="center", fontsize=6.5, color=contact_sheet.MUTED)
+
+
+def figure_explanation(found: Explanation) -> look.Figure:
+    """A column a photo. Below the photo stands its map: bright where it is like the anchor (or, if the photos are
+    compared as different, unlike the other); each distance is that to the first photo.
+    """
+    columns = len(found.photos)
+    # Two photos alone would leave no room for the words below.
+    margin = MARGIN + max(0.0, (3 - columns) * EXPLAINED / 4)
+    heads = [
+        found.roles[0],
+        *(f"{r}, {d:.2f} away" for r, d in zip(found.roles[1:], found.distances, strict=True)),
+    ]
+    words = f"what counts for their {'similarity' if found.same else 'difference'}: nothing"
+    with look.style():
+        figure, (upper, lower) = sheet(
+            [(head, contact_sheet.INK) for head in heads], 2, words, EXPLAINED, margin
+        )
+        for above, below, photo, attention in zip(upper, lower, found.photos, found.maps, strict=True):
+            look.photo(above, photo)
+            look.photo(below, overlay(photo, attention))
+            if not attention.any():
+                below.text(0.5, 0.5, "no place counts", transform=below.transAxes, ha="center", color="white")
+    return figure

@@ -30,7 +30,7 @@ from bgbias.report import formats, names, tables
 from bgbias.report.columns import Column
 from bgbias.results import publication
 from bgbias.results.publication import SEEDS, Publication
-from bgbias.results.rows import MODEL, Model
+from bgbias.results.rows import MODEL, Model, records
 
 README = Path("README.md")
 LINE = re.compile(r"^\{\{ (.*) \}\}$", re.MULTILINE)
@@ -93,9 +93,7 @@ def pages_with(question: str) -> str:
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     """A table as it is shown; columns behind the first ``left`` ones hold numbers, and are set right."""
-    ruled = ["---"] * left + ["---:"] * (frame.shape[1] - left)
-    lines = [list(frame.columns), ruled, *frame.to_numpy().tolist()]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    return formats.ruled(frame.columns, frame.to_numpy().tolist(), left) + "\n"
 
 
 def table(grid: str, name: str) -> str:
@@ -120,24 +118,23 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
                 entries.setdefault(model, {})[heads[-1]] = text
     models = list(entries)
     if rows:
-        models = [model for row in rows.split(",") for model in _some_models(row.strip(), models)]
+        named = [name.strip() for name in rows.split(",")]
+        models = [m for name in named for m in models_named(name, models) or [one_model(name, models)]]
     # What is the same in all rows goes without saying, but for the method.
     labels = [i for i, key in enumerate(MODEL) if key == "method" or len({m[i] for m in models}) > 1]
-    lines = [
-        ["training" if MODEL[i] == "method" else MODEL[i] for i in labels] + heads,
-        ["---"] * len(labels) + ["---:"] * len(heads),
-    ]
+    lines = []
     for model in models:
         label = [LABELS[MODEL[i]](model[i]) for i in labels]
         lines.append(label + [entries[model].get(head, words.NOTHING) for head in heads])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    titles = ["training" if MODEL[i] == "method" else MODEL[i] for i in labels]
+    return formats.ruled(titles + heads, lines, len(labels)) + "\n"
 
 
 def number(grid: str, name: str, row: str, column: str, digits: int) -> str:
     """A number of a table and its interval."""
     table = publication.read(grid).table(name)
     model = one_model(row, list(table[MODEL].itertuples(index=False, name=None)))
-    (values,) = publication.lines(table[(table[MODEL] == list(model)).all(axis=1)])
+    (values,) = records(table[(table[MODEL] == list(model)).all(axis=1)])
     if column not in values:
         near = difflib.get_close_matches(column, values, 3, cutoff=0)
         raise UserError(f"{name}.csv of {grid} has no column {column}; near it: {', '.join(near)}.")
@@ -170,10 +167,6 @@ def one_model(name: str, models: Sequence[Model]) -> Model:
     raise UserError(f"'{name}' names {len(named)} rows; write one of: {several}.")
 
 
-def _some_models(name: str, models: Sequence[Model]) -> list[Model]:
-    return models_named(name, models) or [one_model(name, models)]
-
-
 def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
     """What a table prints in a column, by model; of ``seeds``, what each seed has, in their order. ``table9+x``: by model, what
     it prints in the row that has ``+x`` behind the model's method.
@@ -192,7 +185,7 @@ def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
         several = f"has {len(named)} columns" if named else "has no column"
         raise UserError(f"{name} {several} '{head}'; it has: {' | '.join(c.head for c in available)}.")
     texts: dict[Model, list[str]] = {}
-    for row in publication.lines(table):
+    for row in records(table):
         model: Model = tuple(row[key] for key in MODEL)  # type: ignore[assignment]
         try:
             texts.setdefault(model, []).append(formats.entry(named[0], row))

@@ -22,8 +22,8 @@ from bgbias.report import tables
 from bgbias.report.columns import NOTHING, Number
 from bgbias.report.names import NOT_TRAINED
 from bgbias.report.pages import OF_SEEDS
-from bgbias.results.publication import SEEDS, lines
-from bgbias.results.rows import MODEL, Model
+from bgbias.results.publication import SEEDS
+from bgbias.results.rows import MODEL, Model, records
 from bgbias.results.uncertainty import CONFIDENCE
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
@@ -75,8 +75,8 @@ def compare(
         if models is not None and name not in now:
             continue
         keys = [*MODEL, "seed"] if name == SEEDS else MODEL
-        made_again = {_key(row, keys): row for row in lines(now[name])} if name in now else {}
-        for row in lines(table):
+        made_again = {_key(row, keys): row for row in records(now[name])} if name in now else {}
+        for row in records(table):
             model: Model = _key(row, MODEL)
             if models is not None and model not in models:
                 continue
@@ -151,20 +151,19 @@ def _distance(number: Number, row: Mapping[str, Any], again: Mapping[str, Any]) 
     """By how many half intervals of their difference two results differ; NaN without one, infinite if it cannot be chance."""
     if number.column not in again or number.column in COUNTS:
         return math.inf
-    ends = [
-        (of.get(f"{number.column}_low", math.nan), of.get(f"{number.column}_high", math.nan))
-        for of in (row, again)
-    ]
-    if math.isnan(ends[0][0]):
+    halves = [_half(number, of) for of in (row, again)]
+    if math.isnan(halves[0]):
         return math.nan
-    # The longer half, since an interval ends where a number can go no further.
-    halves = [
-        max(of[number.column] - low, high - of[number.column])
-        for of, (low, high) in zip((row, again), ends, strict=True)
-    ]
     half = math.hypot(*(half for half in halves if not math.isnan(half)))
     apart = abs(again[number.column] - row[number.column])
     return apart / half if half and not math.isnan(apart) else math.inf
+
+
+def _half(number: Number, of: Mapping[str, Any]) -> float:
+    """The longer half of an interval, since it ends where a number can go no further; NaN where there is none."""
+    low, high = (of.get(f"{number.column}_{end}", math.nan) for end in ("low", "high"))
+    value: float = of[number.column]
+    return max(value - low, high - value)
 
 
 def _key(row: Mapping[str, Any], keys: Collection[str]) -> Any:

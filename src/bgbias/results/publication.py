@@ -53,7 +53,7 @@ class Publication:
         known = (*self.tables, SEEDS)
         if name not in known:
             raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
-        return read_table(self.folder / f"{name}.csv")
+        return rows.read_csv(self.folder / f"{name}.csv")
 
     def models(self) -> list[Model]:
         """The models that the first table has a row of."""
@@ -62,16 +62,6 @@ class Publication:
     def caption(self, name: str) -> str:
         """The caption of a table, in Markdown."""
         return "\n\n".join(self.origin["captions"][name])
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """A table in full precision, a word ``none`` in it being a word."""
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
-
-
-def lines(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table's rows, each a mapping of columns."""
-    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
 
 
 def grids() -> list[str]:
@@ -134,12 +124,12 @@ def table_names(study: Study) -> list[str]:
 def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
     """The tables of a finished grid, and ``seeds``."""
     paths = {name: study.files.at("table_csv", table=name) for name in table_names(study)}
-    return {name: read_table(path) for name, path in paths.items()} | {SEEDS: seeds(study)}
+    return {name: rows.read_csv(path) for name, path in paths.items()} | {SEEDS: seeds(study)}
 
 
 def seeds(study: Study) -> pd.DataFrame:
     """Each training of a finished grid (``rows.of_each_seed``)."""
-    return rows.of_each_seed(read_table(study.files.at("results")))
+    return rows.of_each_seed(rows.read_csv(study.files.at("results")))
 
 
 def birth(study: Study) -> dict[str, Any]:
@@ -150,7 +140,7 @@ def birth(study: Study) -> dict[str, Any]:
     minutes = pd.Series([record["seconds"] / 60 for _, record in known], [name for name, _ in known])
     devices = [record["device"] for _, record in known if not record["device"].startswith("cpu")]
     return {
-        "commit": (last["git_commit"] or "unknown") + " with edits" * bool(last["git_dirty"]),
+        "commit": _commit(last),
         "date": last["finished"].partition("T")[0],
         "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in known), *devices])),
         "cores": os.cpu_count(),
@@ -225,9 +215,8 @@ def note_tables(kind: str, command: str, tables: Iterable[Path]) -> None:
     minutes = (time.perf_counter() - begun) / 60
     path = RESULTS / f"{kind}.json"
     noted = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
-    state = records.checkout()
     born = {
-        "commit": (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"]),
+        "commit": _commit(records.checkout()),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": _machine(),
         "cores": os.cpu_count(),
@@ -241,6 +230,10 @@ def noted_tables() -> dict[str, dict[str, Any]]:
     """What is noted of the tables that scripts of docs/ made, by their kind."""
     paths = sorted(RESULTS.glob("*.json"))
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def _commit(state: dict[str, Any]) -> str:
+    return (state["git_commit"] or "unknown") + " with edits" * bool(state["git_dirty"])
 
 
 def _machine() -> str:

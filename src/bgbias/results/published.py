@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.files.places import PUBLISHED, project_root
 from bgbias.photos.folds import FOLDS
+from bgbias.results.rows import Model
 
 KEYS = ("dataset", "backbone", "loss", "method", "metric", "condition")
 COLUMNS = ("source", *KEYS, "value", "sd", "unit", "differs")
@@ -71,18 +73,9 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).fillna({"differs": ""})
 
 
-def number(
-    rows: pd.DataFrame,
-    dataset: str,
-    backbone: str,
-    loss: str,
-    method: str,
-    metric: str,
-    condition: str,
-    folds: int = 1,
-) -> PublishedNumber:
-    """A paper's number for this cell, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
-    wanted = dict(zip(KEYS, (dataset, backbone, loss, method, metric, condition), strict=True))
+def number(rows: pd.DataFrame, *keys: str, folds: int = 1) -> PublishedNumber:
+    """A paper's number by its ``KEYS``, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
+    wanted = dict(zip(KEYS, keys, strict=True))
     printed = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     # Found as ours is; else with nearly as many folds.
     far = (printed["folds"] - folds).abs() + FOLDS * (printed["differs"] != "")
@@ -95,3 +88,19 @@ def number(
     of_folds = OF_FOLDS[row["folds"]] if row["folds"] != folds else ""
     differs = "; ".join(filter(None, (of_folds, row["differs"])))
     return PublishedNumber(float(row["value"]), float(row["sd"]), str(row["source"]), differs)
+
+
+def beside(
+    name: str, row: dict[str, Any], known: pd.DataFrame | None, model: Model, metric: str, condition: str
+) -> dict[str, Any]:
+    """The paper's number beside the column ``name`` of ``row``, where it came from, and, if it compares, ours minus theirs."""
+    theirs = NOTHING
+    if known is not None:
+        theirs = number(known, *model, metric, condition, folds=row["folds"])
+    return {
+        f"published_{name}": theirs.value,
+        f"published_{name}_sd": theirs.sd,
+        f"published_{name}_source": theirs.source or math.nan,
+        f"published_{name}_differs": theirs.differs or math.nan,
+        f"difference_{name}": math.nan if theirs.differs else row[name] - theirs.value,
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,14 @@ def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
     return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side(model[-1])[1] else len(set(of_folds))}
 
 
+def heading(own: pd.DataFrame, values: Values, counted: str) -> dict[str, Any]:
+    """A row's first columns from a model's rows: its names, seeds and folds, and how many queries, ``counted``, and classes
+    there are.
+    """
+    sizes = {counted: len(values.queries), "classes": len(set(values.classes))}
+    return named(values.model) | repetitions(own, values.model) | sizes
+
+
 def without_single_folds(table: pd.DataFrame) -> pd.DataFrame:
     """A table without the column ``folds`` where no model has several."""
     return table if (table["folds"] > 1).any() else table.drop(columns="folds")
@@ -77,6 +86,16 @@ def share(name: str, estimate: Estimate) -> dict[str, float]:
 def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     """The same of a difference, with the p of its being 0 as ``name_p``."""
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
+
+
+def read_csv(path: Path, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
+    """A CSV file of results. An empty field alone is no value: a model may be called NA."""
+    return pd.read_csv(path, dtype=dtype, keep_default_na=False, na_values=[""])
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table's rows, each a mapping of columns."""
+    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
 
 
 def corrected(table: pd.DataFrame, names: Sequence[str], within: Sequence[str]) -> pd.DataFrame:
@@ -200,17 +219,23 @@ def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
     return seen(rows, model, views)
 
 
-def seen(rows: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str, int]]) -> Values:
-    """MAP@R of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many draws
-    it has.
+def seen(
+    rows: pd.DataFrame,
+    model: Model,
+    views: Mapping[str, tuple[str, str, int]],
+    value: str = MAP_AT_R,
+    of_others: str = OTHERS,
+) -> Values:
+    """A metric of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many
+    draws it has.
     """
-    columns = ["image_id", "label", "seed", "draw", MAP_AT_R, OTHERS]
+    columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition, _) in views.items()
     }
     draws_of = {name: count for name, (*_, count) in views.items()}
-    return Values.of(model, parts, MAP_AT_R, OTHERS, draws_of)
+    return Values.of(model, parts, value, of_others, draws_of)
 
 
 def leading(of_models: Sequence[Values], name: str) -> list[bool]:

@@ -62,7 +62,7 @@ UNFINISHED = {
     "locks": "WORK/locks/{name}.lock",
     "weights_checked": "WORK/weights_checked.json",
     "gpu_slots": "WORK/gpu-slots",
-    # what files outside the project hold, each read once (see files/hashes.py)
+    # what files outside the project hold, each read once (see files/checksums.py)
     "known_files": "WORK/known_files.sqlite",
     "logs": "WORK/logs/{name}.log",
 }

@@ -117,7 +117,10 @@ class TrainingPhotos:
         self._sizes = [(h, w) for h, w, *_ in shapes]
         self._photos = cropper(lambda row: photos[places[row]], shapes, size, device)
         self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
-        self._textures = self._like_photos(textures, shapes, size, device) if textures else None
+        self._textures = None
+        if textures:
+            quilted = [textures.row(name) for name in table.ids]
+            self._textures = cropper(lambda row: textures[quilted[row]], shapes, size, device)
         behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
         self._pool_sizes = [(h, w) for h, w, *_ in behind]
         self._pool = cropper(pool.__getitem__, behind, size, device, few=True) if pool else None
@@ -188,10 +191,6 @@ class TrainingPhotos:
             crops = seeds.generator("crop", *key, step)
             backgrounds = seeds.generator("background", *key, step)
             yield self.batch(chosen, crops, backgrounds, scale, ratio)
-
-    def _like_photos(self, made: Pictures, shapes: list[tuple[int, ...]], size: int, device: str) -> Crops:
-        places = [made.row(name) for name in self.table.ids]
-        return cropper(lambda row: made[places[row]], shapes, size, device)
 
     def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""

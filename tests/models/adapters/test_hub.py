@@ -15,8 +15,8 @@ import pytest
 from huggingface_hub import constants, hf_hub_download
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import _hub, load
-from bgbias.models.adapters._library import asked
+from bgbias.models.adapters import load
+from bgbias.models.adapters._library import asked, reached_or_offline
 
 PAGE = "https://huggingface.co/someone/hers"
 CONTENT = b"weights"
@@ -106,7 +106,7 @@ def test_a_client_of_before_hooks_is_left_alone(monkeypatch: pytest.MonkeyPatch)
 def test_nothing_is_left_in_the_client_of_two_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     client = huggingface_hub.get_session()
     before = client.event_hooks["request"]
-    one, other = _hub.reached_or_offline(), _hub.reached_or_offline()
+    one, other = reached_or_offline(), reached_or_offline()
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:

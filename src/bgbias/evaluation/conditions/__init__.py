@@ -13,6 +13,9 @@ from collections.abc import Iterable
 
 from bgbias import plugins
 
+SHARED = {
+    "_controls": ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next")
+}
 CLEAN, RANDOM_BACKGROUND = "clean", "random_background"
 SYMMETRIC, QUERY_ONLY = "symmetric", "query"
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import donors
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions._controls import drawn, other_classes
 from bgbias.images.composite import on_grey
 from bgbias.images.quilting import BLOCK, SIDE, quilted
 
@@ -40,14 +40,14 @@ def _lent(photo: Photo, draw: int) -> tuple[Photo, int, list[np.ndarray]]:
     """The donor with its ``windows``. One whose object has no room for any is struck out, and another one drawn. Raises
     UserError, naming the photo, if nobody is left.
     """
-    candidates = donors.other_classes(photo)
+    candidates = other_classes(photo)
     while len(candidates):
-        drawn = donors.drawn(photo, "cue_conflict", draw, candidates)
-        if len(photo.split.trusted_of_class[drawn.label]) > 1:
-            block, squares = windows(drawn)
+        lender = drawn(photo, "cue_conflict", draw, candidates)
+        if len(photo.split.trusted_of_class[lender.label]) > 1:
+            block, squares = windows(lender)
             if squares:
-                return drawn, block, squares
-        candidates = candidates[candidates != drawn.row]
+                return lender, block, squares
+        candidates = candidates[candidates != lender.row]
     raise UserError(
         f"Condition cue_conflict: no photo can lend '{photo.image_id}' a texture. It takes another class with two trusted masks"
         f" (docs/masks.md), and in one of these photos an object with room for {BLOCKS[-1]} of {SIDE} pixels. Add photos, or take"

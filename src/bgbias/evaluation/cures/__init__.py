@@ -11,3 +11,5 @@ Any other sees each picture with the mask of its object, and has ``AT``: at ``pi
 picture uint8 [S, S, 3] and its mask uint8 [S, S] to the picture that the model sees; at ``features`` it has ``apply(features,
 masks)``, from feature maps [B, C, h, w] and masks float32 [B, 1, S, S] in 0..1 to feature maps, which are then pooled as ever.
 """
+
+SHARED = {"_pictures": ("blurred", "cropped"), "_projected": ("leace", "moved_directions")}

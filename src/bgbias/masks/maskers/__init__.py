@@ -6,3 +6,5 @@ content is the masks. One that predicts has ``build(params, device)``, which tak
 has one, yields them as they are made, so that less is lost by an interruption); any other has
 ``given(params, truth, ids)``, which takes an image id to its mask (uint8 [H, W]) or to None.
 """
+
+SHARED = {"_u2net": ("u2net", "u2netp"), "_graphs": ("birefnet", "birefnet_lite", "isnet", "onnx")}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from bgbias.settings import Strict
+
+Colours = tuple[float, float, float]
+# Of the colours R, G, B in 0..1, as usual for ImageNet.
+MEAN: Colours = (0.485, 0.456, 0.406)
+STD: Colours = (0.229, 0.224, 0.225)
+# rembg's, with which the background-bias paper made its masks.
+REMBG = "https://github.com/danielgatis/rembg/releases/download/v0.0.0"
 
 
 class SaliencyParams(Strict):
@@ -16,3 +23,27 @@ class SaliencyParams(Strict):
     input_size: int = Field(320, ge=32, le=2048)
     batch_size: int = Field(4, ge=1)
     precision: Literal["fp32", "bf16"] = "fp32"
+
+
+class GraphParams(Strict):
+    """Options of every masker that ONNX Runtime runs."""
+
+    weights: str | None = Field(None, description="an .onnx file, its URL, or `published`")
+    input_size: int | None = Field(
+        None, ge=32, le=4096, description="side in pixels at which a graph looks that takes any"
+    )
+
+
+class SaliencyRecipe(NamedTuple):
+    """What a network wants of a photo, and what its map is.
+
+    ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
+    size; None if nobody says. ``stretch``: to 0..1 per picture. ``output``: which one is the map; None: the first.
+    """
+
+    mean: Colours
+    std: Colours
+    sigmoid: bool
+    side: int | None = None
+    stretch: bool = True
+    output: str | None = None

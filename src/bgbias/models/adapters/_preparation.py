@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bgbias.errors import UserError
 from bgbias.models.adapters import Options
 from bgbias.models.look import Look
 from bgbias.models.preprocess import Preprocess
@@ -36,6 +37,32 @@ def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1
     """That of libraries whose colours are in 0..1 before they are normalised."""
     (r, g, b), (of_r, of_g, of_b) = map(float, mean), map(float, std)
     return Preprocess(scale, (r, g, b), (of_r, of_g, of_b))
+
+
+def square(height: int | None, width: int | None, name: str) -> int | None:
+    """The side of the pictures that a model looks at, None where any will do."""
+    if height != width:
+        raise UserError(
+            f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
+        )
+    return height
+
+
+def fixed(side: int | None, options: Options, name: str) -> int | None:
+    """The side of a model that takes no other, which options may repeat."""
+    if side is not None and options.size not in (None, side):
+        raise UserError(
+            f"{name} takes pictures of {side} pixels and no others; leave --size {options.size} out."
+        )
+    return side
+
+
+def unbordered(has_borders: bool, side: int, options: Options, name: str) -> None:
+    """Refuse a preparation that puts borders around photos, unless options say another one."""
+    if has_borders and options.resize is None and options.squash is None:
+        raise UserError(
+            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {side}."
+        )
 
 
 def usual(options: Options, size: int | None = None) -> Preparation:

@@ -10,9 +10,9 @@ from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked
+from bgbias.models.adapters._library import asked, present
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import usual
+from bgbias.models.adapters._preparation import fixed, square, usual
 
 TAKES = "a file of torch.export.save"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
@@ -23,14 +23,10 @@ def adapt(which: str, options: Options) -> Adapted:
     import torch
 
     path = Path(which)
-    if not path.is_file():
-        raise UserError(f"The exported program {which} is missing; correct --model.")
+    present(path, "The exported program")
     program = asked(f"exported:{which}", which, lambda: torch.export.load(path))
     side, batch = _shape(program, which)
-    if side is not None and options.size not in (None, side):
-        raise UserError(
-            f"{which} takes pictures of {side} pixels and no others; leave --size {options.size} out."
-        )
+    side = fixed(side, options, which)
     return adapted(which, program.module(), usual(options, side), options, batch=batch)
 
 
@@ -43,6 +39,4 @@ def _shape(program: Any, which: str) -> tuple[int | None, int | None]:
             f"{which} takes {[list(map(str, s)) for s in shapes]}, not one tensor of pictures [B, 3, S, S]."
         )
     batch, _, height, width = (side if isinstance(side, int) else None for side in shapes[0])
-    if height != width:
-        raise UserError(f"{which} looks at pictures of {width} x {height} pixels, not at squares.")
-    return height, batch
+    return square(height, width, which), batch

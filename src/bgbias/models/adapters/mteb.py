@@ -17,7 +17,7 @@ import numpy as np
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, Adapted, Options, _image_processor, _pictures
-from bgbias.models.adapters._library import asked, named, needed
+from bgbias.models.adapters._library import PAGE, asked, named, needed
 from bgbias.models.adapters._preparation import usual
 
 OF = "mteb"
@@ -38,10 +38,8 @@ def adapt(which: str, options: Options) -> Adapted:
         raise UserError(
             f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
         )
-    source = f"https://huggingface.co/{which}"
-    return _adapted(
-        asked(name, source, lambda: library.get_model(which, device=device), OFFLINE), options, name
-    )
+    model = asked(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE)
+    return _adapted(model, options, name)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:

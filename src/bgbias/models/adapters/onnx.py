@@ -14,8 +14,8 @@ import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _runtime
-from bgbias.models.adapters._library import needed
-from bgbias.models.adapters._preparation import usual
+from bgbias.models.adapters._library import needed, present
+from bgbias.models.adapters._preparation import fixed, square, usual
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,8 +44,7 @@ class _Input(NamedTuple):
 def adapt(which: str, options: Options) -> Adapted:
     """The graph on the processor, or on a GPU where ONNX Runtime was built for one and it is asked for."""
     needed("onnxruntime", "onnx")
-    if not Path(which).is_file():
-        raise UserError(f"The ONNX graph {which} is missing; correct --model.")
+    present(Path(which), "The ONNX graph")
     session = _runtime.session(which, f"onnx:{which}", which, options.device)
     entry = _input(session.get_inputs(), which, options)
     output, told = _output(session.get_outputs(), which)
@@ -81,17 +80,12 @@ def _input(inputs: list[Any], which: str, options: Options) -> _Input:
         )
     last = shape[3] == 3 and shape[1] != 3
     height, width = shape[1:3] if last else shape[2:]
-    if height != width:
-        raise UserError(f"{which} looks at pictures of {width} x {height} pixels, not at squares.")
-    if height is None and options.size is None:
+    side = fixed(square(height, width, which), options, which)
+    if side is None and options.size is None:
         raise UserError(
             f"{which} takes pictures of any size; say which one it was trained with: --size 224, for example."
         )
-    if height is not None and options.size not in (None, height):
-        raise UserError(
-            f"{which} takes pictures of {height} pixels and no others; leave --size {options.size} out."
-        )
-    return _Input(entry.name, KINDS[entry.type], height, shape[0], last)
+    return _Input(entry.name, KINDS[entry.type], side, shape[0], last)
 
 
 def _output(outputs: list[Any], which: str) -> tuple[str, tuple[str, ...]]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked, named, needed
+from bgbias.models.adapters._library import PAGE, asked, named, needed
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill
 from bgbias.models.look import Interpolation, Look
 
@@ -37,7 +37,8 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"open_clip:{which}"
     told: tuple[str, ...]
     if which.startswith((HUB, FOLDER)):
-        source = which.removeprefix(FOLDER) if which.startswith(FOLDER) else _page(which)
+        place = which.removeprefix(HUB).removeprefix(FOLDER)
+        source = place if which.startswith(FOLDER) else f"{PAGE}{place}"
         with _quietly():
             model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
     else:
@@ -61,10 +62,6 @@ def adapt(which: str, options: Options) -> Adapted:
         _look(name, config, options), normalised(config["mean"], config["std"]), "OpenCLIP's configuration"
     )
     return adapted(name, ImageTower(), prepared(own, options), options, told, "embedding: encode_image()")
-
-
-def _page(which: str) -> str:
-    return f"https://huggingface.co/{which.removeprefix(HUB)}"
 
 
 def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[str, ...]]:
@@ -91,11 +88,8 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
     kept = {
         key: published[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in published
     }
-    source = (
-        f"https://huggingface.co/{published['hf_hub'].strip('/')}"
-        if published.get("hf_hub")
-        else published.get("url", "")
-    )
+    hub = published.get("hf_hub", "").strip("/")
+    source = f"{PAGE}{hub}" if hub else published.get("url", "")
 
     def create() -> Any:
         return open_clip.create_model(
@@ -155,13 +149,7 @@ def _quietly() -> Iterator[None]:
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:
     size = config["size"]
     height, width = (size, size) if isinstance(size, int) else size
-    if height != width:
-        raise UserError(
-            f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
-        )
-    if config["resize_mode"] == "longest" and options.resize is None and options.squash is None:
-        raise UserError(
-            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
-        )
+    square(height, width, name)
+    unbordered(config["resize_mode"] == "longest", height, options, name)
     interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     return Look(height, height, config["resize_mode"] == "squash", interpolation, "even")

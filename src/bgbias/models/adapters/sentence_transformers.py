@@ -5,7 +5,6 @@ Their image processor says what is seen of a photo, and normalises it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, _image_processor, _pictures
-from bgbias.models.adapters._library import OFFLINE_FOLDER, asked, needed
+from bgbias.models.adapters._library import OFFLINE_FOLDER, asked, folder_or_page, needed
 
 OF = "sentence_transformers"
 TAKES = "the name of a model on huggingface.co, or a folder"
@@ -23,11 +22,7 @@ OPTIONS: frozenset[str] = frozenset()
 def adapt(which: str, options: Options) -> Adapted:
     """The model on the device."""
     library = needed("sentence_transformers", "sentence_transformers")
-    folder = Path(which)
-    if which.startswith((".", "/", "~")) and not folder.is_dir():
-        raise UserError(f"The folder {which} is missing; correct --model.")
-    owned = which if "/" in which else f"sentence-transformers/{which}"
-    source = which if folder.is_dir() else f"https://huggingface.co/{owned}"
+    source = folder_or_page(which, "" if "/" in which else f"sentence-transformers/{which}")
     name, device = f"sentence-transformers:{which}", pick(options.device)
     model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)
     return _adapted(model, name)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked, named
+from bgbias.models.adapters._library import PAGE, asked, named
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill
 from bgbias.models.look import Look
 
@@ -33,7 +33,7 @@ def adapt(which: str, options: Options) -> Adapted:
     """The network with its own pooling, or the one that is asked for."""
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
-    source = f"https://huggingface.co/{which.partition(':')[2]}" if elsewhere else _page(which)
+    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
@@ -74,11 +74,8 @@ def _page(which: str) -> str:
     if tag:
         named(tag, tags, f"tag of {architecture}", " ".join(tags))
     config = get_pretrained_cfg(which)
-    return (
-        f"https://huggingface.co/{config.hf_hub_id}"
-        if config and config.hf_hub_id
-        else getattr(config, "url", "")
-    )
+    hub = getattr(config, "hf_hub_id", None)
+    return f"{PAGE}{hub}" if hub else getattr(config, "url", "")
 
 
 def _created(which: str, source: str, options: Options) -> Any:
@@ -116,14 +113,8 @@ def _converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:
     _, height, width = config["input_size"]
     mode = config["crop_mode"]
-    if height != width:
-        raise UserError(
-            f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
-        )
-    if mode == "border" and options.resize is None and options.squash is None:
-        raise UserError(
-            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
-        )
+    square(height, width, name)
+    unbordered(mode == "border", height, options, name)
     size = options.size or height
     return Look(
         size, math.floor(size / config["crop_pct"]), mode == "squash", config["interpolation"], "even"

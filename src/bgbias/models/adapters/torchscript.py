@@ -10,7 +10,7 @@ from pathlib import Path
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked
+from bgbias.models.adapters._library import asked, present
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import usual
 
@@ -23,8 +23,7 @@ def adapt(which: str, options: Options) -> Adapted:
     import torch
 
     path = Path(which)
-    if not path.is_file():
-        raise UserError(f"The network {which} is missing; correct --model.")
+    present(path, "The network")
     kind = state_dicts.kind(path)
     if kind != "a network as TorchScript":
         raise UserError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor, _pooling
-from bgbias.models.adapters._library import asked, needed
+from bgbias.models.adapters._library import asked, folder_or_page, needed
 from bgbias.models.adapters._network import adapted, attempted
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
@@ -37,10 +37,7 @@ def adapt(which: str, options: Options) -> Adapted:
     """The model in float32, whatever precision it was saved in; the code of others is not executed."""
     needed("transformers", "transformers")
     name = f"transformers:{which}"
-    folder = Path(which)
-    if which.startswith((".", "/", "~")) and not folder.is_dir():
-        raise UserError(f"The folder {which} is missing; correct --model.")
-    source = which if folder.is_dir() else f"https://huggingface.co/{which}"
+    source = folder_or_page(which)
     with _quietly():
         network, told = asked(name, source, lambda: _created(which, name, options))
         told = told or (f"weights: as published ({source})",)
@@ -98,10 +95,9 @@ def _preparation(which: str, network: Any, name: str, options: Options) -> Prepa
     folder = Path(which)
     if folder.is_dir() and not any((folder / file).is_file() for file in PROCESSORS):
         return usual(options, _side(network))
-    source = which if folder.is_dir() else f"https://huggingface.co/{which}"
     get = partial(transformers.AutoImageProcessor.from_pretrained, which, backend="pil")
     try:
-        processor = asked(f"The image processor of {name}", source, get, OFFLINE)
+        processor = asked(f"The image processor of {name}", folder_or_page(which), get, OFFLINE)
     except UserError:
         if {"size", "mean", "std"} <= set(options.given()):
             return usual(options)

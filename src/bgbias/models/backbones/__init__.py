@@ -9,16 +9,25 @@ given the variant first.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import Field, model_validator
+
 from bgbias import plugins
 from bgbias.models.preprocess import Preprocess
+from bgbias.settings import Strict
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from bgbias.settings import Strict
+# Options that share a file.
+SHARED = {
+    "_torchvision": ("resnet18", "resnet50", "resnet50_96", "resnet152"),
+    "mobilenet_v2_tf": ("mobilenet_v2_tf_112",),
+    "tiny": ("tiny_batch_norm",),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,26 @@ class Facts:
     resize: int
     preprocess: Preprocess
     channels: int
+
+
+class Pretrained(Strict):
+    """Options that all backbones with published weights share: where these come from."""
+
+    weights: str | None = Field(
+        description="a state dict (.safetensors or .pth; shared:<file>), a URL, `published`, or null: random weights"
+    )
+    sha256: str | None = Field(
+        None,
+        description="of the file behind a URL: all of it, or its beginning as published file names give it",
+    )
+
+    @model_validator(mode="after")
+    def _checksum_of_a_url(self) -> Pretrained:
+        if ("://" in (self.weights or "")) != (self.sha256 is not None):
+            raise ValueError("a URL as `weights` needs a `sha256` beside it, and nothing else takes one")
+        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{8,64}", self.sha256):
+            raise ValueError("`sha256` is 64 lower-case hexadecimal digits, or the first 8 or more of them")
+        return self
 
 
 def facts(name: str, params: Strict) -> Facts:

@@ -1,19 +1,21 @@
-"""What torchvision's networks have in common: how photos are prepared, where weights lie, what a ResNet's trunk is."""
+"""ResNets (He et al., CVPR 2016) as torchvision builds, trains and normalises them; and what its other networks have in common
+with them: how photos are prepared, where weights lie."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from bgbias.files.fetch import Source
-from bgbias.models.backbones import Facts
+from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
-from bgbias.settings import Strict
 
 if TYPE_CHECKING:
     from torch import nn
 
+Params = Pretrained
+HEAD = "fc."
 IMAGENET = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "rgb")
 
 
@@ -28,14 +30,36 @@ def published(file: str) -> tuple[Source, ...]:
     return (Source(place=f"https://download.pytorch.org/models/{file}", sha256=sha256),)
 
 
-def resnet(name: str) -> Callable[[Strict], nn.Module]:
-    """What builds the ResNet ``name``'s trunk, random and without pooling: [B, 3, H, W] to [B, channels, H/32, W/32]."""
+def _resnet(name: str, file: str, channels: int) -> dict[str, Any]:
+    """The ResNet ``name``, whose published weights are those of torchvision's ``file``."""
 
-    def build(params: Strict) -> nn.Module:
+    def build(params: Pretrained) -> nn.Module:
+        """The trunk, random and without pooling: [B, 3, H, W] to [B, channels, H/32, W/32]."""
         from torch import nn
         from torchvision import models
 
         layers = dict(getattr(models, name)().named_children())
         return nn.Sequential(OrderedDict((k, v) for k, v in layers.items() if k not in ("avgpool", "fc")))
 
-    return build
+    number = name.removeprefix("resnet")
+    return {
+        "__doc__": f"ResNet-{number} (He et al., CVPR 2016) as torchvision builds, trains and normalises it.",
+        "FACTS": facts(channels),
+        "PUBLISHED": published(file),
+        "build": build,
+    }
+
+
+# The original recipe, as in the literature.
+RESNET50 = _resnet("resnet50", "resnet50-0676ba61.pth", 2048)
+MEMBERS = {
+    "resnet18": _resnet("resnet18", "resnet18-f37072fd.pth", 512),
+    "resnet50": RESNET50,
+    "resnet50_96": RESNET50
+    | {
+        "__doc__": "``resnet50`` on photos of 96 pixels, as STL-10's are: a fifth of the cost. What is"
+        " published was trained on larger ones.",
+        "FACTS": replace(facts(2048), input_size=96, resize=96),
+    },
+    "resnet152": _resnet("resnet152", "resnet152-394f9c45.pth", 2048),
+}

@@ -25,16 +25,14 @@ def load(trunk: nn.Module, file: Path, backbone: str) -> None:
             f"The weights file {file} is missing (params.yaml: {key}). Put it there, or set {key} to"
             f" {'`published`, to have it fetched, or ' if _is_published(backbone) else ''}null to start from random weights."
         )
-    fill(trunk, state_dicts.read_state_dict(file, f"params.yaml: {key}"), backbone, str(file))
-
-
-def fill(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> None:
-    """Fill the trunk from a state dict; ``origin`` is what an error calls it."""
-    trunk.load_state_dict(fitted(trunk, state, backbone, origin), strict=True)
+    state = state_dicts.read_state_dict(file, f"params.yaml: {key}")
+    trunk.load_state_dict(fitted(trunk, state, backbone, str(file)), strict=True)
 
 
 def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> dict[str, Tensor]:
-    """A state dict in the trunk's own names; shapes alone (torch's device ``meta``) do. One that does not fit is an error."""
+    """A state dict in the trunk's own names; shapes alone (torch's device ``meta``) do. One that does not fit is an error,
+    which calls it ``origin``.
+    """
     module, variant = plugins.load("backbones", backbone), plugins.variant(backbone)
     found = state
     if variant:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bgbias.files.fetch import Source
 from bgbias.models.backbones import Facts
-from bgbias.models.backbones._params import Pretrained as Params
+from bgbias.models.backbones import Pretrained as Params
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bgbias.models.backbones._params import Pretrained as Params
+from bgbias.models.backbones import Pretrained as Params
 from bgbias.models.backbones._torchvision import facts, published
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from bgbias.errors import UserError
-from bgbias.models.backbones import Facts
-from bgbias.models.backbones._params import Pretrained
+from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:

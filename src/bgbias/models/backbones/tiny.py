@@ -38,3 +38,24 @@ def build(params: Params) -> nn.Module:
         ConvGroupNormRelu(64, CHANNELS, kernel=1),
         SpatialGate(CHANNELS),
     )
+
+
+def with_batch_norm(params: Params) -> nn.Module:
+    """The trunk, 0.1 million parameters: float [B, 3, H, W] to [B, 192, H/8, W/8]; random weights, ``tiny``'s own."""
+    from torch import nn
+
+    trunk = build(params)
+    for parent in list(trunk.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, nn.GroupNorm):
+                setattr(parent, name, nn.BatchNorm2d(child.num_channels))
+    return trunk
+
+
+MEMBERS = {
+    "tiny_batch_norm": {
+        "__doc__": "The network ``tiny`` with batch norm in the place of its group norm: for methods that are"
+        " about batch norm, on toys.",
+        "build": with_batch_norm,
+    }
+}

@@ -7,9 +7,7 @@ A file says of its figure
 ``wanted(study)``    whether it makes sense for the grid; a figure without this function does for all;
 ``reads(study)``     role to ``Made``: the files that it is drawn from, and which nodes make those;
 ``settings(study)``  what else it depends on; without this function: on nothing else;
-``draw(study)``      the figure, by matplotlib;
-``of_tables(study, table)``  only of a figure that is drawn from tables alone: the same, ``table(name)`` being a table by its
-                     name, or ``seeds``.
+``draw(study)``      the figure, by matplotlib.
 
 Planning imports every file: matplotlib, torch and OpenCV are imported by the functions that need them.
 """

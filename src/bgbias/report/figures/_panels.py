@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.images import contact_sheet
 from bgbias.report import look, names
 from bgbias.study.cell import NO_LOSS
 from bgbias.study.methods import ON_REPLACED
@@ -67,6 +66,11 @@ def pale(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[st
     return solid | {"markerfacecolor": light, "markeredgecolor": rim, "markeredgewidth": 1.1}
 
 
+def bars(axes: look.Axes, x: Any, y: Any, low: Any, high: Any, colour: str) -> None:
+    """Intervals of points, thin and pale: they are many."""
+    axes.errorbar(x, y, [y - low, high - y], fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.6)
+
+
 def _face(method: str) -> dict[str, Any]:
     """A method's colour; on replaced backgrounds it has a rim of BGAugment's, since a darker shade alone is hard to tell."""
     alone = method.removesuffix(ON_REPLACED)
@@ -86,10 +90,7 @@ def _told(losses: dict[str, str]) -> dict[str, str]:
 
 
 def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> None:
-    from matplotlib.lines import Line2D
-
     alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
-    handles = [Line2D([], [], marker="o", label=names.method(m), **alone, **_face(m)) for m in methods]
-    grey = {"color": contact_sheet.MUTED} | alone
-    handles += [Line2D([], [], marker=m, label=names.loss(loss), **grey) for loss, m in losses.items()]
+    handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
+    handles += [look.handle(names.loss(loss), marker=m, **alone) for loss, m in losses.items()]
     drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))

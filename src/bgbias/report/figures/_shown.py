@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made, step
 from bgbias.evaluation.conditions import random_background
-from bgbias.report import formats
+from bgbias.report import sources
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
@@ -39,40 +35,15 @@ def pair(study: Study) -> tuple[Cell, ...]:
     return ()
 
 
-def has_pair(study: Study) -> bool:
-    """Whether there are two models to compare."""
-    return bool(pair(study))
-
-
-def corrupted(study: Study) -> dict[str, Made]:
+def corrupted(study: Study) -> sources.Sources:
     """Photos, masks and the backgrounds of the test split."""
     name = dataset(study)
     return inputs.photos(name) | inputs.masks(study, name) | inputs.pools(study, name, "test")
 
 
-def of_pair(study: Study, name: str, *outputs: str) -> dict[str, Made]:
-    """What the node ``name`` made of both models."""
-    return {
-        f"{output} {cell.name}": Made(step(name, cell=cell), output)
-        for cell in pair(study)
-        for output in outputs
-    }
-
-
-def table(number: int) -> dict[str, Made]:
-    """A table of the report."""
-    name = f"table{number}"
-    return {name: Made(step("table", table=name), "table_csv")}
-
-
-def tables(study: Study) -> Callable[[str], pd.DataFrame]:
-    """What reads a table of the report back by its name, as ``figures.of_tables`` wants it."""
-    return lambda name: formats.read(study.files.at("table_csv", table=name))
-
-
-def table1(study: Study) -> dict[str, Made]:
-    """Table 1."""
-    return table(1)
+def seeds(_study: Study) -> sources.Sources:
+    """Table 1, and the results that it is made of, with those of each training."""
+    return sources.printed(1) | sources.collected("results")
 
 
 def cut_by(study: Study) -> dict[str, Any]:
@@ -94,9 +65,4 @@ def evaluation(study: Study) -> EvaluationPhotos:
 
 def album(study: Study) -> tuple[Facts, Album]:
     """The dataset as the backbone sees it, and the facts of that."""
-    from bgbias.models import backbones
-    from bgbias.study.album import Album
-
-    named = plan.backbone(study, study.cells[0].backbones[0])
-    facts = backbones.facts(named.kind, named.params())
-    return facts, Album(study, dataset(study), facts.resize, facts.input_size)
+    return sources.album(study, dataset(study), study.cells[0].backbones[0])

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from bgbias.engine.node import Made
 from bgbias.images.contact_sheet import INK
-from bgbias.report import look, names
+from bgbias.report import look, names, sources
 from bgbias.report.figures import _shown as shown
 from bgbias.report.maps import at_size, number, outline, overlay, sheet
+from bgbias.results.rows import read_csv
 from bgbias.study.params import Study
 
 PLACE = 4
@@ -20,13 +19,12 @@ ABOUT = (
     "How much each place of a photo moves each model's embedding, by its gradients: the brighter, the more. The object is"
     " outlined; the number is the attribution score. Good: bright on the object; bad: bright on what stands around it."
 )
-wanted, settings = shown.has_pair, shown.settings
+wanted, settings = shown.pair, shown.settings
 PHOTOS = 4
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Photos and masks, and both models' maps and scores."""
-    return shown.corrupted(study) | shown.of_pair(study, "attribute", "maps", "attribution")
+def reads(study: Study) -> sources.Sources:
+    return shown.corrupted(study) | sources.of_models(shown.pair(study), "attribute", "maps", "attribution")
 
 
 def draw(study: Study) -> look.Figure:
@@ -37,12 +35,7 @@ def draw(study: Study) -> look.Figure:
     for cell in shown.pair(study):
         with np.load(read[f"maps {cell.name}"].path(study), allow_pickle=False) as file:
             maps[cell.method] = dict(zip(file["ids"].tolist(), file["ref"], strict=True))
-        frame = pd.read_csv(
-            read[f"attribution {cell.name}"].path(study),
-            dtype={"image_id": str},
-            keep_default_na=False,
-            na_values=[""],
-        )
+        frame = read_csv(read[f"attribution {cell.name}"].path(study), dtype={"image_id": str})
         scores[cell.method] = frame[frame["variant"] == "ref"].set_index("image_id")["score"].to_dict()
     ids = [i for i in maps["plain"] if all(i in m for m in maps.values())][:PHOTOS]
     return figure_attribution(

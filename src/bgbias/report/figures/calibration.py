@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look, names
-from bgbias.report.figures import _seeds as each
+from bgbias.report import look, names, sources
+from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study, options
@@ -21,7 +21,7 @@ ABOUT = (
     "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
     " seeds. Good: a flat line near 0; bad: one that rises as backgrounds tell more."
 )
-reads = each.reads
+reads = shown.seeds
 HEIGHT = 2.75
 MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
@@ -46,12 +46,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def draw(study: Study) -> look.Figure:
     """The drop over the toy datasets' known bias."""
-    return of_tables(study, each.tables(study))
-
-
-def of_tables(study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 1, and each seed."""
-    return figure_calibration(table("table1"), settings(study)["correlations"], table("seeds"))
+    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
 
 
 def figure_calibration(
@@ -143,16 +138,11 @@ def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
 
 
 def _legend(axes: look.Axes, losses: list[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    grey: dict[str, Any] = {"color": contact_sheet.MUTED, "markersize": 4}
     handles = [
-        Line2D([], [], marker="o", linestyle="-", **HOLLOW, label="clean", **grey),
-        Line2D([], [], marker="o", linestyle=DASHES, label="corrupted", **grey),
+        look.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
+        look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
     ]
     if len(losses) > 1:
-        handles += [
-            Line2D([], [], marker=marker, linestyle="", label=names.loss(loss), **grey)
-            for marker, loss in zip(MARKERS * len(losses), losses, strict=False)
-        ]
+        marked = zip(MARKERS * len(losses), losses, strict=False)
+        handles += [look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1.02), handlelength=2.4)

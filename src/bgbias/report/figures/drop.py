@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report import names as wording
-from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -21,20 +19,18 @@ ABOUT = (
     "What other backgrounds cost in MAP@R, with the 95 % intervals of Table 1. Good: clean and corrupted close together, far to"
     " the right; bad: far apart."
 )
-reads = shown.table1
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
+def reads(_study: Study) -> sources.Sources:
+    return sources.printed(1)
+
+
 def draw(study: Study) -> look.Figure:
     """Clean to corrupted for every model of the grid."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 1."""
-    return figure_drop(table("table1"))
+    return figure_drop(sources.table(study, 1))
 
 
 def figure_drop(table: pd.DataFrame) -> look.Figure:
@@ -43,7 +39,9 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
     Left, MAP@R from clean (open) to corrupted (filled), with the paper's numbers as small crosses where it
     has them; right, the relative drop with its 95 % interval.
     """
-    table = _comparable(table)
+    # Papers' numbers that were found in another way than ours do not compare.
+    published = ("published_clean", "published_corrupted")
+    table = table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
     places, headings, depth = _places(table)
     names = _names(table)
     with look.style():
@@ -76,12 +74,6 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         right.set_yticks([])
         _legend(figure, table)
     return figure
-
-
-def _comparable(table: pd.DataFrame) -> pd.DataFrame:
-    """The table without the papers' numbers that were found in another way than ours."""
-    published = ("published_clean", "published_corrupted")
-    return table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
 
 
 def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:
@@ -129,18 +121,17 @@ def _names(table: pd.DataFrame) -> list[str]:
 
 
 def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
-    from matplotlib.lines import Line2D
-
-    def handle(label: str, colour: str = contact_sheet.MUTED, linestyle: Any = "", **more: Any) -> None:
-        handles.append(Line2D([], [], color=colour, linestyle=linestyle, label=label, **more))
-
-    handles: list[Line2D] = []
-    handle("clean", marker="o", markersize=4.4, markerfacecolor="white")
-    handle("corrupted", marker="o", markersize=5)
+    handles = [
+        look.handle("clean", linestyle="", marker="o", markersize=4.4, markerfacecolor="white"),
+        look.handle("corrupted", linestyle="", marker="o", markersize=5),
+    ]
     if table[["published_clean", "published_corrupted"]].notna().any(axis=None):
-        handle("paper", contact_sheet.INK, marker="x", markersize=3.4)
+        handles.append(
+            look.handle("paper", color=contact_sheet.INK, linestyle="", marker="x", markersize=3.4)
+        )
     methods = dict.fromkeys(table["method"])
-    for m in methods if len(methods) <= IN_LEGEND else ():
-        handle(wording.method(m), look.colour(m), "-", linewidth=4, alpha=0.8)
+    if len(methods) <= IN_LEGEND:
+        thick: dict[str, Any] = {"linewidth": 4, "alpha": 0.8}
+        handles += [look.handle(wording.method(m), color=look.colour(m), **thick) for m in methods]
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.01, 0), "columnspacing": 1.6}
     figure.legend(handles=handles, ncols=len(handles), **place)

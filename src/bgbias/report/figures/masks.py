@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import files_of, step
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
@@ -37,8 +37,7 @@ DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Photos, their masks, and true masks where they are known."""
+def reads(study: Study) -> sources.Sources:
     dataset = shown.dataset(study)
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _seeds as each
+from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -22,7 +21,7 @@ ABOUT = (
     " marks their means with the intervals of Table 1. Higher is better, and nearer to the dashed line less is lost; further"
     " right is better only if it is not by backgrounds that photos are found there."
 )
-reads = each.reads
+reads = shown.seeds
 
 
 def wanted(study: Study) -> bool:
@@ -32,12 +31,7 @@ def wanted(study: Study) -> bool:
 
 def draw(study: Study) -> look.Figure:
     """Every model of the grid, corrupted over clean."""
-    return of_tables(study, each.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 1, and each seed."""
-    return figure_pareto(table("table1"), table("seeds"))
+    return figure_pareto(sources.table(study, 1), sources.levels(study))
 
 
 def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import look, names, queries
+from bgbias.report import look, names, queries, sources
 from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -27,16 +26,15 @@ ABOUT = (
     " of the query's class. Good: ticks in both rows; bad: in the first alone. The query was chosen for the contrast; what is"
     " usual, the tables say."
 )
-wanted, settings = shown.has_pair, shown.settings
+wanted, settings = shown.pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
 MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
 LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Photos, masks, backgrounds, and both models' embeddings."""
-    return shown.corrupted(study) | shown.of_pair(study, "embed", "embeddings")
+def reads(study: Study) -> sources.Sources:
+    return shown.corrupted(study) | sources.of_models(shown.pair(study), "embed", "embeddings")
 
 
 def draw(study: Study) -> look.Figure:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made
 from bgbias.images.contact_sheet import INK
-from bgbias.report import look, names
+from bgbias.report import look, names, sources
 from bgbias.report.figures import _shown as shown
 from bgbias.report.maps import number, outline, overlay, sheet
 from bgbias.study import plan
@@ -26,14 +25,13 @@ settings = shown.cut_by
 
 def wanted(study: Study) -> bool:
     """Whether the grid asks for segmentation, and there is a pair of models to compare."""
-    return plan.segments(study) and shown.has_pair(study)
+    return plan.segments(study) and bool(shown.pair(study))
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Photos, where their objects are, and what both models made of them."""
+def reads(study: Study) -> sources.Sources:
     dataset = shown.dataset(study)
     seen = inputs.photos(dataset) | inputs.truth(study, dataset)
-    return seen | shown.of_pair(study, "segment", "segments")
+    return seen | sources.of_models(shown.pair(study), "segment", "segments")
 
 
 def draw(study: Study) -> look.Figure:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.report.tables import shape_texture
 from bgbias.report.tables.shape_texture import NONE, SEED
 from bgbias.study.cell import UNTRAINED
@@ -31,19 +29,13 @@ def wanted(study: Study) -> bool:
     return shape_texture.wanted(study) and any(_series(pd.DataFrame(shape_texture.learned(study).values())))
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Table 14."""
-    return shown.table(shape_texture.NUMBER)
+def reads(study: Study) -> sources.Sources:
+    return sources.printed(shape_texture.NUMBER)
 
 
 def draw(study: Study) -> look.Figure:
     """The shape share of the grid's pretrained backbones over alpha."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 14."""
-    return figure_shape_share(table(f"table{shape_texture.NUMBER}"))
+    return figure_shape_share(sources.table(study, shape_texture.NUMBER))
 
 
 def figure_shape_share(table: pd.DataFrame) -> look.Figure:
@@ -87,15 +79,7 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
         for seed in seeds:
             axes.plot(line["alpha"], line[seed], **small)
         y, low, high = (line[f"shape_share{end}"] for end in ("", "_low", "_high"))
-        axes.errorbar(
-            line["alpha"],
-            y,
-            [y - low, high - y],
-            fmt="none",
-            ecolor=marks["color"],
-            elinewidth=0.7,
-            alpha=0.6,
-        )
+        _panels.bars(axes, line["alpha"], y, low, high, marks["color"])
         axes.plot(line["alpha"], y, **marks, linewidth=1.2, zorder=3)
     axes.axhline(50, color=contact_sheet.MUTED, linewidth=0.6, linestyle=(0, (3, 2)), zorder=0)
     axes.xaxis.set_major_locator(FixedLocator(np.unique(rows["alpha"]).tolist()))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made
-from bgbias.report import look
+from bgbias.report import look, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.report.tables import crossing
 from bgbias.study.params import Study
 
@@ -21,19 +18,13 @@ ABOUT = (
 wanted = crossing.wanted
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """Table 6."""
-    return shown.table(crossing.NUMBER)
+def reads(study: Study) -> sources.Sources:
+    return sources.printed(crossing.NUMBER)
 
 
 def draw(study: Study) -> look.Figure:
     """MAP@R over the number of backgrounds, a line a model."""
-    return of_tables(study, shown.tables(study))
-
-
-def of_tables(_study: Study, table: Callable[[str], pd.DataFrame]) -> look.Figure:
-    """Table 6."""
-    return figure_worst_of(table(f"table{crossing.NUMBER}"))
+    return figure_worst_of(sources.table(study, crossing.NUMBER))
 
 
 def figure_worst_of(table: pd.DataFrame) -> look.Figure:
@@ -49,11 +40,10 @@ def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
         columns = {k: f"worst_{k}" for k in crossing.TRIES} | {row["backgrounds"]: f"worst_{crossing.ALL}"}
         columns = {k: name for k, name in sorted(columns.items()) if k <= row["backgrounds"]}
         ticks.update(columns)
-        y, low, high = ([row[f"{name}{end}"] for name in columns.values()] for end in ("", "_low", "_high"))
-        spans = [[b - a for a, b in zip(low, y, strict=True)], [b - a for a, b in zip(y, high, strict=True)]]
-        axes.errorbar(
-            list(columns), y, spans, fmt="none", ecolor=look.colour(row["method"]), elinewidth=0.7, alpha=0.6
+        y, low, high = (
+            np.array([row[f"{name}{end}"] for name in columns.values()]) for end in ("", "_low", "_high")
         )
+        _panels.bars(axes, list(columns), y, low, high, look.colour(row["method"]))
         axes.plot(list(columns), y, **_panels.mark(row, losses, 4), linewidth=1.2)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())

@@ -6,14 +6,15 @@ people is escaped.
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from bgbias.report.columns import rounded as number
+from bgbias.report.columns import with_interval
+
 TEMPLATES = Path(__file__).parent / "templates"
-NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -59,14 +60,6 @@ def with_contents(body: Markup) -> Markup:
     return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
 
 
-def number(value: float, digits: int = 1) -> str:
-    """A number with a true minus, and none before zero; what is not one is a dash."""
-    if math.isnan(value):
-        return NOTHING
-    text = f"{value:.{digits}f}"
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
-
-
 def percent(value: float, digits: int = 1) -> str:
     """A share of 0..1 in percent."""
     return number(100 * value, digits)
@@ -74,5 +67,11 @@ def percent(value: float, digits: int = 1) -> str:
 
 def interval(value: float, low: float, high: float, digits: int = 0, scale: float = 100) -> str:
     """A number and its interval, shares in percent, as sentences say them; without an interval where there is none."""
-    said, *ends = (number(scale * x, digits) for x in (value, low, high))
-    return said if math.isnan(low) else f"{said} [{', '.join(ends)}]"
+    return with_interval(scale * value, scale * low, scale * high, digits)
+
+
+def whole_intervals(table: str) -> str:
+    """A table's HTML in which a line may end before ``[low, high] *``, and not within: where there is no room an interval stands
+    below its number, with its star.
+    """
+    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda found: found[0].replace(" ", NO_BREAK), table)

@@ -8,12 +8,12 @@ A file says of its table
 ``LEGEND``                 the lines below it on a terminal;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
-``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those;
+``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those (``report.sources``);
 ``settings(study)``        what else its numbers and its caption depend on;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
 ``caption(study, table, excluded)``
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
-                           ``excluded`` is what ``results.excluded`` gives of the ``mask_report``, or nothing if it reads none.
+                           ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none.
 
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import names
-from bgbias.report.columns import Column, explained
-from bgbias.results import uncertainty
+from bgbias.report.columns import MARK, Column, explained
+from bgbias.results import published, uncertainty
 from bgbias.results.uncertainty import (
     ANY_LEVELS,
     FEWEST_CLASSES,
@@ -47,9 +47,14 @@ def selection(study: Study) -> dict[str, Any]:
     return {"selection": study.train.selection}
 
 
-def selected(selection: str) -> str:
-    """How models were chosen; ``selection`` is params.yaml's ``train.selection``."""
-    return f" Models were selected {SELECTIONS[selection]}."
+def protocol(study: Study) -> dict[str, Any]:
+    """Settings: the papers' numbers beside ours, and the rule of selection."""
+    return {"published": published.checksums()} | selection(study)
+
+
+def selected(study: Study) -> str:
+    """How models were chosen."""
+    return f" Models were selected {SELECTIONS[study.train.selection]}."
 
 
 def seeds(table: pd.DataFrame) -> str:
@@ -65,6 +70,11 @@ def folds(table: pd.DataFrame, counted: str = COUNTED) -> str:
         f" {names.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the"
         f" training half. {counted}"
     )
+
+
+def trained(study: Study, table: pd.DataFrame, counted: str = COUNTED) -> str:
+    """How models were chosen, and how often each was trained."""
+    return f"{selected(study)} {seeds(table)}.{folds(table, counted)}"
 
 
 def title(what: str, table: pd.DataFrame) -> str:
@@ -89,21 +99,24 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
     if (table["seeds"] < FEWEST_SEEDS).any():
         fewer = "" if not said else f" (rows of fewer than {FEWEST_SEEDS} seeds)"
         said.append(f"over {of} alone, for these models and other classes of this kind{fewer}")
-    few = (
-        f" Fewer than {FEWEST_CLASSES} classes have none."
-        if (table["classes"] < FEWEST_CLASSES).any()
-        else ""
-    )
-    skewed = (
-        f" Of fewer than {ANY_LEVELS} classes, most of them easy, it is too short (docs/methods.md, section 12)."
-        if (table["classes"] < ANY_LEVELS).any()
-        else ""
-    )
-    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}"
+    text = f"[low, high]: {percent} {'; '.join(said)}."
+    if (table["classes"] < FEWEST_CLASSES).any():
+        text += f" Fewer than {FEWEST_CLASSES} classes have none."
+    if (table["classes"] < ANY_LEVELS).any():
+        text += f" Of fewer than {ANY_LEVELS} classes, most of them easy, it is too short (docs/methods.md, section 12)."
+    return text
+
+
+def stars(table: pd.DataFrame, corrected_for: str, by_the_same: bool = False) -> str:
+    """What a star is, and that stars may be too rare, where a method is judged by so few classes and seeds; ``by_the_same``: by
+    what makes intervals.
+    """
+    test = f"{MARK}: p < {SIGNIFICANT:g}" + " by the same" * by_the_same
+    return f"{test}, Holm-corrected for {corrected_for}.{rare_stars(table)}"
 
 
 def rare_stars(table: pd.DataFrame) -> str:
-    """That stars may be too rare, where a method is judged by so few classes and seeds; beside what stars are."""
+    """That stars may be too rare; nothing where they are not."""
     few_classes = table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
     few_seeds = table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
     if not (few_classes & few_seeds).any():

@@ -6,24 +6,20 @@ docs/methods.md, section 8. Percentages are 0..100.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bgbias import attacks
-from bgbias.engine.node import Made, files_of, step
-from bgbias.evaluation.settings import Attacked
 from bgbias.photos.folds import seed_and_fold
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, against_plain, interval, number, published_number
+from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import comparison, costs, models, protocol
 from bgbias.results import published, rows, uncertainty
-from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1, Model, Values
+from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -40,20 +36,20 @@ OF_ALL = {"nmi": 100, "pi_ratio": 1}
 # Columns of the table, and what papers call them.
 PUBLISHED = {"p_at_1": PRECISION_AT_1, RECALL_AT_4: RECALL_AT_4, "nmi": "nmi", "pi_ratio": "pi_ratio"}
 COLUMNS = (
-    Column("P@1", words.interval("p_at_1", 1), "P@1 [95 %]", best="p_at_1"),
-    Column("MAP@R", words.interval("map_at_r", 1), "MAP@R [95 %]", best="map_at_r"),
-    Column("vs plain, MAP@R", words.against_plain("map_at_r_difference", 1), "vs plain [95 %]"),
-    Column("Queries alone, P@1", words.interval("query_p_at_1", 1), "Query P@1"),
-    Column("Queries alone, MAP@R", words.interval("query_map_at_r", 1)),
-    Column("vs plain, queries alone", words.against_plain("query_map_at_r_difference", 1)),
-    Column("R@4", words.number(RECALL_AT_4, 1), "R@4"),
-    Column("NMI", words.number("nmi", 1), "NMI"),
-    Column("± seeds", words.number("nmi_sd_seeds", 1)),
-    Column("Density", words.number("pi_ratio", 3), "Density"),
-    Column("± seeds", words.number("pi_ratio_sd_seeds", 3)),
-    Column("Cost, times plain's", words.number("cost", 1), "Cost"),
+    Column("P@1", interval("p_at_1", 1), "P@1 [95 %]", best="p_at_1"),
+    Column("MAP@R", interval("map_at_r", 1), "MAP@R [95 %]", best="map_at_r"),
+    Column("vs plain, MAP@R", against_plain("map_at_r_difference", 1), "vs plain [95 %]"),
+    Column("Queries alone, P@1", interval("query_p_at_1", 1), "Query P@1"),
+    Column("Queries alone, MAP@R", interval("query_map_at_r", 1)),
+    Column("vs plain, queries alone", against_plain("query_map_at_r_difference", 1)),
+    Column("R@4", number(RECALL_AT_4, 1), "R@4"),
+    Column("NMI", number("nmi", 1), "NMI"),
+    Column("± seeds", number("nmi_sd_seeds", 1)),
+    Column("Density", number("pi_ratio", 3), "Density"),
+    Column("± seeds", number("pi_ratio_sd_seeds", 3)),
+    Column("Cost, times plain's", number("cost", 1), "Cost"),
     *(
-        Column(f"Paper, {head}", words.published(name, digits), known=(f"published_{name}",))
+        Column(f"Paper, {head}", published_number(name, digits), known=(f"published_{name}",))
         for name, head, digits in (
             *(("p_at_1", "P@1", 2), (RECALL_AT_4, "R@4", 2)),
             *(("nmi", "NMI", 2), ("pi_ratio", "density", 3)),
@@ -66,40 +62,25 @@ LEGEND = (
     "the number of methods. Cost: passes of a training step, times plain's. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
+wanted = plan.attacks
 
 
 def settings(study: Study) -> dict[str, Any]:
     """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
     told = {name: names.attack(name) for name in study.attacked.attacks}
-    return protocol(study) | {"attacks": told, "costs": costs(study)}
+    return sentences.protocol(study) | {"attacks": told, "costs": passes(study)}
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid asks for attacks."""
-    return plan.attacks(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """What attacks made of every network, and the queries of photos as they are and on random backgrounds."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    for cell in plan.networks(study):
-        made = files_of(step("attack", cell=cell), "attacked", "attacked_metrics")
-        read |= {f"{output} {cell.name}": file for output, file in made.items()}
-    return read
+def reads(study: Study) -> sources.Sources:
+    of_networks = sources.of_models(plan.networks(study), "attack", "attacked", "attacked_metrics")
+    return sources.collected("all_queries", "mask_report") | of_networks
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
     files = reads(study)
-    columns = [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4]
-    before = pd.read_parquet(files["all_queries"].path(study), columns=columns)
-    queries, metrics = (outputs.of_cells(study, files, name) for name in ("attacked", "attacked_metrics"))
-    return table(before, queries, metrics, costs(study), published.read())
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded, study.attacked)
+    before = sources.queries(study, [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4])
+    queries, metrics = (sources.of_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
+    return table(before, queries, metrics, passes(study), published.read())
 
 
 def table(
@@ -117,14 +98,14 @@ def table(
     with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``map_at_r_difference`` and
     ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
     and ``_p_holm`` (NaN in rows of plain, and where it was not seen so); ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``,
-    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs``); and what a paper has, ``published_*``
-    as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
+    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs.passes``); and what a paper has,
+    ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[tuple[Values, Values]]] = {}
-    plain: dict[tuple[str, ...], Values] = {}
-    of_attacks, of_metrics = (dict(iter(part.groupby(rows.MODEL, sort=False))) for part in (queries, metrics))
-    for model, own in models(before):
+    compared: dict[str, list[tuple[rows.Values, rows.Values]]] = {}
+    plain: dict[tuple[str, ...], rows.Values] = {}
+    of_attacks, of_metrics = (dict(iter(part.groupby(MODEL, sort=False))) for part in (queries, metrics))
+    for model, own in sources.models(before):
         if model not in of_attacks:
             continue
         shown = {CLEAN: own[own["condition"] == CLEAN], CORRUPTED: own[own["condition"] == CORRUPTED]}
@@ -154,25 +135,25 @@ def table(
             row |= _of_all(of_metrics[model], view)
             row["cost"] = costs.get("/".join(model), math.nan) if view == CLEAN else math.nan
             for name, metric in PUBLISHED.items():
-                row |= comparison(name, row, known, model, metric, view)
+                row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
     made = pd.DataFrame(lines)
-    for number, name in enumerate(("p_at_1", "map_at_r")):
+    for at, name in enumerate(("p_at_1", "map_at_r")):
         for view, of_models in compared.items():
-            leads = rows.leading([values[number] for values in of_models], "both")
+            leads = rows.leading([values[at] for values in of_models], "both")
             made.loc[made["view"] == view, f"{name}_leads"] = leads
         made[f"{name}_leads"] = made[f"{name}_leads"].astype(bool)
     made = rows.corrected(made, DIFFERENCES, [*MODEL[:-1], "view"])
     return rows.without_single_folds(made.drop(columns="view"))
 
 
-def _values(part: pd.DataFrame, model: Model, value: str, others: str, view: str) -> Values:
+def _values(part: pd.DataFrame, model: rows.Model, value: str, others: str, view: str) -> rows.Values:
     """One metric of a model's photos seen in one way: query and gallery alike in ``both``, in the clean gallery in ``query``."""
     settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [others])]
     parts = {name: part.loc[part["setting"] == setting, columns] for name, setting in settings.items()}
     draws = int(part["draw"].nunique())
-    return Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
+    return rows.Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
 
 
 def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
@@ -187,36 +168,33 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
     return found
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int], asked: Attacked) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    asked = study.attacked
     named = [names.attack(name) for name in asked.attacks]
     several = [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1]
-    towards = f"a photo of another class ({_listed(several)}: several of as many classes)" if several else ""
-    strong = _listed([f"{epsilon:g}" for epsilon in asked.epsilon])
-    bold = sentences.BOLD.replace("a loss", "a loss under the same kind of change")
-    against = (
-        " vs plain: MAP@R minus that of plain training under the same kind of change, paired by photo and seed;"
-        f" {words.MARK}: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the methods beside one plain model, each kind of"
-        f" change, and queries alone, by itself.{sentences.rare_stars(table)}"
-        if table[list(DIFFERENCES)].notna().any(axis=None)
-        else ""
+    towards = (
+        f"a photo of another class ({names.listed(several)}: several of as many classes)" if several else ""
     )
+    strong = names.listed([f"{epsilon:g}" for epsilon in asked.epsilon])
+    bold = sentences.BOLD.replace("a loss", "a loss under the same kind of change")
+    against = ""
+    if table[list(DIFFERENCES)].notna().any(axis=None):
+        own = "the methods beside one plain model, each kind of change, and queries alone, by itself"
+        against = (
+            " vs plain: MAP@R minus that of plain training under the same kind of change, paired by photo and seed;"
+            f" {sentences.stars(table, own)}"
+        )
     return (
-        f"{sentences.title(TITLE, table)} In percent. {_listed(named)} at {strong}: every photo, in query and gallery, changed in"
-        f" {asked.steps} steps of projected gradient descent on the model itself, each pixel by at most so many standard"
-        " deviations of ImageNet's channels (0.01: 0.57 to 0.58 of 255), towards"
-        f" {towards or 'a photo of another class'}, the same for every model.{sentences.selected(selection)}"
-        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.title(TITLE, table)} In percent. {names.listed(named)} at {strong}: every photo, in query and gallery,"
+        f" changed in {asked.steps} steps of projected gradient descent on the model itself, each pixel by at most so many"
+        " standard deviations of ImageNet's channels (0.01: 0.57 to 0.58 of 255), towards"
+        f" {towards or 'a photo of another class'}, the same for every model."
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "P@1: what others call R@1, of queries with somebody to find; its intervals speak of other classes of queries in the same"
-        " gallery."
-        f" Queries alone: such photos in the gallery of photos as they are.{against}"
+        f" gallery. Queries alone: such photos in the gallery of photos as they are.{against}"
         " NMI: of k-means with as many clusters as classes."
         " Density: the mean cosine distance within classes by that between their means, the pi ratio of Roth et al. (2020);"
         " whether less of it is better is not settled. Cost: passes of a training step through the network by plain training's,"
         f" a way back counted as two. {sentences.intervals(table)} {bold} ± seeds: sample sd over training seeds, – for one."
         f"{sentences.paper(table)}"
     )
-
-
-def _listed(said: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(said[:-1]), said[-1]]))

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.report import columns as words
-from bgbias.report.columns import Column, Row
+from bgbias.report import sources
+from bgbias.report.columns import Column, Row, explained, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, PRETRAINED, Cell
@@ -38,45 +36,34 @@ COLUMNS = (
         column
         for variant, name in zip((*SCORES, ON_REQUEST), ("Score", "Robust", "Similarity"), strict=True)
         for column in (
-            Column(name, words.interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
-            Column("± images", words.number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
-            Column("± seeds", words.number(f"{variant}_sd_seeds", 3), known=(variant,)),
-            Column("< 0, %", words.number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
-            Column("Gain", words.interval(f"{variant}_gain", 3), "Gain [95 %]", known=(variant,)),
+            Column(name, interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
+            Column("± images", number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
+            Column("± seeds", number(f"{variant}_sd_seeds", 3), known=(variant,)),
+            Column("< 0, %", number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
+            Column("Gain", interval(f"{variant}_gain", 3), "Gain [95 %]", known=(variant,)),
         )
     ),
     Column("Images", lambda row: f"{row['images']:,}"),
     Column("Skipped", _skipped),
-    Column("Paper", words.published("ref", 2), known=("published_ref",)),
-    Column("Δ", words.number("difference_ref", 3, sign=True), known=("published_ref",)),
+    Column("Paper", published_number("ref", 2), known=("published_ref",)),
+    Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
 LEGEND = (
     "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
     "paper's; robust: ours. < 0: share of photos. Gain: over plain. [95 %]: over classes and training seeds.",
 )
 HEADLINE = {"ref": "attribution score"}
-settings = protocol
+settings = sentences.protocol
+wanted = plan.attributed
 
 
-def wanted(study: Study) -> bool:
-    """Whether some models are asked where they look."""
-    return bool(plan.attributed(study))
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected: scores photo by photo, and which photos were left out."""
-    return files_of(step("collect"), "all_attribution", "mask_report")
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    attribution = pd.read_parquet(reads(study)["all_attribution"].path(study))
+    attribution = pd.read_parquet(study.files.at("all_attribution"))
     return table(attribution, published.read(), plan.attributed(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, study.attribution.images, excluded)
 
 
 def table(
@@ -91,11 +78,11 @@ def table(
     with ``_leads`` (``rows.leading``). ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by
     reason. The published score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
     """
-    refuse_missing(attribution, cells)
+    sources.refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     plain: dict[tuple[str, ...], rows.Values] = {}
     lines, every = [], []
-    for model, own in models(attribution):
+    for model, own in sources.models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
         _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
         values = scored(own, model, variants)
@@ -105,12 +92,14 @@ def table(
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.named(model) | rows.repetitions(own, model)
         row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
-        row["skipped"] = _reasons(own)
+        skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
+        counts = skipped["skipped"].value_counts().sort_index()
+        row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
             row |= _spread(variant, scores[variant].to_numpy().T)
             row |= _gain(variant, values, plain.get(model[:-1]))
-        row |= comparison("ref", row, known, model, "attribution_score", rows.CLEAN)
+        row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
     leads = {f"{variant}_leads": rows.leading(every, variant) for variant in variants}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
@@ -125,11 +114,8 @@ def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORE
     )
 
 
-def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column.
-
-    ``images`` is the size of the keyed subset of test photos, None if all were taken; the others are as in Table 1's caption.
-    """
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    images = study.attribution.images
     chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
     asked = "; similarity: similarity attention with another photo of the class instead of gradients"
     gain = {"Gain": "Gain: over plain on the same photos."}
@@ -139,13 +125,11 @@ def told(table: pd.DataFrame, selection: str, images: int | None, excluded: Mapp
         else ""
     )
     return (
-        f"{sentences.title(TITLE, table)} 1: all of it,"
-        f" 0: no more than chance; on {chosen}.{sentences.selected(selection)}"
-        f" {sentences.seeds(table)}.{sentences.folds(table)}"
+        f"{sentences.title(TITLE, table)} 1: all of it, 0: no more than chance; on {chosen}.{sentences.trained(study, table)}"
         f"{sentences.exclusions(excluded, 'have no score')}\n\n"
         "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
         f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background."
-        f"{words.explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
+        f"{explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
         f"{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 
@@ -184,9 +168,3 @@ def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[
             )
         gain = values.against(plain, [variant])
     return rows.tested(f"{variant}_gain", gain, 1)
-
-
-def _reasons(own: pd.DataFrame) -> str:
-    """``empty mask: 2; flat gradient: 1``, in images; empty if none was skipped."""
-    skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
-    return "; ".join(f"{reason}: {n}" for reason, n in skipped["skipped"].value_counts().sort_index().items())

@@ -5,18 +5,16 @@ docs/methods.md, sections 9 and 13. Percentages are 0..100.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import models
-from bgbias.results import correlation, rows, uncertainty, worst_of
+from bgbias.results import correlation, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -30,15 +28,15 @@ TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")
 COLUMNS = (
-    Column("Any background", words.interval("worst_1", 1), "One [95 %]", best="worst_1"),
-    Column("Worst of 5", words.interval("worst_5", 1), "Worst of 5", known=("worst_5",)),
-    Column("Worst of 20", words.interval("worst_20", 1), "Worst of 20", known=("worst_20",)),
-    Column("Worst of all", words.interval(f"worst_{ALL}", 1), "Worst of all"),
-    Column("Cosine", words.interval("cosine", 2), "Cosine"),
-    Column("Object, %", words.number("object", 1)),
-    Column("Background, %", words.number("background", 1), "Backgr., %"),
-    Column("± seeds", words.number("background_sd_seeds", 1)),
-    Column("Interaction, %", words.number("interaction", 1)),
+    Column("Any background", interval("worst_1", 1), "One [95 %]", best="worst_1"),
+    Column("Worst of 5", interval("worst_5", 1), "Worst of 5", known=("worst_5",)),
+    Column("Worst of 20", interval("worst_20", 1), "Worst of 20", known=("worst_20",)),
+    Column("Worst of all", interval(f"worst_{ALL}", 1), "Worst of all"),
+    Column("Cosine", interval("cosine", 2), "Cosine"),
+    Column("Object, %", number("object", 1)),
+    Column("Background, %", number("background", 1), "Backgr., %"),
+    Column("± seeds", number("background_sd_seeds", 1)),
+    Column("Interaction, %", number("interaction", 1)),
 )
 LEGEND = (
     "MAP@R in % of queries in a clean gallery. Cosine: to the photo as it was taken. Backgr.: share of the",
@@ -46,32 +44,18 @@ LEGEND = (
 )
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
+wanted = plan.crosses
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid crosses objects and backgrounds."""
-    return plan.crosses(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """Queries and shares of every network of the grid, and all results, whose drops are compared with the shares."""
-    read = files_of(step("collect"), "results")
-    for cell in plan.networks(study):
-        crossed = files_of(step("cross", cell=cell), "crossed_queries", "shares")
-        read |= {f"{output} {cell.name}": made for output, made in crossed.items()}
-    return read
+def reads(study: Study) -> sources.Sources:
+    of_networks = sources.of_models(plan.networks(study), "cross", "crossed_queries", "shares")
+    return sources.collected("results") | of_networks
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
     files = reads(study)
-    queries, shares = (outputs.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
-    return table(queries, shares, outputs.levels(study, files))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection)
+    queries, shares = (sources.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
+    return table(queries, shares, sources.levels(study))
 
 
 def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[int]]:
@@ -86,10 +70,25 @@ def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[
     values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
     tries = [k for k in TRIES if k <= backgrounds]
     named = {f"worst_{k}": k for k in tries} | {f"worst_{ALL}": backgrounds}
-    parts = {name: first[keys].assign(value=worst_of.expected(values, k)) for name, k in named.items()} | {
+    parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
     return rows.Values.of(model, parts, "value"), tries
+
+
+def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
+    """The mean of the lowest value among ``tries`` of the last axis, over all ways to choose them: [..., m] to [...]; after
+    the backgrounds challenge (Xiao et al. 2021), which asks for the background that misleads a model most.
+
+    With values in rising order v_1..v_m it is the sum of v_i C(m - i, k - 1) / C(m, k). NaN where a value is. Raises ValueError
+    for tries outside 1..m.
+    """
+    m = values.shape[-1]
+    if not 1 <= tries <= m:
+        raise ValueError(f"the worst of {tries} of {m} values")
+    ways = [math.comb(m - i, tries - 1) / math.comb(m, tries) for i in range(1, m + 1)]
+    worst: np.ndarray = np.sort(values, axis=-1) @ np.array(ways)
+    return worst
 
 
 def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
@@ -105,11 +104,10 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines, compared = [], []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values, _ = of_queries(own, model)
         compared.append(values)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"objects": len(values.queries), "classes": len(set(values.classes))}
+        row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
         for name in values.columns:
             found = values.estimate([name])
@@ -124,14 +122,13 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     return rows.without_single_folds(correlation.beside(made, not_objects, levels))
 
 
-def told(table: pd.DataFrame, selection: str) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     counts = [names.how_many(table, name, name[:-1]) for name in ("objects", "backgrounds")]
     below = int(table["negative"].sum())
     negative = f" Estimates below 0, of {below} trainings, count as 0." if below else ""
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent of {counts[0]} as queries in a clean gallery, each in front of the"
-        f" same {counts[1]}.{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        f" same {counts[1]}.{sentences.trained(study, table)}\n\n"
         "Worst of k: the mean of the lowest MAP@R among k backgrounds a query, over all choices of k. Cosine: of an object"
         " in front of another background to its photo as it was taken. Object, background, interaction: shares of the"
         " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"

@@ -6,17 +6,14 @@ docs/methods.md, section 14. Percentages are 0..100.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Model, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -28,15 +25,15 @@ ABOUT = (
 )
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
-    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
-    Column("More than without", words.against_plain("corrupted_gain", 1), "more [95 %]"),
-    Column("Clean", words.interval("clean", 1), "Clean", best="clean"),
-    Column("More than without", words.against_plain("clean_gain", 1), "more [95 %]"),
-    Column("Drop, %", words.interval("relative_drop", 1), "Drop, %"),
-    Column("Index as it is, corrupted", words.interval("query_corrupted", 1), "Old index"),
-    Column("Index as it is, clean", words.number("query_clean", 1)),
-    Column("Removed", words.number("removed", 0)),
-    Column("ms a photo", words.significant("ms"), "ms"),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("More than without", against_plain("corrupted_gain", 1), "more [95 %]"),
+    Column("Clean", interval("clean", 1), "Clean", best="clean"),
+    Column("More than without", against_plain("clean_gain", 1), "more [95 %]"),
+    Column("Drop, %", interval("relative_drop", 1), "Drop, %"),
+    Column("Index as it is, corrupted", interval("query_corrupted", 1), "Old index"),
+    Column("Index as it is, clean", number("query_clean", 1)),
+    Column("Removed", number("removed", 0)),
+    Column("ms a photo", significant("ms"), "ms"),
     Column("Index", lambda row: str(row["index"])),
 )
 LEGEND = (
@@ -51,33 +48,18 @@ VIEWS = {
     "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
 }
 settings = sentences.selection
+wanted = plan.cures
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid asks for cures without training."""
-    return plan.cures(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """Queries and facts of every network with its cures, and the queries of all without."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    for cell in plan.networks(study):
-        made = files_of(step("cure", cell=cell), "cured", "cures")
-        read |= {f"{output} {cell.name}": file for output, file in made.items()}
-    return read
+def reads(study: Study) -> sources.Sources:
+    of_networks = sources.of_models(plan.networks(study), "cure", "cured", "cures")
+    return sources.collected("all_queries", "mask_report") | of_networks
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
     files = reads(study)
-    before = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
-    cured, facts = (outputs.of_cells(study, files, name) for name in ("cured", "cures"))
-    return table(before, cured, facts, study.cures.draws)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
+    cured, facts = (sources.of_cells(study, files, name) for name in ("cured", "cures"))
+    return table(sources.queries(study), cured, facts, study.cures.draws)
 
 
 def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws: int) -> pd.DataFrame:
@@ -95,20 +77,19 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[["removed", "ms", "alone_ms"]].mean()
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
-    for model, own in models(before[before["draw"] < draws]):
+    for model, own in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
         alone = _values(own, model, views, draws)
-        repeated = rows.repetitions(own, model)
+        repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
-        lines.append(_row(alone, model) | repeated | {"ms": sum(took) / len(took)})
+        lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         compared.append(alone)
-        below: list[dict[str, object]] = []
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
             values = _values(part, named, VIEWS, draws)
-            row = _row(values, named) | repeated
+            row = _row(values) | repeated
             for column in ("corrupted", "clean"):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
             fact = known[*model, name]
@@ -117,44 +98,38 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 "ms": fact["ms"],
                 "index": INDEX[of_index[name]],
             }
-            below.append(row)
+            lines.append(row)
             compared.append(values)
-        for column in ("corrupted", "clean"):
-            raised = uncertainty.holm([float(row[f"{column}_gain_p"]) for row in below])  # type: ignore[arg-type]
-            for row, p in zip(below, raised, strict=True):
-                row[f"{column}_gain_p_holm"] = p
-        lines += below
+    gains = [f"{column}_gain" for column in ("corrupted", "clean")]
+    made = rows.corrected(pd.DataFrame(lines), gains, [*rows.MODEL[:-1], "of"]).drop(columns="of")
     leads = {f"{column}_leads": rows.leading(compared, column) for column in ("corrupted", "clean")}
-    made = pd.DataFrame(lines).assign(**leads).fillna({"index": words.NOTHING})
-    return rows.without_single_folds(made)
+    return rows.without_single_folds(made.assign(**leads).fillna({"index": NOTHING}))
 
 
-def _values(own: pd.DataFrame, model: Model, views: dict[str, tuple[str, str]], draws: int) -> Values:
+def _values(
+    own: pd.DataFrame, model: rows.Model, views: dict[str, tuple[str, str]], draws: int
+) -> rows.Values:
     times = {name: draws if view[1] == rows.CORRUPTED else 1 for name, view in views.items()}
     return rows.seen(own, model, {name: (*view, times[name]) for name, view in views.items()})
 
 
-def _row(values: Values, model: Model) -> dict[str, object]:
-    row: dict[str, object] = rows.named(model) | {
-        "queries": len(values.queries),
-        "classes": len(set(values.classes)),
-    }
+def _row(values: rows.Values) -> dict[str, Any]:
+    row = rows.named(values.model)
+    row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
     for name in values.columns:
         row |= rows.interval(name, values.estimate([name]), 100)
     drop = values.estimate(["clean", "corrupted"], uncertainty.relative_drop)
     return row | rows.interval("relative_drop", drop, 100)
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    stars = sentences.stars(table, "a model's cures", by_the_same=True)
     return (
         f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."
-        f"{sentences.selected(selection)}"
-        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Cures by masks find the object in the picture that comes, in front of whatever background; what is fitted was fitted on"
         " validation photos and backgrounds. More than without: points more than the same model without the cure, paired by photo"
-        f" and seed. {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g} by the same, Holm-corrected for a model's"
-        f" cures.{sentences.rare_stars(table)}"
+        f" and seed. {sentences.intervals(table)} {stars}"
         " Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
         " embedding. ms a photo: of the network, of the masker where there is one and of what the cure does, pictures in memory,"
         " as measured on the machine that made them. Index: what becomes of one that exists."

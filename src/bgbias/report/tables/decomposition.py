@@ -15,15 +15,12 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.photos.given import Given
-from bgbias.photos.table import read_table
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -41,20 +38,20 @@ ALONE = ("only_fg", "no_fg", "only_bg")
 # In the query alone: a gallery of photos that lend each other backgrounds would have them twice.
 GAP = ("mixed_same", "mixed_rand")
 COLUMNS = (
-    Column("Drop, points", words.interval("drop", 1), "Drop [95 %]"),
-    Column("Pasting", words.interval("pasting", 1), "Pasting [95 %]"),
-    Column("Own background", words.interval("own_background", 1), "Own background"),
-    Column("Class's backgrounds", words.interval("class_background", 1), "Class's"),
-    Column("Clean", words.number("clean", 1)),
-    Column("Own, inpainted", words.number("own_inpainted", 1)),
-    Column("Of its class", words.number("mixed_same", 1)),
-    Column("Random", words.number("random_background", 1)),
-    Column("Gap, query only", words.interval("gap", 1), known=("gap",)),
-    Column("Object alone", words.interval("only_fg", 1), known=("only_fg",)),
-    Column("No object", words.interval("no_fg", 1), known=("no_fg",)),
-    Column("Background alone", words.interval("only_bg", 1), known=("only_bg",)),
-    Column("By chance", words.number("chance", 1), known=("only_bg",)),
-    Column("Cue conflict, %", words.interval("cue_conflict", 1), known=("cue_conflict",)),
+    Column("Drop, points", interval("drop", 1), "Drop [95 %]"),
+    Column("Pasting", interval("pasting", 1), "Pasting [95 %]"),
+    Column("Own background", interval("own_background", 1), "Own background"),
+    Column("Class's backgrounds", interval("class_background", 1), "Class's"),
+    Column("Clean", number("clean", 1)),
+    Column("Own, inpainted", number("own_inpainted", 1)),
+    Column("Of its class", number("mixed_same", 1)),
+    Column("Random", number("random_background", 1)),
+    Column("Gap, query only", interval("gap", 1), known=("gap",)),
+    Column("Object alone", interval("only_fg", 1), known=("only_fg",)),
+    Column("No object", interval("no_fg", 1), known=("no_fg",)),
+    Column("Background alone", interval("only_bg", 1), known=("only_bg",)),
+    Column("By chance", number("chance", 1), known=("only_bg",)),
+    Column("Cue conflict, %", interval("cue_conflict", 1), known=("cue_conflict",)),
 )
 LEGEND = (
     "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
@@ -69,25 +66,16 @@ def wanted(study: Study) -> bool:
     return set(PATH) <= set(study.evaluation.conditions)
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected: the values that results are means of, and which photos were left out; and which photos there are."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files, shown = reads(study), study.evaluation.conditions
+    shown = study.evaluation.conditions
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=[*rows.OF_QUERIES, *more])
-    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
-    chance = {dataset: by_chance(split.labels, split.given) for dataset, split in photos.items()}
+    queries = sources.queries(study, [*rows.OF_QUERIES, *more])
+    chance = {d: by_chance(s.labels, s.given) for d, s in sources.test_splits(study).items()}
     return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
 
 
 def table(
@@ -107,7 +95,7 @@ def table(
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
-    refuse_missing(queries, cells)
+    sources.refuse_missing(queries, cells)
     wanted = [*PATH, *(name for name in ALONE if name in shown)]
     views = {name: (rows.SYMMETRIC, name) for name in wanted}
     if set(GAP) <= set(shown):
@@ -115,10 +103,9 @@ def table(
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
     asked = {name: (*view, times[view[1]]) for name, view in views.items()}
     lines = []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values = rows.seen(own, model, asked)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        row = rows.heading(own, values, "queries")
         for name in wanted:
             row |= rows.share(name, values.estimate([name]))
         for name, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
@@ -150,8 +137,7 @@ def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float
     return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     levels = {
         "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
         "cue_conflict": " Cue conflict: such queries whose nearest photo is of the background's class, of those whose nearest"
@@ -161,8 +147,7 @@ def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> st
     }
     return (
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
-        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its object in front of its own"
         " background, whose hole is filled from around it. Own background: from there to backgrounds of other photos of the"
         " class, filled likewise. Class's backgrounds: from there to random ones. What a mask misses of an object stays in the"

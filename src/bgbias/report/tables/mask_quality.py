@@ -14,17 +14,14 @@ import numpy as np
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation import conditions
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import NOTHING, Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
-from bgbias.report.tables._rows import models, refuse_missing
 from bgbias.report.tables.decomposition import PATH, STEPS
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Values
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -45,7 +42,7 @@ PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=T
 def _range(row: dict[str, Any]) -> str:
     """From where to where the measure goes in both thirds."""
     if not isinstance(row["measure"], str):
-        return words.NOTHING
+        return NOTHING
     ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
     # Most masks are very sure: with three digits all thirds would end at 1.
     digits = ".5g" if row["measure"] == "confidence" else ".2f"
@@ -55,15 +52,15 @@ def _range(row: dict[str, Any]) -> str:
 
 COLUMNS = (
     Column("Thirds of masks", _range),
-    Column("Drop, lower third", words.interval("drop_worst", 1), "Drop, lower [95 %]"),
-    Column("Drop, upper third", words.interval("drop_best", 1), "Drop, upper [95 %]"),
-    Column("Lower minus upper", words.against_plain("drop_more", 1), "Difference [95 %]"),
-    Column("Pasting, lower", words.interval("pasting_worst", 1)),
-    Column("Pasting, upper", words.interval("pasting_best", 1)),
-    Column("Own background, lower", words.interval("own_background_worst", 1)),
-    Column("Own background, upper", words.interval("own_background_best", 1)),
-    Column("Class's backgrounds, lower", words.interval("class_background_worst", 1)),
-    Column("Class's backgrounds, upper", words.interval("class_background_best", 1)),
+    Column("Drop, lower third", interval("drop_worst", 1), "Drop, lower [95 %]"),
+    Column("Drop, upper third", interval("drop_best", 1), "Drop, upper [95 %]"),
+    Column("Lower minus upper", against_plain("drop_more", 1), "Difference [95 %]"),
+    Column("Pasting, lower", interval("pasting_worst", 1)),
+    Column("Pasting, upper", interval("pasting_best", 1)),
+    Column("Own background, lower", interval("own_background_worst", 1)),
+    Column("Own background, upper", interval("own_background_best", 1)),
+    Column("Class's backgrounds, lower", interval("class_background_worst", 1)),
+    Column("Class's backgrounds, upper", interval("class_background_best", 1)),
 )
 LEGEND = (
     "Points of MAP@R lost by the lower and by the upper third of the queries, by what their masks are worth by the measure",
@@ -79,23 +76,15 @@ def wanted(study: Study) -> bool:
     return decomposition.wanted(study) and plan.masks_are_found(study)
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected, and what is known of each mask."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
+def reads(study: Study) -> sources.Sources:
+    read = sources.collected("all_queries", "mask_report")
     return read | {f"masks {d}": inputs.masks(study, d)["mask_table"] for d in plan.datasets(study)}
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files = reads(study)
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=rows.OF_QUERIES)
+    files, seen = reads(study), study.evaluation
     masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
-    return table(queries, masks, study.evaluation.conditions, study.evaluation.draws, plan.cells(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
+    return table(sources.queries(study), masks, seen.conditions, seen.draws, plan.cells(study))
 
 
 def table(
@@ -115,21 +104,20 @@ def table(
     ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
     ``FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
     """
-    refuse_missing(queries, cells)
+    sources.refuse_missing(queries, cells)
     times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in PATH}
     asked = {name: (rows.SYMMETRIC, name, times[name]) for name in PATH}
     lines = []
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         values = rows.seen(own, model, asked)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
     made = pd.DataFrame(lines)
     made["drop_more_p_holm"] = uncertainty.holm(made["drop_more_p"].tolist())
     return rows.without_single_folds(made)
 
 
-def _lost(values: Values, masks: pd.DataFrame) -> dict[str, Any]:
+def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
     measure, third = _thirds(masks)
     among = {WORST: third == 0, BEST: third == 2}
@@ -155,7 +143,7 @@ def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
     return "", np.full(len(masks), -1)
 
 
-def _within(values: Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
+def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
     """By how much the mean over some queries falls on the way, if there are others ``among`` the queries minus the same of them.
 
     A mean over some is the mean of their values over all queries by the share that they are. What a class means for the values
@@ -180,20 +168,19 @@ def _within(values: Values, path: tuple[str, str], among: Sequence[np.ndarray]) 
     return uncertainty.estimate(columns, values.classes, lost, of_others)
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column. As ``retrieval.told``."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     by = [MEASURES[m] for m in MEASURES if (table["measure"] == m).any()]
     meant = {
         "IoU": " IoU: of a mask with the true one.",
         "confidence": " Confidence: the masker's largest response in a photo, before its mask is stretched to reach 1.",
     }
+    stars = sentences.stars(table, "the table's models")
     return (
         f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition, of the third of the queries"
         " whose masks have the least of the measure that is named (lower) and of that with the most"
-        f" (upper).{sentences.selected(selection)}"
-        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f" (upper).{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Drop, pasting, own background and class's backgrounds as in Table 5. What a mask misses of an object stays in the"
         f" picture where the background is its own, and goes with every other one.{''.join(meant[name] for name in by)}"
-        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models."
-        f"{sentences.rare_stars(table)} Photos with worse masks may be harder in other ways, too."
+        f" {sentences.intervals(table)} {stars}"
+        " Photos with worse masks may be harder in other ways, too."
     )

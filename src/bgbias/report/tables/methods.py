@@ -14,17 +14,14 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report import formats, names
-from bgbias.report.columns import Column, explained
+from bgbias.report import names, sources
+from bgbias.report.columns import MARK, Column, against_plain, explained, number
+from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import costs
 from bgbias.results import uncertainty
 from bgbias.results.rows import (
     CORRUPTED,
     MODEL,
-    OF_QUERIES,
     Model,
     Values,
     corrected,
@@ -43,26 +40,27 @@ LEVELS = ("corrupted", "clean")
 OVER = "_over_bgaugment"
 ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
-    Column("Corrupted", words.number("corrupted", 2), "Corr.", best="corrupted"),
-    Column("vs plain, corrupted", words.against_plain("corrupted_difference", 1), "vs plain [95 %]"),
-    Column("Clean", words.number("clean", 2), "Clean", best="clean"),
-    Column("vs plain, clean", words.against_plain("clean_difference", 1), "vs plain [95 %]"),
-    Column("Drop, %", words.number("relative_drop", 1), "Drop, %"),
-    Column("Change of drop, points", words.against_plain("relative_drop_change", 1)),
-    Column("Score", words.number("ref", 3), "Score", best="ref"),
-    Column("Gain", words.against_plain("ref_gain", 3)),
-    Column("Cost, times plain's", words.number("cost", 1), known=("cost",)),
+    Column("Corrupted", number("corrupted", 2), "Corr.", best="corrupted"),
+    Column("vs plain, corrupted", against_plain("corrupted_difference", 1), "vs plain [95 %]"),
+    Column("Clean", number("clean", 2), "Clean", best="clean"),
+    Column("vs plain, clean", against_plain("clean_difference", 1), "vs plain [95 %]"),
+    Column("Drop, %", number("relative_drop", 1), "Drop, %"),
+    Column("Change of drop, points", against_plain("relative_drop_change", 1)),
+    Column("Score", number("ref", 3), "Score", best="ref"),
+    Column("Gain", against_plain("ref_gain", 3)),
+    Column("Cost, times plain's", number("cost", 1), known=("cost",)),
     *(
-        Column(f"vs BGAugment, {name}", words.against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
+        Column(f"vs BGAugment, {name}", against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
         for name in LEVELS
     ),
 )
 LEGEND = (
     "Each method against plain. Drop: relative. Score: of attribution. [95 %]: over classes and, from three",
-    f"on, training seeds. {words.MARK}: p < {SIGNIFICANT:g}, Holm-corrected. Changes of drop and score: table3.md.",
+    f"on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected. Changes of drop and score: table3.md.",
 )
 # What it adds to the other tables.
 HEADLINE = {"corrupted_difference": "corrupted, minus plain", "clean_difference": "clean, minus plain"}
+wanted = plan.trained
 DIFFERENCES = ("corrupted_difference", "clean_difference", "relative_drop_change", "ref_gain")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "classes"),
@@ -77,32 +75,18 @@ FROM_TABLE_2 += [f"ref_gain{end}" for end in ("", "_low", "_high", "_p")]
 
 def settings(study: Study) -> dict[str, Any]:
     """The rule of selection, and what training by each method takes."""
-    return sentences.selection(study) | {"costs": costs(study)}
+    return sentences.selection(study) | {"costs": passes(study)}
 
 
-def wanted(study: Study) -> bool:
-    """Whether there are trained models to compare."""
-    return bool(plan.trained(study))
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """The paper's two tables, and the queries that the first was made of."""
-    printed = {t: Made(step("table", table=t), "table_csv") for t in ("table1", "table2")}
-    return files_of(step("collect"), "all_queries") | printed
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries") | sources.printed(1, 2)
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    read = {role: file.path(study) for role, file in reads(study).items()}
-    retrieval, scores = (formats.read(read[name]) for name in ("table1", "table2"))
+    retrieval, scores = (sources.table(study, number) for number in (1, 2))
     # Folds' models side by side have no training of their own to compare with plain's.
     retrieval = retrieval[[not side_by_side(method)[1] for method in retrieval["method"]]]
-    return table(retrieval, scores, pd.read_parquet(read["all_queries"], columns=OF_QUERIES), costs(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection)
+    return table(retrieval, scores, sources.queries(study), passes(study))
 
 
 def table(
@@ -115,7 +99,7 @@ def table(
 
     For each of ``DIFFERENCES`` from plain, MAP@R and relative drops in points: its interval ``_low`` and ``_high``, ``_p``
     (``uncertainty.estimate``) and ``_p_holm``. NaN in rows of plain and untrained models. ``folds`` is there if Table 1 has it,
-    ``cost`` (``_rows.costs``) if it is told, and if methods work on replaced backgrounds beside BGAugment alone, differences
+    ``cost`` (``costs.passes``) if it is told, and if methods work on replaced backgrounds beside BGAugment alone, differences
     from that, too: ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``.
     """
     of_folds = [c for c in retrieval if c == "folds"]
@@ -130,8 +114,9 @@ def table(
     return corrected(rows, [*DIFFERENCES, *over], MODEL[:-1])
 
 
-def told(table: pd.DataFrame, selection: str) -> str:
-    """Two paragraphs."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    own = "the methods beside one plain model, each difference on its own"
+    stars = sentences.stars(table, own, by_the_same=True)
     averaged = "Rows are means over them, and one seed's folds count once."
     over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
     cost = (
@@ -141,14 +126,12 @@ def told(table: pd.DataFrame, selection: str) -> str:
     beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, times plain's": cost})
     return (
         f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"
-        f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.selected(selection)}"
-        f" {sentences.seeds(table)}.{sentences.folds(table, averaged)}\n\n"
+        f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.trained(study, table, averaged)}\n\n"
         "vs plain, change of drop, gain: the row minus plain, paired by photo and seed, in points of MAP@R, in points of the"
-        f" relative drop (below 0, less is lost), and in score. {sentences.intervals(table)} {words.MARK}: p <"
-        f" {SIGNIFICANT:g} by the same, Holm-corrected for the methods beside one plain model, each difference on its own."
-        f"{sentences.rare_stars(table)}{beside} {sentences.BOLD} A method with batches of its own (DCML: four photos a"
-        " class, whatever the loss) differs from plain by these too. All"
-        f" p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
+        f" relative drop (below 0, less is lost), and in score. {sentences.intervals(table)} {stars}{beside}"
+        f" {sentences.BOLD} A method with batches of its own (DCML: four photos a class, whatever the loss)"
+        " differs from plain by these too."
+        f" All p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
     )
 
 

@@ -12,15 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report.columns import Column
+from bgbias.report import sources
+from bgbias.report.columns import MARK, Column, against_plain, explained
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
 from bgbias.report.tables import attribution, probes
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import OF_QUERIES, Model, Values
 from bgbias.results.uncertainty import SIGNIFICANT, Statistic, difference
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -56,7 +52,7 @@ COLUMNS = (
     *(
         Column(
             head,
-            words.against_plain(name, 3 if name == "ref_gain" else 1),
+            against_plain(name, 3 if name == "ref_gain" else 1),
             head if name in ("corrupted_difference", "clean_difference") else "",
             known=(name,),
         )
@@ -65,9 +61,10 @@ COLUMNS = (
 )
 LEGEND = (
     "MAP@R in points over the same network with another pretraining, or with none. [95 %]: over classes",
-    f"and, from three on, training seeds. {words.MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
+    f"and, from three on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
 )
 HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
+wanted = plan.compared_backbones
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -77,35 +74,20 @@ def settings(study: Study) -> dict[str, Any]:
     }
 
 
-def wanted(study: Study) -> bool:
-    """Whether a pretrained backbone has another one to be compared with."""
-    return bool(plan.compared_backbones(study))
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """Queries, attribution scores, and what probes found, where the grid asks for them."""
-    return files_of(step("collect"), "all_queries", "all_attribution") | (
-        {f"probed {c.name}": Made(step("probe", cell=c), "probed") for c in plan.cells(study)}
-        if plan.probes(study)
-        else {}
-    )
+def reads(study: Study) -> sources.Sources:
+    probed = plan.cells(study) if plan.probes(study) else ()
+    of_probes = sources.of_models(probed, "probe", "probed")
+    return sources.collected("all_queries", "all_attribution") | of_probes
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files = reads(study)
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=OF_QUERIES)
-    scores = pd.read_parquet(files["all_attribution"].path(study))
-    return table(queries, scores, outputs.of_cells(study, files, "probed"), plan.compared_backbones(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection)
+    scores = pd.read_parquet(study.files.at("all_attribution"))
+    probed = sources.of_cells(study, reads(study), "probed")
+    return table(sources.queries(study), scores, probed, plan.compared_backbones(study))
 
 
 def table(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> pd.DataFrame:
     """Table 13, a row a model that ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
     all cells' probed.parquet with the cells' names (without rows where nothing was probed).
@@ -121,18 +103,18 @@ def table(
 
 
 def _lines(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[Model, str]
+    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> Iterator[dict[str, Any]]:
     draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
-    values: dict[str, dict[Model, Values]] = {
-        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in models(queries)},
-        "attribution": {model: attribution.scored(own, model) for model, own in models(scores)},
+    values: dict[str, dict[rows.Model, rows.Values]] = {
+        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
+        "attribution": {model: attribution.scored(own, model) for model, own in sources.models(scores)},
         **{
-            probe: {model: probes.named(own, model, probe) for model, own in models(probed)}
+            probe: {model: probes.named(own, model, probe) for model, own in sources.models(probed)}
             for probe in probes.PROBES
         },
     }
-    for model, own in models(queries):
+    for model, own in sources.models(queries):
         if model not in against:
             continue
         other = (model[0], against[model], *model[2:])
@@ -148,16 +130,15 @@ def _lines(
         yield row
 
 
-def told(table: pd.DataFrame, selection: str) -> str:
-    """Two paragraphs."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    own = "the backbones beside one another, each difference on its own"
+    stars = sentences.stars(table, own, by_the_same=True)
     score = {"Attribution score": "Attribution score: as in Table 2."}
     named = {"Linear, clean": "Linear, neighbours: accuracy as in Table 12."}
     return (
         f"{sentences.title(TITLE, table)} The row's model minus the same one of the other backbone, paired by photo and seed:"
         " MAP@R in points, in front of random backgrounds and clean; and its relative drop, below 0, less is lost."
-        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        f"{sentences.trained(study, table)}\n\n"
         "Against: the backbone after the same pretraining without negatives, where the row's has some, else without"
-        f" pretraining.{words.explained(table, COLUMNS, score | named)} {sentences.intervals(table)} {words.MARK}: p <"
-        f" {SIGNIFICANT:g} by the same, Holm-corrected for the backbones beside one another, each difference on its own."
-        f"{sentences.rare_stars(table)}"
+        f" pretraining.{explained(table, COLUMNS, score | named)} {sentences.intervals(table)} {stars}"
     )

@@ -10,16 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation.probes import NEIGHBOURS, PROBES, TEMPERATURE
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, interval
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import CLEAN, CORRUPTED, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -30,14 +25,14 @@ ABOUT = (
     " in front of other backgrounds."
 )
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
-VIEWS = {"clean": CLEAN, "corrupted": CORRUPTED}
+VIEWS = {"clean": rows.CLEAN, "corrupted": rows.CORRUPTED}
 COLUMNS = tuple(
     column
     for name, head in HEADS.items()
     for column in (
-        Column(head, words.interval(f"{name}_clean", 1), f"{head} [95 %]", best=f"{name}_clean"),
-        Column(f"{head}, corrupted", words.interval(f"{name}_corrupted", 1), best=f"{name}_corrupted"),
-        Column(f"{head}: drop, %", words.interval(f"{name}_drop", 1), "Drop, %"),
+        Column(head, interval(f"{name}_clean", 1), f"{head} [95 %]", best=f"{name}_clean"),
+        Column(f"{head}, corrupted", interval(f"{name}_corrupted", 1), best=f"{name}_corrupted"),
+        Column(f"{head}: drop, %", interval(f"{name}_drop", 1), "Drop, %"),
     )
 )
 LEGEND = (
@@ -45,6 +40,7 @@ LEGEND = (
     "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
+wanted = plan.probes
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -53,25 +49,12 @@ def settings(study: Study) -> dict[str, Any]:
     return sentences.selection(study) | ({"fit_probes_on": fitted} if fitted else {})
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid asks for probes."""
-    return plan.probes(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """What probes were right about, of every model of the grid, and which photos were left out."""
-    read = files_of(step("collect"), "mask_report")
-    return read | {f"probed {c.name}": Made(step("probe", cell=c), "probed") for c in plan.cells(study)}
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("mask_report") | sources.of_models(plan.cells(study), "probe", "probed")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    return table(outputs.of_cells(study, reads(study), "probed"))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, study.probes.folds or 0, excluded, _on_training(study))
+    return table(sources.of_cells(study, reads(study), "probed"))
 
 
 def _on_training(study: Study) -> dict[str, str]:
@@ -90,12 +73,11 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     Raises UserError where a model lacks photos.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[Values]] = {name: [] for name in PROBES}
-    for model, own in models(probed):
+    compared: dict[str, list[rows.Values]] = {name: [] for name in PROBES}
+    for model, own in sources.models(probed):
         of_probes = {name: named(own, model, name) for name in PROBES}
         first = of_probes["linear"]
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"photos": len(first.queries), "classes": len(set(first.classes))}
+        row = rows.heading(own, first, "photos")
         for name, values in of_probes.items():
             compared[name].append(values)
             for view in VIEWS:
@@ -106,23 +88,15 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def named(own: pd.DataFrame, model: rows.Model, probe: str) -> Values:
+def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
     parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
-    return Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
+    return rows.Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
 
 
-def told(
-    table: pd.DataFrame,
-    selection: str,
-    folds: int,
-    excluded: Mapping[str, int],
-    on_training: Mapping[str, str],
-) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column; ``on_training``: from datasets to those on whose
-    training photos their probes were fitted.
-    """
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    folds, on_training = study.probes.folds or 0, _on_training(study)
     photos = names.how_many(table, "photos", "photo")
     in_parts = set(table["dataset"]) - set(on_training)
     of = f" of the test classes that have {folds} or more" if in_parts else ""
@@ -130,9 +104,8 @@ def told(
     how += [f"photos of {name} by those of training photos of {on}" for name, on in on_training.items()]
     return (
         f"{sentences.title(TITLE, table)} In percent of {photos}{of}, classified by"
-        f" classifiers that were fitted on clean photos of these classes: {'; '.join(how)}.{sentences.selected(selection)}"
-        f" {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
-        f"{sentences.exclusions(excluded, 'are not asked')}\n\n"
+        f" classifiers that were fitted on clean photos of these classes: {'; '.join(how)}."
+        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are not asked')}\n\n"
         "Linear: multinomial logistic regression on embeddings of unit length. Neighbours: a vote of the"
         f" {NEIGHBOURS} nearest, weighted by e^(cosine / {TEMPERATURE:g}). Corrupted: those that are asked stand in front of"
         f" random backgrounds. Drop: of accuracy from clean to corrupted, relative. {sentences.intervals(table)} They"

@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, explained, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import comparison, models, protocol, refuse_missing
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell, side_by_side
@@ -32,23 +29,23 @@ ABOUT = (
 )
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
-    Column("Corrupted", words.interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
-    Column("± draws", words.number("corrupted_sd_draws", 2)),
-    Column("± seeds", words.number("corrupted_sd_seeds", 2), "± seeds"),
-    Column("Clean", words.interval("clean", 1), "Clean [95 %]", best="clean"),
-    Column("± seeds", words.number("clean_sd_seeds", 2), "± seeds"),
-    Column("Drop, points", words.interval("drop", 1)),
-    Column("Drop, %", words.interval("relative_drop", 1), "Drop, % [95 %]"),
-    Column("Change of drop, points", words.interval("relative_drop_change", 1), "Change of drop"),
-    Column("Query only", words.number("query_only", 2)),
-    Column("Query-only drop, %", words.interval("query_only_relative_drop", 1)),
-    Column("P@1, clean", words.number("p_at_1_clean", 1)),
-    Column("P@1, corrupted", words.number("p_at_1_corrupted", 1)),
-    Column("Paper, clean", words.published("clean", 2), known=COMPARED),
-    Column("Δ, clean", words.number("difference_clean", 2, sign=True), known=COMPARED),
-    Column("Paper, corrupted", words.published("corrupted", 2), known=COMPARED),
-    Column("Δ, corrupted", words.number("difference_corrupted", 2, sign=True), known=COMPARED),
-    Column("Paper, P@1", words.published("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("± draws", number("corrupted_sd_draws", 2)),
+    Column("± seeds", number("corrupted_sd_seeds", 2), "± seeds"),
+    Column("Clean", interval("clean", 1), "Clean [95 %]", best="clean"),
+    Column("± seeds", number("clean_sd_seeds", 2), "± seeds"),
+    Column("Drop, points", interval("drop", 1)),
+    Column("Drop, %", interval("relative_drop", 1), "Drop, % [95 %]"),
+    Column("Change of drop, points", interval("relative_drop_change", 1), "Change of drop"),
+    Column("Query only", number("query_only", 2)),
+    Column("Query-only drop, %", interval("query_only_relative_drop", 1)),
+    Column("P@1, clean", number("p_at_1_clean", 1)),
+    Column("P@1, corrupted", number("p_at_1_corrupted", 1)),
+    Column("Paper, clean", published_number("clean", 2), known=COMPARED),
+    Column("Δ, clean", number("difference_clean", 2, sign=True), known=COMPARED),
+    Column("Paper, corrupted", published_number("corrupted", 2), known=COMPARED),
+    Column("Δ, corrupted", number("difference_corrupted", 2, sign=True), known=COMPARED),
+    Column("Paper, P@1", published_number("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
 )
 LEGEND = (
     "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
@@ -57,25 +54,16 @@ LEGEND = (
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
-settings = protocol
+settings = sentences.protocol
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected: results, the values they are means of, and which photos were left out."""
-    return files_of(step("collect"), "results", "all_queries", "mask_report")
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    read = reads(study)
-    results = pd.read_csv(read["results"].path(study), keep_default_na=False)
-    queries = pd.read_parquet(read["all_queries"].path(study), columns=rows.OF_QUERIES)
-    return table(results, queries, published.read(), plan.cells(study))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, excluded)
+    results = rows.read_csv(study.files.at("results"))
+    return table(results, sources.queries(study), published.read(), plan.cells(study))
 
 
 def table(
@@ -97,12 +85,12 @@ def table(
     naming the cell and what to type, when one of ``cells`` or one of a cell's conditions is missing, or when the two inputs are
     not of the same run.
     """
-    refuse_missing(results, cells)
+    sources.refuse_missing(results, cells)
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
     plain: dict[tuple[str, ...], rows.Values] = {}
     lines, every = [], []
-    for model, own in models(results):
+    for model, own in sources.models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
         values = rows.retrieved(by_model.get_group(model), model, len(draws))
@@ -119,30 +107,23 @@ def table(
                 f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {rows.NEXT}"
             )
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
-            row |= comparison(name, row, known, model, rows.MAP_AT_R, condition)
-        row |= comparison("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
+            row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
+        row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row)
     leads = {f"{name}_leads": rows.leading(every, name) for name in ("clean", "corrupted")}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def told(table: pd.DataFrame, selection: str, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column.
-
-    ``selection`` is params.yaml's ``train.selection``; ``excluded`` is, for each dataset, the number of test
-    photos whose mask was too empty or too full to replace their background.
-    """
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     change = {
         "Change of drop, points": "Change of drop: the row's relative drop minus plain's, in points; below 0, less is lost."
     }
     return (
-        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent."
-        f"{sentences.selected(selection)}"
-        f" {names.how_many(table, 'draws', 'background draw')} a photo,"
-        f" {sentences.seeds(table)}.{sentences.folds(table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
+        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent.{sentences.selected(study)}"
+        f" {names.how_many(table, 'draws', 'background draw')} a photo, {sentences.seeds(table)}."
+        f"{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
-        f" from clean to corrupted, in points and relative.{words.explained(table, COLUMNS, change)}"
+        f" from clean to corrupted, in points and relative.{explained(table, COLUMNS, change)}"
         f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
     )
 
@@ -189,20 +170,17 @@ def _seeds_by_draws(
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
     """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
-    compared = plain is not None and side_by_side(values.model[-1])[0] != PLAIN
-    of = uncertainty.change_of_relative_drop
-    estimates = {
-        "clean": values.estimate(["clean"]),
-        "corrupted": values.estimate(["corrupted"]),
-        "query_only": values.estimate(["query_only"]),
-        "drop": values.estimate(["clean", "corrupted"], uncertainty.difference),
-        "relative_drop": values.estimate(["clean", "corrupted"], uncertainty.relative_drop),
-        "query_only_relative_drop": values.estimate(["clean", "query_only"], uncertainty.relative_drop),
-    }
-    told = {c: v for name, found in estimates.items() for c, v in rows.interval(name, found, 100).items()}
+    found: dict[str, Any] = {}
     for level in ("clean", "corrupted", "query_only"):
-        # A share lies between nothing and all, whatever Student's t has to say.
-        told |= {f"{level}_{end}": float(np.clip(told[f"{level}_{end}"], 0, 100)) for end in ("low", "high")}
-    unknown = uncertainty.UNKNOWN
-    change = values.against(plain, ["clean", "corrupted"], of) if plain and compared else unknown
-    return told | rows.tested("relative_drop_change", change, 100)
+        found |= rows.share(level, values.estimate([level]))
+    drops = {
+        "drop": ("corrupted", uncertainty.difference),
+        "relative_drop": ("corrupted", uncertainty.relative_drop),
+        "query_only_relative_drop": ("query_only", uncertainty.relative_drop),
+    }
+    for name, (level, of) in drops.items():
+        found |= rows.interval(name, values.estimate(["clean", level], of), 100)
+    change = uncertainty.UNKNOWN
+    if plain and side_by_side(values.model[-1])[0] != PLAIN:
+        change = values.against(plain, ["clean", "corrupted"], uncertainty.change_of_relative_drop)
+    return found | rows.tested("relative_drop_change", change, 100)

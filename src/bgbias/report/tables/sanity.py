@@ -9,15 +9,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, against_plain, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables import _outputs as outputs
-from bgbias.report.tables._rows import models
 from bgbias.results import correlation, rows, uncertainty
-from bgbias.results.rows import Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -31,18 +26,18 @@ FORGOT, BLIND = ("embedder", "upper_half", "all"), ("centre", "noise")
 KINDS = ("model", *FORGOT, *BLIND)
 JUDGED = ("model", "all", *BLIND)
 COLUMNS = (
-    Column("Score", words.interval("model", 3), "Score [95 %]"),
-    Column("Embedding layer forgot", words.interval("embedder", 3)),
-    Column("Upper half forgot", words.interval("upper_half", 3)),
-    Column("All forgot", words.interval("all", 3), "All forgot [95 %]"),
-    Column("More than all forgot", words.against_plain("over_all", 3), "more [95 %]"),
-    Column("Centre prior", words.interval("centre", 3), "Centre"),
-    Column("Blurred noise", words.interval("noise", 3)),
-    Column("Faithfulness", words.interval("faithful_model", 3), "Faithful"),
-    Column("More than the centre's", words.against_plain("faithful_over_centre", 3)),
-    Column("Of what forgot", words.number("faithful_all", 3)),
-    Column("Centre's", words.number("faithful_centre", 3)),
-    Column("Noise's", words.number("faithful_noise", 3)),
+    Column("Score", interval("model", 3), "Score [95 %]"),
+    Column("Embedding layer forgot", interval("embedder", 3)),
+    Column("Upper half forgot", interval("upper_half", 3)),
+    Column("All forgot", interval("all", 3), "All forgot [95 %]"),
+    Column("More than all forgot", against_plain("over_all", 3), "more [95 %]"),
+    Column("Centre prior", interval("centre", 3), "Centre"),
+    Column("Blurred noise", interval("noise", 3)),
+    Column("Faithfulness", interval("faithful_model", 3), "Faithful"),
+    Column("More than the centre's", against_plain("faithful_over_centre", 3)),
+    Column("Of what forgot", number("faithful_all", 3)),
+    Column("Centre's", number("faithful_centre", 3)),
+    Column("Noise's", number("faithful_noise", 3)),
 )
 LEGEND = (
     "Scores of the same photos: of the model, of its copy that forgot everything, of the centre prior. Faithful:",
@@ -57,21 +52,12 @@ def wanted(study: Study) -> bool:
     return plan.doubts(study) and bool(plan.trained(study))
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """The scores of every trained model and its copies, and the drops that they are compared with."""
-    read = files_of(step("collect"), "results")
-    return read | {f"sanity {c.name}": Made(step("sanity", cell=c), "sanity") for c in plan.trained(study)}
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("results") | sources.of_models(plan.trained(study), "sanity", "sanity")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files = reads(study)
-    return table(outputs.of_cells(study, files, "sanity"), outputs.levels(study, files))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection)
+    return table(sources.of_cells(study, reads(study), "sanity"), sources.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
@@ -84,14 +70,15 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     how many. Raises UserError where a model lacks a kind.
     """
     lines = []
-    for model, own in models(values):
+    for model, own in sources.models(values):
         columns = ["image_id", "label", "seed"]
-        scores = Values.of(model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score")
-        faithful = Values.of(
+        scores = rows.Values.of(
+            model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score"
+        )
+        faithful = rows.Values.of(
             model, {k: own.loc[own["kind"] == k, [*columns, "faithful"]] for k in JUDGED}, "faithful"
         )
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"images": len(scores.queries), "classes": len(set(scores.classes))}
+        row = rows.heading(own, scores, "images")
         for kind in KINDS:
             row |= rows.interval(kind, scores.estimate([kind]), 1)
         for kind in JUDGED:
@@ -112,16 +99,16 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def told(table: pd.DataFrame, selection: str) -> str:
-    """Three paragraphs: what was measured, what holds and what fails, and how to read each column."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     count = len(table)
     beaten = int(((table["over_all_p_holm"] < uncertainty.SIGNIFICANT) & (table["over_all"] > 0)).sum())
     truer = table["faithful_over_centre_p_holm"] < uncertainty.SIGNIFICANT
     truer &= table["faithful_over_centre"] > 0
     above = int((table["model_low"] > table["centre_high"]).sum())
+    stars = sentences.stars(table, "the table's models")
     return (
         f"{sentences.title(TITLE, table)} The published score of {names.how_many(table, 'images', 'photo')}."
-        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}\n\n"
+        f"{sentences.trained(study, table)}\n\n"
         f"Of {names.count(count, 'model')}, the score of {beaten} is more than that of their copy that forgot everything, beyond"
         f" chance; that of {above} lies above the centre prior's, interval over interval; maps of {int(truer.sum())} are more"
         f" faithful than the centre prior, beyond chance. Rank correlation of the score with the relative drop, over trainings:"
@@ -130,6 +117,5 @@ def told(table: pd.DataFrame, selection: str) -> str:
         " prior: one map for all, bright in the middle; blurred noise: another for each photo. Faithfulness: how much nearer to"
         " the photo the embedding stays if places of least attribution are filled from around them than if those of most are,"
         f" the mean over 10 to 90 % of places; of the model's own maps, of the maps of its copy that forgot, of the priors."
-        f" {sentences.intervals(table)} *: p < {uncertainty.SIGNIFICANT:g}, Holm-corrected for the table's models."
-        f"{sentences.rare_stars(table)}"
+        f" {sentences.intervals(table)} {stars}"
     )

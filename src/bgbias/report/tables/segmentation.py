@@ -6,14 +6,11 @@ The paper's protocol with this project's photos, one object each (docs/methods.m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
-from bgbias.engine.node import Made, step
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import Column
+from bgbias.report import names, sources
+from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
@@ -31,11 +28,11 @@ COLUMNS = tuple(
     column
     for task, (name, short) in zip(TASKS, HEADS, strict=True)
     for column in (
-        Column(name, words.interval(task, 1), short, best=task),
-        Column("± seeds", words.number(f"{task}_sd_seeds", 1)),
-        Column("Map alone", words.number(f"{task}_map", 1)),
-        Column("Over plain", words.interval(f"{task}_gain", 1)),
-        Column("Over centre", words.interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
+        Column(name, interval(task, 1), short, best=task),
+        Column("± seeds", number(f"{task}_sd_seeds", 1)),
+        Column("Map alone", number(f"{task}_map", 1)),
+        Column("Over plain", interval(f"{task}_gain", 1)),
+        Column("Over centre", interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
     )
 )
 LEGEND = (
@@ -43,34 +40,16 @@ LEGEND = (
     "the centre prior's. [95 %]: over classes and, from three on, training seeds.",
 )
 settings = sentences.selection
+wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
 
 
-def wanted(study: Study) -> bool:
-    """Whether the grid asks for one-shot segmentation."""
-    return plan.segments(study)
-
-
-def reads(study: Study) -> dict[str, Made]:
-    """The episodes of every network of the grid."""
-    return {
-        f"segmentation {c.name}": Made(step("segment", cell=c), "segmentation") for c in plan.networks(study)
-    }
+def reads(study: Study) -> sources.Sources:
+    return sources.of_models(plan.networks(study), "segment", "segmentation")
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    of_cells = [
-        pd.read_csv(m.path(study), keep_default_na=False, na_values=[""]).assign(**m.node.wildcards)
-        for m in reads(study).values()
-    ]
-    return table(rows.together(of_cells))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    judged = {d: str(plan.truth(study, d)) for d in plan.datasets(study)}
-    return told(table, study.train.selection, study.segmentation.score, judged)
+    return table(sources.of_cells(study, reads(study), "segmentation"))
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
@@ -85,23 +64,20 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    of_model: dict[Any, pd.DataFrame] = dict(iter(every.groupby(rows.MODEL, sort=False, observed=True)))
+    of_model = dict(sources.models(every))
     columns = ["image_id", "label", "seed", "iou"]
     scores = {
         m: rows.Values.of(m, {t: part.loc[part["task"] == t, columns] for t in TASKS}, "iou")
         for m, part in of_model.items()
     }
-    lines, compared = [], []
-    for model in names.in_order(every[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
+    lines = []
+    for model, iou in scores.items():
         own, cured = of_model[model], model[-1] != PLAIN
         others = {
             "gain": scores.get((*model[:3], PLAIN)) if cured else None,
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
-        iou = scores[model]
-        compared.append(iou)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"episodes": len(iou.queries), "classes": len(set(iou.classes))}
+        row = rows.heading(own, iou, "episodes")
         for task in TASKS:
             by_seed = own[own["task"] == task].groupby("seed")["iou"].mean().to_numpy()
             row |= rows.interval(task, iou.estimate([task]), 100)
@@ -111,22 +87,18 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
                 more = iou.against(other, [task]) if other else uncertainty.UNKNOWN
                 row |= rows.tested(f"{task}_{name}", more, 100)
         lines.append(row)
-    leads = {f"{task}_leads": rows.leading(compared, task) for task in TASKS}
+    leads = {f"{task}_leads": rows.leading(list(scores.values()), task) for task in TASKS}
     return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
 
 
-def told(table: pd.DataFrame, selection: str, score: str, judged: Mapping[str, str]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column.
-
-    ``score`` is what similarity attention asked, ``judged`` each dataset's truth: ``masks`` or ``boxes``.
-    """
-    by = ", ".join(f"{names.dataset(dataset)} by {truth}" for dataset, truth in judged.items())
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    truths = {d: plan.truth(study, d) for d in plan.datasets(study)}
+    by = ", ".join(f"{names.dataset(name)} by {truth}" for name, truth in truths.items())
     return (
         f"{sentences.title('One-shot segmentation by similarity attention, then GrabCut', table)} Mean IoU in percent with the"
-        " object's true place"
-        f" ({by}); of boxes, it is that of the largest part's box. Every episode has a test photo of its own, and no model was"
-        f" trained to segment.{sentences.selected(selection)}"
-        f" {sentences.seeds(table)}; attention by the {score} score.{sentences.folds(table)}\n\n"
+        f" object's true place ({by}); of boxes, it is that of the largest part's box. Every episode has a test"
+        f" photo of its own, and no model was trained to segment.{sentences.selected(study)}"
+        f" {sentences.seeds(table)}; attention by the {study.segmentation.score} score.{sentences.folds(table)}\n\n"
         "A map's object is as large a share of its photo as objects of validation photos are in the mean: maps differ by"
         " where they point, not by how they are spread. 1-way: with one photo of the class; 2-way: with one (five) of it and"
         " as many of another class, the mean of the maps. Map alone: without GrabCut. Over plain, over centre: IoU more than"

@@ -13,17 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
-from bgbias.photos.table import read_table
-from bgbias.report import columns as words
-from bgbias.report import names
-from bgbias.report.columns import NOTHING, Column, Row
+from bgbias.report import names, sources
+from bgbias.report.columns import NOTHING, Column, Row, explained, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.report.tables._rows import models
 from bgbias.results import rows, uncertainty
-from bgbias.results.rows import NEXT, Model, Values
 from bgbias.study import plan
 from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
@@ -46,11 +41,11 @@ def _alpha(row: Row) -> str:
 COLUMNS = (
     Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
     Column("Alpha", _alpha, "Alpha", known=("alpha",)),
-    Column("Shape, %", words.interval("shape", 1), "Shape, %"),
-    Column("Texture, %", words.interval("texture", 1), "Texture, %"),
-    Column("Neither, %", words.interval("neither", 1), "Neither, %"),
-    Column("By chance, %", words.number("chance", 1), "By chance, %", known=("chance",)),
-    Column("Shape share, %", words.interval("shape_share", 1), "Shape share, % [95 %]"),
+    Column("Shape, %", interval("shape", 1), "Shape, %"),
+    Column("Texture, %", interval("texture", 1), "Texture, %"),
+    Column("Neither, %", interval("neither", 1), "Neither, %"),
+    Column("By chance, %", number("chance", 1), "By chance, %", known=("chance",)),
+    Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 LEGEND = (
     "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
@@ -93,25 +88,15 @@ def _negatives(params: PretrainingParams) -> str:
     return kind if usual or kind != "patches" else f"{kind} {params.smallest}–{params.largest}"
 
 
-def reads(study: Study) -> dict[str, Made]:
-    """What was collected: what each query found, and which photos were left out; and which photos there are."""
-    read = files_of(step("collect"), "all_queries", "mask_report")
-    return read | {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:
-    """The table of a study; see ``table``."""
-    files = reads(study)
-    columns = [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR]
-    queries = pd.read_parquet(files["all_queries"].path(study), columns=columns)
-    photos = {d: read_table(files[f"table {d}"].path(study)).split("test") for d in plan.datasets(study)}
+    queries = sources.queries(study, [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR])
+    photos = sources.test_splits(study)
     chance = {d: by_chance(split.labels) for d, split in photos.items() if split.given is None}
     return table(queries, study.evaluation.draws, learned(study), chance)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    """The caption of a study's table; see ``told``."""
-    return told(table, study.train.selection, study.evaluation.draws, excluded)
 
 
 def by_chance(labels: np.ndarray) -> dict[int, float]:
@@ -142,12 +127,11 @@ def table(
     # Who is alone in a class cannot be found by shape.
     asked = asked[asked[rows.PRECISION_AT_1].notna()]
     if asked.empty:
-        raise UserError(f"No query was seen as {CONDITION}. {NEXT}")
+        raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
-    for model, own in models(asked):
+    for model, own in sources.models(asked):
         values = decided(own, model, draws)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
+        row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
         for name in (both := list(values.columns)):
             row |= rows.share(name, values.estimate([name]))
@@ -155,21 +139,21 @@ def table(
         row |= rows.share("shape_share", values.estimate(both, by_shape))
         if of_class := (chance or {}).get(model[0]):
             row["chance"] = 100 * float(np.mean([of_class[label] for label in values.classes]))
-        for number, seed in enumerate(values.seeds):
-            of_seed = [column[number] for column in values.columns.values()]
+        for at, seed in enumerate(values.seeds):
+            of_seed = [column[at] for column in values.columns.values()]
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, by_shape).value
         lines.append(row)
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def decided(own: pd.DataFrame, model: Model, draws: int) -> Values:
+def decided(own: pd.DataFrame, model: rows.Model, draws: int) -> rows.Values:
     """Columns ``shape`` and ``texture``: the share of a query's draws in which its nearest photo is of the one class, and of the
     other.
     """
     named = own[["image_id", "label", "seed", "draw"]]
     found = {"shape": rows.PRECISION_AT_1, "texture": OF_DONOR}
     parts = {name: named.assign(value=own[column]) for name, column in found.items()}
-    return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+    return rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
 
 
 def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
@@ -178,18 +162,17 @@ def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
     return np.divide(shape, either, out=np.full(either.shape, np.nan), where=either != 0)
 
 
-def told(table: pd.DataFrame, selection: str, draws: int, excluded: Mapping[str, int]) -> str:
-    """Two paragraphs: what was measured, on whom, and how to read each column."""
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     negatives = {
         "Alpha": "Negatives, alpha: what the backbone was kept away from as it learned without labels, and how much that counted."
     }
     return (
         f"{sentences.title(TITLE, table)} In percent of {names.how_many(table, 'queries', 'query')}, each seen as the silhouette"
-        f" of its object on grey, filled with the texture of an object of another class, {names.count(draws, 'draw')} each."
-        f"{sentences.selected(selection)} {sentences.seeds(table).capitalize()}.{sentences.folds(table)}"
+        f" of its object on grey, filled with the texture of an object of another class,"
+        f" {names.count(study.evaluation.draws, 'draw')} each.{sentences.trained(study, table)}"
         f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
         "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
         " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); where classes are of"
         " equal size, neither is followed more at 50, or both are found by chance alone."
-        f"{words.explained(table, COLUMNS, negatives)} {sentences.intervals(table)} {sentences.SAME_GALLERY}"
+        f"{explained(table, COLUMNS, negatives)} {sentences.intervals(table)} {sentences.SAME_GALLERY}"
     )

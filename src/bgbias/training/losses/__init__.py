@@ -8,3 +8,9 @@ checking or inside functions.
 
 Only this folder imports pytorch-metric-learning.
 """
+
+# Options that share a file.
+SHARED = {
+    "_margins": ("arcface", "cosface"),
+    "_roth": ("roth_arcface", "roth_multi_similarity"),
+}

@@ -1,56 +1,85 @@
-"""The two losses of MDProp's tables as the code behind it has them (Roth et al., ICML 2020; docs/methods.md, section 8)."""
+"""The two losses of MDProp's tables as the code behind it has them (Roth et al., ICML 2020;
+docs/methods.md, section 8)."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+import math
+from typing import TYPE_CHECKING
 
-# Cosines are kept off 1, where an angle has no slope.
-NEARLY_ONE = 1 - 1e-6
+from pydantic import Field
 
+from bgbias.settings import Strict
 
-class MinedMultiSimilarity(nn.Module):
-    """Multi-similarity of the hard pairs of each anchor, a mean over the anchors that have both kinds."""
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
-    def __init__(self, alpha: float, beta: float, base: float, epsilon: float) -> None:
-        super().__init__()
-        self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
-
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Scalar loss of unit vectors [B, d] with labels [B]; 0 where no anchor has hard pairs of both kinds."""
-        cosines = embeddings @ embeddings.T
-        same = labels[:, None] == labels[None]
-        positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-        farthest = cosines.masked_fill(~positive, torch.inf).amin(1, keepdim=True)
-        nearest = cosines.masked_fill(same, -torch.inf).amax(1, keepdim=True)
-        negative = ~same & (cosines + self.epsilon > farthest)
-        positive = positive & (cosines - self.epsilon < nearest)
-        near = torch.where(positive, (-self.alpha * (cosines - self.base)).exp(), 0).sum(1).log1p()
-        far = torch.where(negative, (self.beta * (cosines - self.base)).exp(), 0).sum(1).log1p()
-        kept = positive.any(1) & negative.any(1)
-        each = torch.where(kept, near / self.alpha + far / self.beta, 0)
-        return each.sum() / kept.sum().clamp(min=1)
+IMAGES_PER_CLASS = 2
+DISTANCE = "cosine"
 
 
-class ClampedArcFace(nn.Module):
-    """ArcFace on cosines that are not below 0. Class weights [dim, n_classes] come from N(0, 1)."""
+class ArcFace(Strict):
+    """As published."""
 
-    def __init__(
-        self, margin: float, scale: float, bug: bool, n_classes: int, dim: int, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.margin, self.scale, self.bug = margin, scale, bug
-        self.W = nn.Parameter(torch.empty(dim, n_classes).normal_(generator=generator))
-        self.cross_entropy = nn.CrossEntropyLoss()
+    margin: float = Field(0.5, ge=0, le=math.pi / 2, description="radians")
+    scale: float = Field(16.0, gt=0)
+    lr: float = Field(5e-4, gt=0, description="learning rate of the class weights")
+    bug: bool = Field(
+        False,
+        description="the margin moves all logits of a photo alike, which leaves a softmax without margin",
+    )
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Scalar loss of unit vectors [B, d] with labels [B]."""
-        weights = F.normalize(self.W, dim=0).to(embeddings.dtype)
-        cosines = (embeddings @ weights).clamp(1e-10, NEARLY_ONE)
-        own = cosines.gather(1, labels[:, None])
-        moved = (own.acos() + self.margin).cos() - own
-        chosen = F.one_hot(labels, cosines.shape[1]).bool()
-        # The bug: all logits of a photo move alike, which cross-entropy does not see.
-        moves = moved.expand_as(cosines) if self.bug else torch.where(chosen, moved, 0)
-        return self.cross_entropy(self.scale * (cosines + moves), labels)  # type: ignore[no-any-return]
+
+class MultiSimilarity(Strict):
+    """As published."""
+
+    alpha: float = Field(2.0, gt=0, description="sharpness for positives")
+    beta: float = Field(40.0, gt=0, description="sharpness for negatives")
+    base: float = Field(0.5, ge=-1, le=1, description="the cosine similarity at which both turn")
+    epsilon: float = Field(
+        0.1, ge=0, description="by how much a pair may be easier than the hardest of the other kind"
+    )
+
+
+def arcface(params: ArcFace, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Cross-entropy of scale * cosine, the own class's replaced by cos(angle + margin); cosines below 0
+    count as 0.
+
+    Class weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and normalised in use.
+    """
+    from bgbias.training.losses._parts import ClampedArcFace, FullPrecision
+
+    return FullPrecision(ClampedArcFace(params.margin, params.scale, params.bug, n_classes, dim, generator))
+
+
+def multi_similarity(
+    params: MultiSimilarity, n_classes: int, dim: int, generator: torch.Generator
+) -> nn.Module:
+    """A negative counts whose similarity + epsilon is above that of the anchor's farthest positive, a
+    positive whose similarity - epsilon is below that of its nearest negative; anchors that lack either
+    are left out of the mean.
+    """
+    from bgbias.training.losses._parts import FullPrecision, MinedMultiSimilarity
+
+    return FullPrecision(MinedMultiSimilarity(**params.model_dump()))
+
+
+MEMBERS = {
+    "roth_multi_similarity": {
+        "__doc__": "Multi-similarity loss with mining inside a batch, as MDProp has it (Roth et al., ICML"
+        " 2020).",
+        "TITLE": "Multi Similarity (mined)",
+        "PLACE": 11,
+        "Params": MultiSimilarity,
+        "build": multi_similarity,
+    },
+    "roth_arcface": {
+        "__doc__": "ArcFace as MDProp's tables have it, with or without the bug of the code behind them (Roth"
+        " et al., ICML 2020).",
+        "TITLE": "ArcFace (clamped)",
+        "PLACE": 12,
+        "CLASS_WEIGHTS": True,
+        "Params": ArcFace,
+        "build": arcface,
+    },
+}

@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bgbias.models.model import EmbeddingModel
-    from bgbias.settings import Strict
     from bgbias.training.batches import Batch
 
-
+# Options that share a file.
+SHARED = {
+    "_adversarial": ("advprop_d", "at", "mdprop", "st_2xbatch", "st_unfrozen"),
+    "_attribution_penalty": ("attr_emb", "attr_frac", "attr_loss"),
+    "_dcml": ("dcml_code", "dcml_paper"),
+    "_negatives": ("bgneg", "bgneg_rect", "patch_ns", "texture_ns"),
+    "_sam": ("sam_quad", "sam_siamese", "sam_triplet"),
+}
 REPLACING = frozenset({"masks", "backgrounds"})
 
 
@@ -51,8 +57,8 @@ class Task:
 
 
 class BaseMethod:
-    """What training asks of a method; one with parts of its own (attention nets, environments) overrides the last four, one that
-    passes photos through the trunk more than once a step says so for forecasts."""
+    """What training asks of a method; one with parts of its own (attention nets, environments) overrides ``prepare`` and the last
+    four, one that passes photos through the trunk more than once a step says so for forecasts."""
 
     replaces_backgrounds = False
     """Whether ``photos`` stand before other backgrounds: a batch then carries masks and backgrounds."""
@@ -69,11 +75,15 @@ class BaseMethod:
     def __init__(
         self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
     ) -> None:
-        self.model, self.base_loss, self.params = model, base_loss, params
+        self.model, self.base_loss, self.params, self.task = model, base_loss, params, task
         self.images_per_class = getattr(params, "images_per_class", None)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Called once, when all of the above is known: for a method with parts of its own."""
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
         """Photos that go forward through the trunk in a step, and how many of these backward too, at most: for forecasts.
 
         On a way back that gives no gradients of weights, three photos count as two.
@@ -81,7 +91,7 @@ class BaseMethod:
         return batch_size, batch_size
 
     @classmethod
-    def photos_between_epochs(cls, params: Strict, photos: int, epochs: int) -> int:
+    def photos_between_epochs(cls, params: Any, photos: int, epochs: int) -> int:
         """Photos that go forward through the trunk beside all steps of so many epochs, of ``photos`` training photos."""
         return 0
 

@@ -1,26 +1,26 @@
-"""What adversarial training and its controls share: attacked photos beside those of a batch, and which batch norms they pass
-(docs/methods.md, section 8)."""
+"""Adversarial training and its controls: attacked photos beside those of a batch, and which batch
+norms they pass ("Advancing deep metric learning through multiple batch norms and multi-targeted
+adversarial examples"; docs/methods.md, section 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
-from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod, plain
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
-    from bgbias.training.methods import Task
 
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
 BatchNorm = Literal["trained", "frozen", "as_train"]
 BATCH_NORM = "whether statistics are learned; as_train: as train.freeze_batch_norm says"
 
@@ -33,9 +33,23 @@ class NormParams(plain.Params):
 
     batch_norm: BatchNorm = Field("as_train", description=BATCH_NORM)
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The attacks that are made, by name: none."""
+        return ()
+
+
+class TrainedNormParams(NormParams):
+    """How batches are drawn."""
+
+    batch_norm: Literal["trained"] = Field("trained", description="what the method is for")
+
 
 class AttackParams(NormParams, Strength):
     """Attacks of one step on every photo of a batch, as published."""
+
+    SEPARATE_NORMS: ClassVar[bool] = True
+    """Whether each attack's photos pass batch norms of their own, instead of those of the clean photos, together with these."""
 
     kappa: float = Field(1.0, ge=0, description="weight of the losses of attacked photos; 0: there are none")
     losses: Literal["separate", "joint_half"] = Field(
@@ -51,11 +65,31 @@ class AttackParams(NormParams, Strength):
             )
         return self
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The attacks' names: STAX alone, unless the options have others."""
+        return ("stax",)
 
-class ChosenAttacks(AttackParams):
-    """Those of methods that may have any attacks."""
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Those that are made; none if they may change nothing or count for nothing."""
+        return self.named if self.epsilon and self.kappa else ()
 
-    attacks: tuple[str, ...] = Field(min_length=1, description="names of files in attacks/: stax, mtax:3")
+
+class StaxParams(AttackParams):
+    """As published: batch norms learn their statistics."""
+
+    batch_norm: BatchNorm = Field("trained", description=BATCH_NORM)
+
+
+class AtParams(AttackParams):
+    """Towards one photo of another class, as published; batch norms as in plain training."""
+
+    SEPARATE_NORMS = False
+
+    attacks: tuple[str, ...] = Field(
+        ("stax",), min_length=1, description="names of files in attacks/: stax, mtax:3"
+    )
 
     @field_validator("attacks")
     @classmethod
@@ -66,15 +100,38 @@ class ChosenAttacks(AttackParams):
             raise ValueError("each attack is named once")
         return chosen
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Those of the options."""
+        return self.attacks
 
-def used(params: AttackParams, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The files of these attacks, by family and name; none if there are no attacks."""
-    return [("attacks", name) for name in names] if _attacks(params) else []
+
+class MdpropParams(AtParams):
+    """The paper's MP' with three targets; MP'' is [stax, mtax:5], MP''' [stax, mtax:3, mtax:5]."""
+
+    SEPARATE_NORMS = True
+
+    attacks: tuple[str, ...] = Field(
+        ("mtax:3",), min_length=1, description="names of files in attacks/: [stax, mtax:5]"
+    )
+    batch_norm: BatchNorm = Field("trained", description=BATCH_NORM)
 
 
-def attacked_classes(params: AttackParams, names: tuple[str, ...]) -> int:
-    """A photo's own class and those of its targets."""
-    return 1 + max((attacks.targets(name) for _, name in used(params, names)), default=0)
+def uses(params: NormParams) -> list[tuple[str, str]]:
+    """The files of its attacks, by family and name."""
+    return [("attacks", name) for name in params.used]
+
+
+def classes(params: NormParams) -> int:
+    """That a batch must have: a photo's own, and those of its targets."""
+    return 1 + max((attacks.targets(name) for name in params.used), default=0)
+
+
+def needs_batch_norm(params: NormParams) -> bool:
+    """For the attacked photos, or because the method is about nothing else."""
+    if isinstance(params, AttackParams):
+        return params.SEPARATE_NORMS and bool(params.used)
+    return isinstance(params, TrainedNormParams)
 
 
 class Standard(BaseMethod):
@@ -82,12 +139,14 @@ class Standard(BaseMethod):
 
     params: NormParams
 
-    def __init__(
-        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
-    ) -> None:
-        super().__init__(model, base_loss, params, task)
+    def prepare(self) -> None:
+        """A model without the batch norm that the method needs is an error."""
+        from bgbias.models.norms import batch_norms
+
+        if needs_batch_norm(self.params):
+            batch_norms(self.model)
         if self.params.batch_norm != "as_train":
-            model.freeze_batch_norm = self.params.batch_norm == "frozen"
+            self.model.freeze_batch_norm = self.params.batch_norm == "frozen"
         self.judge: Judge = self.judged
 
     def judged(self, features: Tensor, labels: Tensor) -> Tensor:
@@ -99,41 +158,41 @@ class Standard(BaseMethod):
         return {"loss": self.judge(self.model.pooled_map(self.photos(batch)), batch.labels)}
 
 
+class TwiceTheBatch(Standard):
+    """The base loss of twice as many photos, of twice as many classes."""
+
+    batches_a_step = 2
+
+    @classmethod
+    def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
+        """Both batches."""
+        return 2 * batch_size, 2 * batch_size
+
+
 class Adversarial(Standard):
     """The base loss of a batch and of the same photos attacked; every attack is made afresh, on the network as it is.
 
     Its targets are photos of the batch, drawn by the batch's rows, which are the same for every method with the same seed.
     """
 
-    SEPARATE_NORMS = True
-    """Whether each attack's photos pass batch norms of their own, instead of those of the clean photos, together with these."""
-
     params: AttackParams
 
-    def __init__(
-        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
-    ) -> None:
+    def prepare(self) -> None:
+        """Batch norms of the attacked photos' own, where they have such."""
         from bgbias.models.norms import AuxiliaryNorms
 
-        super().__init__(model, base_loss, params, task)
-        self.attacks = self.named(self.params) if _attacks(self.params) else ()
-        separate = bool(self.attacks) and self.SEPARATE_NORMS
-        self.norms = AuxiliaryNorms(model, self.attacks) if separate else None
+        super().prepare()
+        self.attacks = self.params.used
+        self.norms = AuxiliaryNorms(self.model, self.attacks) if needs_batch_norm(self.params) else None
 
     @classmethod
-    def named(cls, params: Any) -> tuple[str, ...]:
-        """The attacks' names."""
-        return tuple(params.attacks)
-
-    @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: AttackParams, batch_size: int) -> tuple[int, int]:
         """The batch, the targets, the attacks' steps and the attacked photos."""
-        assert isinstance(params, AttackParams)
-        if not _attacks(params):
+        count = len(params.used)
+        if not count:
             return batch_size, batch_size
-        count = len(cls.named(params))
         attacked = batch_size if params.losses == "joint_half" else count * batch_size
-        towards = (count if cls.SEPARATE_NORMS else 1) * batch_size
+        towards = (count if params.SEPARATE_NORMS else 1) * batch_size
         steps = params.steps * attacked
         # Attacks go back to the photos alone: .64 to .66 of the time that gradients of weights take, too (ResNet-18, and
         # MobileNetV2 with trained batch norms; .77 where these are frozen; one core).
@@ -207,5 +266,49 @@ class Adversarial(Standard):
         return self.model(self.model.preprocess(photos))  # type: ignore[no-any-return]
 
 
-def _attacks(params: AttackParams) -> bool:
-    return bool(params.epsilon and params.kappa)
+MEMBERS: dict[str, dict[str, Any]] = {
+    "st_unfrozen": {
+        "__doc__": "Plain training whose batch norms learn their statistics, as those of MDProp do: a control.",
+        "TITLE": "Plain, batch norm trained",
+        "PLACE": 11,
+        "Params": TrainedNormParams,
+        "Method": Standard,
+    },
+    "st_2xbatch": {
+        "__doc__": "Plain training on batches of twice the size, as many photos a step as MDProp with one"
+        " attack has: a control.",
+        "TITLE": "Plain, twice the batch",
+        "PLACE": 12,
+        "Params": NormParams,
+        "Method": TwiceTheBatch,
+    },
+    "at": {
+        "__doc__": "Adversarial training as usual, the baseline AT of MDProp: attacked photos beside the"
+        " clean ones, in one pass through the same batch norms.",
+        "TITLE": "AT",
+        "PLACE": 13,
+        "ENTRIES": {"at_strong": "AT at 0.1"},
+        "Params": AtParams,
+        "Method": Adversarial,
+    },
+    "advprop_d": {
+        "__doc__": "AdvProp-D: photos attacked towards one of another class, through batch norms of"
+        " their own (AP' in MDProp's paper, after Xie et al., CVPR 2020).",
+        "TITLE": "AdvProp-D",
+        "PLACE": 14,
+        "Params": StaxParams,
+        "Method": Adversarial,
+    },
+    "mdprop": {
+        "__doc__": "MDProp: photos of several attacks, each through batch norms of its own.",
+        "TITLE": "MDProp",
+        "PLACE": 15,
+        "ENTRIES": {
+            "mdprop_2": "MDProp, 2 attacks",
+            "mdprop_2_strong": "MDProp, 2 attacks at 0.1",
+            "mdprop_3": "MDProp, 3 attacks",
+        },
+        "Params": MdpropParams,
+        "Method": Adversarial,
+    },
+}

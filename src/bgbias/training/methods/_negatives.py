@@ -1,12 +1,13 @@
-"""What methods with negatives of no class share: each photo is kept away from a picture that has its texture or its background,
-and no object (docs/methods.md, section 6)."""
+"""Negatives of no class: each photo is kept away from a picture that has its texture or its background, and no object
+(docs/methods.md, section 6; patches and textures after "Robust contrastive learning using negative samples with diminished
+semantics", Ge et al. 2021)."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bgbias import seeds
 from bgbias.settings import Strict
@@ -14,11 +15,14 @@ from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
-    from bgbias.training.methods import Task
+
+NEEDS = frozenset({"masks"})
+TRAINS = True
+REPELS = True
+SMALLEST, LARGEST = 16, 48  # sides of the windows that cover an object, in a photo of 224 pixels
 
 
 class NegativeParams(Strict):
@@ -38,27 +42,42 @@ class NegativeParams(Strict):
         description="whether the network learns from these negatives' places too, not only from the anchors'",
     )
 
+    @property
+    def count(self) -> bool:
+        """Whether there are such negatives."""
+        return bool(self.kappa and self.alpha)
+
+
+class PatchParams(NegativeParams):
+    """Beside the weights of these negatives the sides of their windows, as published."""
+
+    smallest: int = Field(16, ge=1, le=224, description="least side of a window, in a photo of 224 pixels")
+    largest: int = Field(72, ge=1, le=224, description="greatest side of a window")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PatchParams:
+        if self.smallest > self.largest:
+            raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
+        return self
+
 
 class WithNegatives(BaseMethod):
     """The base loss, with pictures of no class as further negatives."""
 
     params: NegativeParams
 
-    def __init__(
-        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
-    ) -> None:
-        super().__init__(model, base_loss, params, task)
-        if task is None or task.repelled is None:
+    def prepare(self) -> None:
+        """A loss that does not say what such negatives are to it is a programming error."""
+        if self.task is None or self.task.repelled is None:
             raise ValueError(
                 "further negatives need a loss that says what they are to it (training/repulsions/)"
             )
-        self.repelled = task.repelled
+        self.repelled = self.task.repelled
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: NegativeParams, batch_size: int) -> tuple[int, int]:
         """The batch and, if they count, its negatives, which go backward if the network learns from them."""
-        assert isinstance(params, NegativeParams)
-        forward = batch_size * (1 + _has_negatives(params))
+        forward = batch_size * (1 + params.count)
         return forward, forward if params.ns_grad else batch_size
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -76,7 +95,7 @@ class WithNegatives(BaseMethod):
 
         photos = self.photos(batch)
         embeddings = self.model(photos)
-        if not _has_negatives(self.params):
+        if not self.params.count:
             return {"loss": self.base_loss(embeddings, batch.labels)}
         # The photos of a batch are drawn by seed, epoch and step; they in turn say what is drawn for them.
         generator = seeds.torch_generator("non-semantic negatives", *batch.index.tolist())
@@ -97,5 +116,86 @@ class WithNegatives(BaseMethod):
         return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 
-def _has_negatives(params: NegativeParams) -> bool:
-    return bool(params.kappa and params.alpha)
+class Patches(WithNegatives):
+    """Windows of the photo as the model sees it."""
+
+    params: PatchParams
+
+    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Each photo tiled with windows of its own; all count."""
+        from bgbias.training import tiles
+
+        pictures = tiles.patches(photos, self.params.smallest, self.params.largest, generator)
+        return pictures, batch.labels >= 0
+
+
+class Textures(WithNegatives):
+    """Textures that were quilted of the photos as they are, in their photos' crops."""
+
+    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Each photo's texture; all count."""
+        if batch.textures is None:
+            raise ValueError("textures as negatives need batches with textures")
+        return self.model.preprocess(batch.textures), batch.labels >= 0
+
+
+class Surroundings(WithNegatives):
+    """The photo with windows of its surroundings over its object. A replaced background is the negative itself.
+
+    A photo of which all is object or nothing is, or whose mask is not trusted, has no such negative.
+    """
+
+    BOX: ClassVar[bool] = False
+    """Whether the box around the object is covered, or its outline."""
+
+    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The photos' backgrounds."""
+        from bgbias.training import tiles
+
+        if batch.masks is None:
+            raise ValueError("negatives of background alone need batches with masks")
+        if self.replaces_backgrounds:
+            assert batch.backgrounds is not None
+            inside = (batch.masks > 0.5).flatten(1)
+            return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
+        return tiles.without_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
+
+
+class BoxSurroundings(Surroundings):
+    """The same with the box covered, so that the object's outline is gone, too."""
+
+    BOX = True
+
+
+MEMBERS = {
+    "patch_ns": {
+        "__doc__": "Patch-based non-semantic negatives: each photo is kept away from itself, cut into windows and tiled.",
+        "TITLE": "Patches as negatives",
+        "PLACE": 17,
+        "NEEDS": frozenset(),
+        "Params": PatchParams,
+        "Method": Patches,
+    },
+    "texture_ns": {
+        "__doc__": "Texture-based non-semantic negatives: each photo is kept away from a texture of two of its windows.",
+        "TITLE": "Textures as negatives",
+        "PLACE": 18,
+        "NEEDS": frozenset({"textures"}),
+        "Params": NegativeParams,
+        "Method": Textures,
+    },
+    "bgneg": {
+        "__doc__": "Background-only negatives: each photo is kept away from itself with its surroundings over its object.",
+        "TITLE": "Background as negative",
+        "PLACE": 19,
+        "Params": NegativeParams,
+        "Method": Surroundings,
+    },
+    "bgneg_rect": {
+        "__doc__": "Background-only negatives whose surroundings cover the box around the object.",
+        "TITLE": "Background as negative, box",
+        "PLACE": 20,
+        "Params": NegativeParams,
+        "Method": BoxSurroundings,
+    },
+}

@@ -1,9 +1,8 @@
-"""What the three forms of SAM share: the base loss, and a mining loss on photos whose attended places were wiped out."""
+"""SAM: the base loss, and a mining loss on photos whose attended places were wiped out (Zheng et al. 2020;
+docs/methods.md, section 7)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -16,9 +15,12 @@ from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from bgbias.training.batches import Batch
+
+NEEDS: frozenset[str] = frozenset()
+TRAINS = True
 
 
 class PairParams(Strict):
@@ -61,9 +63,8 @@ class SimilarityMining(BaseMethod):
     params: PairParams
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: PairParams, batch_size: int) -> tuple[int, int]:
         """The batch, and the masked photos of its tuples."""
-        assert isinstance(params, PairParams)
         tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
         seen = batch_size + tuples * (2 + cls.NEGATIVES)
         return seen, seen
@@ -105,6 +106,7 @@ class SimilarityMining(BaseMethod):
         import torch
 
         from bgbias.attribution import similarity as attention
+        from bgbias.models.norms import learning_nothing
         from bgbias.training.mining import mining_loss
 
         settings, kind = self.params, self.model.embedder.weight.dtype
@@ -120,25 +122,60 @@ class SimilarityMining(BaseMethod):
                 attended = attention.stretched(attention.weighted_map(importance, map_))
                 whole = attention.enlarged(attended, (photos.shape[2], photos.shape[3]))
                 masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
-        with same_statistics(self.model):
+        # Photos with holes are not what batch norms that learn their statistics will see.
+        with learning_nothing(self.model):
             embeddings = self.model(torch.cat(masked))
         return mining_loss(embeddings.chunk(len(masked)))
 
 
-@contextmanager
-def same_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch norms that learn their statistics learn none from passes inside: photos with holes are not what they will see.
+class MinedPairs(SimilarityMining):
+    """Every photo with a random one of its class."""
 
-    They normalise as in training all the same, each pass by its own photos.
-    """
-    from torch.nn.modules.batchnorm import _BatchNorm
+    NEGATIVES = 0
 
-    learning = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.training]
-    tracked = [m.track_running_stats for m in learning]
-    try:
-        for module in learning:
-            module.track_running_stats = False
-        yield
-    finally:
-        for module, track in zip(learning, tracked, strict=True):
-            module.track_running_stats = track
+
+class MinedTriplets(SimilarityMining):
+    """Every photo with a random one of its class and a semi-hard negative."""
+
+    NEGATIVES = 1
+
+
+class MinedQuadruplets(SimilarityMining):
+    """Every photo with a random one of its class and semi-hard negatives of two other classes."""
+
+    NEGATIVES = 2
+
+
+MEMBERS = {
+    "sam_siamese": {
+        "__doc__": "SAM on pairs: photos of one class shall differ once what they share is wiped out.",
+        "TITLE": "SAM, pairs",
+        "PLACE": 3,
+        "ENTRIES": {
+            "sam_siamese_magnitude_8": "SAM, 8 pairs, by magnitudes",
+            "sam_siamese_8": "SAM, 8 pairs",
+            "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
+        },
+        "NEGATIVES": MinedPairs.NEGATIVES,
+        "Params": PairParams,
+        "Method": MinedPairs,
+    },
+    "sam_triplet": {
+        "__doc__": "SAM on triplets: wiped out, positive and negative shall be equally far.",
+        "TITLE": "SAM, triplets",
+        "PLACE": 4,
+        "ENTRIES": {"sam_triplet_8": "SAM, 8 triplets"},
+        "NEGATIVES": MinedTriplets.NEGATIVES,
+        "Params": TupleParams,
+        "Method": MinedTriplets,
+    },
+    "sam_quad": {
+        "__doc__": "SAM on quadruplets: two triplets that share anchor and positive.",
+        "TITLE": "SAM, quadruplets",
+        "PLACE": 5,
+        "ENTRIES": {"sam_quad_8": "SAM, 8 quadruplets"},
+        "NEGATIVES": MinedQuadruplets.NEGATIVES,
+        "Params": TupleParams,
+        "Method": MinedQuadruplets,
+    },
+}

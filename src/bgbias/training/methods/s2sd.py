@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
-from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from torch import Tensor, nn
 
-    from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
     from bgbias.training.methods import Passes, Task
 
@@ -74,34 +70,33 @@ class Params(plain.Params):
             raise ValueError(f"{place}: {first['msg']}") from error
 
 
-def _module(method: str) -> ModuleType:
-    return plugins.load("methods", method)
-
-
 def _class(method: str) -> Any:
-    return Standard if method == "plain" else getattr(_module(method), "Method", BaseMethod)
+    return Standard if method == "plain" else getattr(plugins.load("methods", method), "Method", BaseMethod)
 
 
 def _params(method: str) -> Any:
-    return NormParams if method == "plain" else _module(method).Params
+    return NormParams if method == "plain" else plugins.load("methods", method).Params
+
+
+def _of_method(params: Params, fact: str, default: Any) -> Any:
+    """What the method's file says of its options, if it says so."""
+    tell = getattr(plugins.load("methods", params.method), fact, None)
+    return tell(params.inner()) if tell else default
 
 
 def uses(params: Params) -> list[tuple[str, str]]:
     """The method, and what it works by."""
-    tell = getattr(_module(params.method), "uses", None)
-    return [("methods", params.method), *(tell(params.inner()) if tell else ())]
+    return [("methods", params.method), *_of_method(params, "uses", ())]
 
 
 def classes(params: Params) -> int:
     """That a batch must have, for the method."""
-    tell = getattr(_module(params.method), "classes", None)
-    return int(tell(params.inner())) if tell else 1
+    return int(_of_method(params, "classes", 1))
 
 
 def needs_batch_norm(params: Params) -> bool:
     """If the method does."""
-    tell = getattr(_module(params.method), "needs_batch_norm", None)
-    return bool(tell and tell(params.inner()))
+    return bool(_of_method(params, "needs_batch_norm", False))
 
 
 class Method(BaseMethod):
@@ -109,29 +104,26 @@ class Method(BaseMethod):
 
     params: Params
 
-    def __init__(
-        self, model: EmbeddingModel, base_loss: nn.Module, params: Any = None, task: Task | None = None
-    ) -> None:
+    def prepare(self) -> None:
+        """The method, whose judge is this one, and the heads of the wider embeddings."""
         from torch import nn
 
         from bgbias.training.methods._distillation import Heads
 
-        super().__init__(model, base_loss, params, task)
-        self.inner: Standard = _class(self.params.method)(model, base_loss, self.params.inner(), task)
+        chosen, model, task = self.params, self.model, self.task
+        self.inner: Standard = _class(chosen.method)(model, self.base_loss, chosen.inner(), task)
         self.batches_a_step = self.inner.batches_a_step
-        self._lr = task.loss_lr if task else None
         self.heads: Heads | None = None
         self.losses = nn.ModuleList()
-        if self.params.kappa:
-            channels, widths = model.embedder.in_features, self.params.widths
-            self.heads = Heads(channels, widths, seeds.torch_generator("s2sd", *(task.key if task else ())))
-            self.losses = nn.ModuleList(_loss(base_loss, width, task) for width in widths)
+        if chosen.kappa:
+            drawn = seeds.torch_generator("s2sd", *(task.key if task else ()))
+            self.heads = Heads(model.embedder.in_features, chosen.widths, drawn)
+            self.losses = nn.ModuleList(_loss(self.base_loss, width, task) for width in chosen.widths)
             self.inner.judge = self.judged
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
         """Those of the method."""
-        assert isinstance(params, Params)
         found: tuple[int, int] = _class(params.method).photos_a_step(params.inner(), batch_size)
         return found
 
@@ -185,7 +177,8 @@ class Method(BaseMethod):
         if self.heads is not None:
             groups.append({"params": list(self.heads.parameters())})
         if weights := list(self.losses.parameters()):
-            groups.append({"params": weights, "lr": self._lr or lr})
+            own = self.task.loss_lr if self.task else None
+            groups.append({"params": weights, "lr": own or lr})
         return groups
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bgbias import seeds
-from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod, Passes
+from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class BasePretraining(BaseMethod):
         self.teacher.requires_grad_(False)
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
         """Views that go forward through network and teacher, and how many of the network's go backward."""
         raise NotImplementedError(cls)
 
@@ -57,11 +57,20 @@ class BasePretraining(BaseMethod):
         raise NotImplementedError(type(self))
 
     def two_layers(self, channels: int, purpose: str, norm: bool) -> nn.Module:
-        """Such a head: a hidden layer as wide as params say, with a batch norm or without one, and a linear layer."""
-        from bgbias.training.pretraining._heads import two_layers
+        """Such a head: a hidden layer as wide as params say, with a batch norm or without one, and a linear layer, as PyTorch
+        begins layers.
+        """
+        import torch
+        from torch import nn
 
         hidden = self.params.hidden or self.model.embedder.in_features
-        return two_layers(channels, hidden, self.params.dim, norm, (purpose, *self.key))
+        generator = seeds.torch_generator("head", purpose, *self.key)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(generator.initial_seed())
+            norms = [nn.BatchNorm1d(hidden)] if norm else []
+            return nn.Sequential(
+                nn.Linear(channels, hidden), *norms, nn.ReLU(), nn.Linear(hidden, self.params.dim)
+            )
 
     def modules(self) -> dict[str, nn.Module]:
         """The network, its heads, and the teacher, which is kept with them."""
@@ -88,22 +97,30 @@ class BasePretraining(BaseMethod):
     def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         import torch
 
-        from bgbias.training.pretraining import _colours, _negatives
+        from bgbias.training import tiles
+        from bgbias.training.pretraining import _colours
 
         drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
         self._step += 1
         changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
         seen = self.model.preprocess(_colours.changed(batch.images, changes))
-        if self.params.active_negatives == "none":
+        kind = self.params.active_negatives
+        if kind == "none":
             return seen, None, None
         asked = len(seen) // 2 * self.ASKS
-        if self.params.active_negatives == "textures":
+        if kind in ("surroundings", "boxes"):
+            if batch.masks is None:
+                raise ValueError("negatives of background alone need batches with masks")
+            masks, box = batch.masks[:asked], kind == "boxes"
+            covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
+            return seen, *covered
+        if kind == "textures":
             assert batch.textures is not None
             # Seen as their photo is: what differs is what is shown.
-            textures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
-            return seen, textures, torch.ones(asked, dtype=torch.bool, device=seen.device)
-        masks = None if batch.masks is None else batch.masks[:asked]
-        return seen, *_negatives.of(self.params, seen[:asked], masks, drawn)
+            pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
+        else:
+            pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
+        return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.settings import Strict
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
@@ -49,9 +48,8 @@ class Pretraining(BasePretraining):
         self.heads.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
         """Both views twice, and the negatives of both, which the teacher sees."""
-        assert isinstance(params, Params)
         return batch_size * (4 + 2 * (params.active_negatives != "none")), 2 * batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
@@ -73,11 +71,9 @@ class Pretraining(BasePretraining):
         with torch.autocast(foretold.device.type, enabled=False):
             foretold = F.normalize(foretold.float(), dim=1)
             alike = (foretold * torch.cat([second, first])).sum(1)
-            if further is None or counts is None:
-                found = distance(alike)
-            else:
-                near, weight = (foretold * further).sum(1), self.params.alpha * counts
-                found = distance(alike, near, weight)
+            found = distance(alike)
+            if further is not None and counts is not None:
+                found = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
         return {"loss": 2 * found.mean()}
 
 

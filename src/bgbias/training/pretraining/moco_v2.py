@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from bgbias.errors import UserError
-from bgbias.settings import Strict
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
@@ -66,9 +65,8 @@ class Pretraining(BasePretraining):
         self.memory.register_buffer("entered", torch.zeros((), dtype=torch.int64))
 
     @classmethod
-    def photos_a_step(cls, params: Strict, batch_size: int) -> tuple[int, int]:
+    def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
         """Both views, and the negatives of the first ones, which the teacher sees."""
-        assert isinstance(params, Params)
         return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
@@ -92,13 +90,11 @@ class Pretraining(BasePretraining):
         further = None if negatives is None else self.taught(negatives)
         with torch.autocast(asked.device.type, enabled=False):
             asked = F.normalize(asked.float(), dim=1)
-            queue = self._queued()
-            alike = (asked * others).sum(1)
-            if further is None or counts is None:
-                loss = info_nce(alike, asked @ queue.T, self.params.temperature)
-            else:
+            near = None
+            if further is not None and counts is not None:
                 near = (asked * further).sum(1).where(counts, asked.new_tensor(-torch.inf))
-                loss = info_nce(alike, asked @ queue.T, self.params.temperature, near, self.params.alpha)
+            alike, queued = (asked * others).sum(1), asked @ self._queued().T
+            loss = info_nce(alike, queued, self.params.temperature, near, self.params.alpha)
         self._enter(others)
         return {"loss": loss.mean()}
 

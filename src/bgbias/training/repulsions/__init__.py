@@ -1,10 +1,10 @@
-"""How a loss keeps its anchors away from further negatives, pictures of no class; one file a loss, of the loss's name.
+"""How a loss keeps its anchors away from further negatives, pictures of no class; of the loss's name.
 
 A file has ``ALPHA``, whether similarities to such negatives are weighed by ``alpha``, and ``loss(base, embeddings, labels,
 further)``: the scalar that the module ``base``, built by the loss's own file, becomes with them, of anchors' embeddings [B, d] of
 unit length and their classes, int64 [B]. It is called outside of autocast regions.
 
-A loss without such a file does not say what such negatives are to it, and is refused with methods that have them.
+A loss without one does not say what such negatives are to it, and is refused with methods that have them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# What they are to our own losses stands in one file.
+SHARED = {
+    "_ours": (
+        "arcface",
+        "contrastive",
+        "cosface",
+        "multi_similarity",
+        "normalized_softmax",
+        "triplet",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -36,9 +48,3 @@ class Further:
     def distances(self, anchors: Tensor) -> Tensor:
         """Euclidean distances [B, N] from anchors [B, d]."""
         return (anchors[:, None] - self.embeddings).norm(dim=2)
-
-
-def mean_of_violations(excess: Tensor) -> Tensor:
-    """The mean of those numbers that are above 0, a scalar; 0 if none is."""
-    violations = excess.relu()
-    return violations.sum() / (violations > 0).sum().clamp(min=1)

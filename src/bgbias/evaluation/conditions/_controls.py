@@ -1,0 +1,109 @@
+"""Controls that take the object or its background away, or put the object in front of another photo's background (Xiao et al.,
+"Noise or Signal", ICLR 2021; docs/methods.md, section 9).
+
+With u the first 8 bytes of sha256("<dataset>|<split>|<condition>|<draw>|<item>"), whose background it is, is photo u mod n of n
+candidates in the table's order. Candidates have a trusted mask: of others, what hides the object is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bgbias import seeds
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.images.composite import on_grey
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.photos import Photo
+
+NEEDS = frozenset({"masks", "inpainted"})
+DRAWS = False
+SETTINGS = (SYMMETRIC, QUERY_ONLY)
+
+
+def same_class(photo: Photo) -> np.ndarray:
+    """Rows of the other photos of its class, int64 [n]."""
+    rows = photo.split.trusted_of_class[photo.label]
+    return rows[rows != photo.row]
+
+
+def other_classes(photo: Photo) -> np.ndarray:
+    """Rows of the photos of all other classes, int64 [n]."""
+    rows = photo.split.trusted
+    return rows[photo.split.table.labels[rows] != photo.label]
+
+
+def next_class(photo: Photo) -> np.ndarray:
+    """Rows of the photos of the class that follows, int64 [n]; the first one follows the last."""
+    classes = list(photo.split.trusted_of_class)
+    return photo.split.trusted_of_class[classes[(classes.index(photo.label) + 1) % len(classes)]]
+
+
+def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Photo:
+    """The candidate that the photo's key, ``condition`` and ``draw`` name; the photo itself where there is no candidate."""
+    if not len(candidates):
+        return photo
+    key_set, key_item = photo.key
+    number = seeds.number(seeds.key(key_set, condition, draw, key_item))
+    return photo.split.photo(int(candidates[number % len(candidates)]))
+
+
+def _mixed(condition: str, candidates: Callable[[Photo], np.ndarray]) -> dict[str, Any]:
+    """The object in front of the surroundings of one of the candidates."""
+
+    def donor(photo: Photo, draw: int) -> Photo:
+        return drawn(photo, condition, draw, candidates(photo))
+
+    def view(photo: Photo, draw: int) -> np.ndarray:
+        return photo.foreground.before(donor(photo, draw).surroundings)
+
+    return {"DRAWS": True, "donor": donor, "view": view}
+
+
+ON_GREY = {"NEEDS": frozenset({"masks"})}
+MEMBERS: dict[str, dict[str, Any]] = {
+    "only_fg": {
+        "__doc__": "The object alone, on grey: what is lost without any background (Xiao et al. 2021: Only-FG).",
+        "TITLE": "the object alone",
+        "view": lambda photo, draw: on_grey(photo.view, photo.mask),
+        **ON_GREY,
+    },
+    "no_fg": {
+        "__doc__": "The photo with grey in the object's place (Xiao et al. 2021: No-FG). The silhouette is left,"
+        " and tells what stood there.",
+        "TITLE": "no object",
+        "view": lambda photo, draw: on_grey(photo.view, 255 - photo.mask),
+        **ON_GREY,
+    },
+    "only_bg": {
+        "__doc__": "The background alone, the object's place filled from around it (after Xiao et al. 2021: Only-BG-T).",
+        "TITLE": "the background alone",
+        "view": lambda photo, draw: photo.surroundings,
+    },
+    "own_inpainted": {
+        "__doc__": "The object cut out and put back in front of its own background, whose hole is filled from around it"
+        " as for every other control: what cutting and pasting cost by themselves.",
+        "TITLE": "its own background, inpainted",
+        "view": lambda photo, draw: photo.foreground.before(photo.surroundings),
+    },
+    "mixed_same": {
+        "__doc__": "The object in front of the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
+        " this very background is lost, the class's kind of background stays.",
+        "TITLE": "backgrounds of its class",
+        **_mixed("mixed_same", same_class),
+    },
+    "mixed_rand": {
+        "__doc__": "The object in front of the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
+        "TITLE": "backgrounds of other classes",
+        **_mixed("mixed_rand", other_classes),
+    },
+    "mixed_next": {
+        "__doc__": "The object in front of the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
+        " always one wrong class.",
+        "TITLE": "backgrounds of the next class",
+        **_mixed("mixed_next", next_class),
+    },
+}

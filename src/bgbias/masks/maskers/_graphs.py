@@ -1,0 +1,109 @@
+"""Saliency networks that are ONNX graphs, one photo in, one map out: published ones, run as rembg runs them, and any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from bgbias.files.fetch import Source
+from bgbias.masks.maskers._params import MEAN, REMBG, STD, Colours, GraphParams, SaliencyRecipe
+
+if TYPE_CHECKING:
+    from bgbias.masks.onnx_saliency import GraphMasker
+
+PREDICTS = True
+SPEED: tuple[str, ...] = ()
+FILES: tuple[str, ...] = ()
+BIREFNET_LICENCE = (
+    "Licence: MIT, code and weights (github.com/ZhengPeng7/BiRefNet). Some data sets that it was trained on have terms of"
+    " their own."
+)
+Positive = Annotated[float, Field(gt=0)]
+BIREFNET = SaliencyRecipe(MEAN, STD, sigmoid=True, side=1024)
+# rembg's; the authors' own script takes 0.5 away from each colour. The graph ends in a sigmoid.
+ISNET = SaliencyRecipe(MEAN, std=(1.0, 1.0, 1.0), sigmoid=False, side=1024)
+
+
+class Params(GraphParams):
+    """``weights``: the file that is published, or its copy."""
+
+
+class OwnParams(GraphParams):
+    """What no graph tells of itself."""
+
+    mean: Colours = Field(MEAN, description="of R, G and B in 0..1, taken away")
+    std: tuple[Positive, Positive, Positive] = Field(STD, description="by which they are divided then")
+    sigmoid: bool = Field(False, description="the graph gives logits")
+    stretch: bool = Field(True, description="every photo's map to 0..1")
+    output: str | None = Field(None, description="which output is the map; null: the first")
+
+    @property
+    def recipe(self) -> SaliencyRecipe:
+        """How the graph is run."""
+        return SaliencyRecipe(self.mean, self.std, self.sigmoid, stretch=self.stretch, output=self.output)
+
+
+def _builder(name: str, recipe: SaliencyRecipe | None = None) -> Callable[[Any, str], GraphMasker]:
+    """What builds the masker of this name, by its options where it has no recipe."""
+
+    def build(params: Any, device: str) -> GraphMasker:
+        from bgbias.masks.onnx_saliency import build_masker
+
+        return build_masker(name, params, recipe or params.recipe, device)
+
+    return build
+
+
+def _published(file: str, size: int, md5: str, sha256: str, mirror: str = "") -> tuple[Source, ...]:
+    """rembg's file, and the same file elsewhere."""
+    places = (f"{REMBG}/{file}", *filter(None, [mirror]))
+    return tuple(Source(place=p, file=file, size=size, md5=md5, sha256=sha256) for p in places)
+
+
+MEMBERS = {
+    "birefnet": {
+        "__doc__": "BiRefNet for general use (Zheng et al., CAAI AIR 2024), seen at 1024 pixels: the finest masks here, and"
+        f" the slowest.\n\n{BIREFNET_LICENCE}",
+        "build": _builder("birefnet", BIREFNET),
+        "PUBLISHED": _published(
+            "BiRefNet-general-epoch_244.onnx",
+            size=972_666_916,
+            md5="7a35a0141cbbc80de11d9c9a28f52697",
+            sha256="58f621f00f5d756097615970a88a791584600dcf7c45b18a0a6267535a1ebd3c",
+            mirror="https://huggingface.co/onnx-community/BiRefNet-ONNX/resolve/main/onnx/model.onnx",
+        ),
+    },
+    "birefnet_lite": {
+        "__doc__": "BiRefNet with a Swin-T in place of its Swin-L (Zheng et al., CAAI AIR 2024): a quarter of the weights,"
+        f" edges nearly as fine.\n\n{BIREFNET_LICENCE}",
+        "build": _builder("birefnet_lite", BIREFNET),
+        "PUBLISHED": _published(
+            "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx",
+            size=224_005_088,
+            md5="4fab47adc4ff364be1713e97b7e66334",
+            sha256="5600024376f572a557870a5eb0afb1e5961636bef4e1e22132025467d0f03333",
+            mirror="https://github.com/ZhengPeng7/BiRefNet/releases/download/v1/"
+            "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx",
+        ),
+    },
+    "isnet": {
+        "__doc__": "IS-Net for general use (Qin et al., ECCV 2022): finer edges than U²-Net, by the same authors, seen at 1024"
+        " pixels.\n\nLicence: Apache-2.0 for the authors' code and metric (github.com/xuebinqin/DIS), who publish the weights"
+        " there without naming another; the photos of their data set DIS5K have terms of their own.",
+        "build": _builder("isnet", ISNET),
+        "PUBLISHED": _published(
+            "isnet-general-use.onnx",
+            size=178_648_008,
+            md5="fc16ebd8b0c10d971d3513d564d01e29",
+            sha256="60920e99c45464f2ba57bee2ad08c919a52bbf852739e96947fbb4358c0d964a",
+        ),
+    },
+    "onnx": {
+        "__doc__": "Any saliency network that is an ONNX graph: one photo in, one map out. Its file is yours, and so is its"
+        " licence to look at.",
+        "Params": OwnParams,
+        "build": _builder("onnx"),
+    },
+}

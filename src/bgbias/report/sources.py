@@ -1,0 +1,117 @@
+"""Files that tables and figures are made from: the steps that make them, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from bgbias.engine.node import Made, files_of, step
+from bgbias.errors import UserError
+from bgbias.photos.table import ImageTable, read_table
+from bgbias.report import formats, names
+from bgbias.results import rows
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+if TYPE_CHECKING:
+    from bgbias.models.backbones import Facts
+    from bgbias.study.album import Album
+
+Sources = dict[str, Made]
+
+
+def collected(*outputs: str) -> Sources:
+    """What is collected of all models: ``all_queries``, ``mask_report``, ..."""
+    return files_of(step("collect"), *outputs)
+
+
+def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
+    """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
+    return {f"{output} {c.name}": Made(step(name, cell=c), output) for c in cells for output in outputs}
+
+
+def of_photos(study: Study) -> Sources:
+    """The tables of all datasets' photos."""
+    return {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+
+
+def printed(*numbers: int) -> Sources:
+    """Tables of the report by their numbers."""
+    return {t: Made(step("table", table=t), "table_csv") for t in map("table{}".format, numbers)}
+
+
+def table(study: Study, number: int) -> pd.DataFrame:
+    """A table of the report. Raises UserError if it was not made yet."""
+    return formats.read(study.files.at("table_csv", table=f"table{number}"))
+
+
+def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
+    """The values of all models' queries."""
+    return pd.read_parquet(study.files.at("all_queries"), columns=list(columns))
+
+
+def levels(study: Study) -> pd.DataFrame:
+    """Each training's levels and drop (``rows.of_each_seed``)."""
+    return rows.of_each_seed(rows.read_csv(study.files.at("results")))
+
+
+def test_splits(study: Study) -> dict[str, ImageTable]:
+    """The test split of each dataset."""
+    tables = {d: study.files.at("table", dataset=d) for d in plan.datasets(study)}
+    return {dataset: read_table(path).split("test") for dataset, path in tables.items()}
+
+
+def of_cells(study: Study, read: Mapping[str, Made], output: str) -> pd.DataFrame:
+    """The files of this output among ``read``, CSV or Parquet, one below the other, with the columns dataset, ..., seed of
+    their cells.
+    """
+    frames = []
+    for made in read.values():
+        if made.output == output:
+            path = made.path(study)
+            frame = pd.read_parquet(path) if path.suffix == ".parquet" else rows.read_csv(path)
+            frames.append(frame.assign(**made.node.wildcards))
+    return rows.together(frames)
+
+
+def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
+    """Of each dataset, how many test photos have a mask too empty or too full to replace their background; nothing where the
+    ``mask_report`` is not among what is read.
+    """
+    if "mask_report" not in read:
+        return {}
+    report = rows.read_csv(read["mask_report"].path(study))
+    return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
+
+
+def album(study: Study, dataset: str, backbone: str) -> tuple[Facts, Album]:
+    """A dataset as a backbone sees it, and the facts of that."""
+    from bgbias.models import backbones
+    from bgbias.study.album import Album
+
+    named = plan.backbone(study, backbone)
+    facts = backbones.facts(named.kind, named.params())
+    return facts, Album(study, dataset, facts.resize, facts.input_size)
+
+
+def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
+    """Raises UserError when one of ``cells`` has no row, or there is none at all."""
+    present = set(
+        values[[*rows.MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
+    )
+    missing = [c for c in cells if (c.dataset, c.backbone, c.loss, c.method, str(c.run)) not in present]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise UserError(f"There is no result for {missing[0].name}{more}. {rows.NEXT}")
+    if values.empty:
+        raise UserError(f"There is no result at all. {rows.NEXT}")
+
+
+def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:
+    """Each model with its rows, in the paper's order: plain comes before what is compared with it."""
+    by_model = values.groupby(rows.MODEL, sort=False, observed=True)
+    for model in names.in_order(values[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
+        yield model, by_model.get_group(model)

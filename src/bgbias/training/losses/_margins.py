@@ -1,0 +1,67 @@
+"""Softmax over cosines to class weights, with a margin for the own class (docs/methods.md, section 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bgbias.settings import Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+IMAGES_PER_CLASS = 1
+CLASS_WEIGHTS = True
+DISTANCE = "cosine"
+
+
+class CosineMargin(Strict):
+    """Margin on the cosine, scale, and the learning rate of the class weights."""
+
+    margin: float = Field(ge=0, le=2)
+    scale: float = Field(gt=0)
+    lr: float = Field(gt=0, description="learning rate of the class weights")
+
+
+class AngularMargin(CosineMargin):
+    """Margin on the angle, scale, and the learning rate of the class weights."""
+
+    margin: float = Field(ge=0, lt=180, description="degrees")
+
+
+def build(params: CosineMargin, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
+    """Cross-entropy of scale * cosine, the own class's cosine replaced by cosine - margin (CosFace) or by
+    cos(angle + margin) (ArcFace).
+
+    Where angle + margin would pass 180 degrees, cos(angle) - margin * sin(margin) (margin in radians)
+    goes on falling. Class weights [dim, n_classes] are drawn from N(0, 1) by ``generator`` and
+    normalised in use.
+    """
+    from pytorch_metric_learning.distances import CosineSimilarity
+    from pytorch_metric_learning.losses import ArcFaceLoss, CosFaceLoss
+
+    from bgbias.training.losses._parts import with_class_weights
+
+    kind = ArcFaceLoss if isinstance(params, AngularMargin) else CosFaceLoss
+    options = {"margin": params.margin, "scale": params.scale}
+    return with_class_weights(kind, n_classes, dim, generator, CosineSimilarity(), **options)
+
+
+MEMBERS = {
+    "arcface": {
+        "__doc__": "ArcFace: softmax over cosines to class weights, own angle plus a margin (Deng et al.,"
+        " CVPR 2019).",
+        "TITLE": "ArcFace",
+        "PLACE": 5,
+        "Params": AngularMargin,
+    },
+    "cosface": {
+        "__doc__": "CosFace: softmax over cosines to class weights, own cosine less a margin (Wang et al.,"
+        " CVPR 2018).",
+        "TITLE": "CosFace",
+        "PLACE": 7,
+        "Params": CosineMargin,
+    },
+}

@@ -1,0 +1,88 @@
+"""What further negatives are to our own losses (docs/methods.md, section 6)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bgbias.training.repulsions import Further
+
+ALPHA = True
+
+
+def contrastive(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
+    """The loss plus kappa times the mean of non-zero [neg_margin - d(anchor, negative)]+."""
+    excess = (base.loss.neg_margin - further.distances(embeddings))[further.counts]
+    return base(embeddings, labels) + further.kappa * _mean_of_violations(excess)  # type: ignore[no-any-return]
+
+
+def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
+    """The loss plus kappa times the mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+."""
+    anchors, positives = (labels[:, None] == labels[None]).fill_diagonal_(False).nonzero(as_tuple=True)
+    near = (embeddings[anchors] - embeddings[positives]).norm(dim=1, keepdim=True)
+    excess = (near - further.distances(embeddings)[anchors] + base.loss.margin)[further.counts[anchors]]
+    return base(embeddings, labels) + further.kappa * _mean_of_violations(excess)  # type: ignore[no-any-return]
+
+
+def multi_similarity(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
+    """The loss, with kappa e^(beta (alpha s - base)) for each further negative in its anchor's sum of negatives."""
+    import torch
+
+    beta, turn = base.loss.beta, base.loss.base
+    own = labels[:, None] == labels[None]
+    others = (beta * (embeddings @ embeddings.T - turn)).masked_fill(own, -torch.inf)
+    without = torch.cat((others.new_zeros(len(others), 1), others), 1).logsumexp(1, keepdim=True)
+    added = beta * (further.alpha * further.similarities(embeddings) - turn) + math.log(further.kappa)
+    added = added.masked_fill(~further.counts, -torch.inf)
+    rise = torch.cat((without, added), 1).logsumexp(1, keepdim=True) - without
+    return base(embeddings, labels) + rise.mean() / beta  # type: ignore[no-any-return]
+
+
+def cross_entropy(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
+    """Cross-entropy over the loss's own logits and one more class for each further negative of an anchor,
+    never the right one, without a margin: scale * alpha * s + ln kappa.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    from bgbias.training.losses._parts import class_logits
+
+    loss = base.loss
+    scale = loss.scale if hasattr(loss, "scale") else 1 / loss.temperature
+    added = scale * further.alpha * further.similarities(embeddings) + math.log(further.kappa)
+    added = added.masked_fill(~further.counts, -torch.inf)
+    return F.cross_entropy(torch.cat((class_logits(base, embeddings, labels), added), 1), labels)
+
+
+def _mean_of_violations(excess: Tensor) -> Tensor:
+    """The mean of those numbers that are above 0, a scalar; 0 if none is."""
+    violations = excess.relu()
+    return violations.sum() / (violations > 0).sum().clamp(min=1)
+
+
+SOFTMAX = {
+    "__doc__": "A softmax over classes: a further negative is one more class of its anchor.",
+    "loss": cross_entropy,
+}
+MEMBERS = {
+    "contrastive": {
+        "__doc__": "Contrastive loss: a further negative stays beyond the margin of negatives.",
+        "ALPHA": False,
+        "loss": contrastive,
+    },
+    "triplet": {
+        "__doc__": "Triplet loss: a further negative is farther than every positive, by the margin.",
+        "ALPHA": False,
+        "loss": triplet,
+    },
+    "multi_similarity": {
+        "__doc__": "Multi-similarity loss: a further negative stands in its anchor's sum of negatives.",
+        "loss": multi_similarity,
+    },
+    "normalized_softmax": SOFTMAX,
+    "arcface": SOFTMAX,
+    "cosface": SOFTMAX,
+}
