@@ -51,15 +51,11 @@ def publish(
 def reproduce(
     grid: Annotated[
         str | None,
-        typer.Argument(
-            help="A grid with published results; all are listed if not given.", show_default=False
-        ),
+        typer.Argument(help="A grid with published results; all are listed if not given."),
     ] = None,
     row: Annotated[
         str | None,
-        typer.Argument(
-            help="Any part of dataset/backbone/loss/method that no other row has.", show_default=False
-        ),
+        typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has."),
     ] = None,
     fresh: Annotated[
         bool,

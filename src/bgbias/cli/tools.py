@@ -34,9 +34,9 @@ def doctor(
             " class; or a dataset of params.yaml."
         ),
     ],
-    masks: Annotated[Path | None, typer.Option(help="Their masks.", show_default=False)] = None,
+    masks: Annotated[Path | None, typer.Option(help="Their masks.")] = None,
     class_level: Annotated[
-        int | None, typer.Option(min=1, help="Which folder of a path is the class.", show_default=False)
+        int | None, typer.Option(min=1, help="Which folder of a path is the class.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
@@ -58,7 +58,7 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 def report(
     grid: Annotated[
         str | None,
-        typer.Argument(help="Named grid of params.yaml; its `grid` if not given.", show_default=False),
+        typer.Argument(help="Named grid of params.yaml; its `grid` if not given."),
     ] = None,
     params: Params = DEFAULT,
 ) -> None:
@@ -72,9 +72,7 @@ def report(
 def track(
     grid: Grid = None,
     params: Params = DEFAULT,
-    follow: Annotated[
-        int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)
-    ] = None,
+    follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.")] = None,
     uri: Annotated[
         str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
     ] = None,
@@ -95,7 +93,7 @@ def track(
 @app.command()
 def ui(
     grid: Annotated[
-        str | None, typer.Argument(help="Which grid; the one that ran last if not given.", show_default=False)
+        str | None, typer.Argument(help="Which grid; the one that ran last if not given.")
     ] = None,
     port: Annotated[int, typer.Option(help="Where MLflow answers, on this machine alone.")] = 5000,
     uri: Annotated[
@@ -186,7 +184,7 @@ def train_masker(
     ),
     start: Annotated[
         str | None,
-        typer.Option(help="Weights to start from; if not given, the published ones.", show_default=False),
+        typer.Option(help="Weights to start from; if not given, the published ones."),
     ] = None,
     kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
     folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
@@ -228,7 +226,7 @@ def explain(
         ),
     ] = "magnitude",
     plugins: Annotated[
-        list[Path] | None, typer.Option(help="A folder with the model's own backbone.", show_default=False)
+        list[Path] | None, typer.Option(help="A folder with the model's own backbone.")
     ] = None,
     device: Device = "auto",
 ) -> None:
