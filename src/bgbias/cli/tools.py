@@ -1,7 +1,8 @@
-"""Commands beside the workflow: what a study needs, costs and has; masks of one's own; going on after a kill."""
+"""Commands beside the workflow: what a study needs, costs and has; going on after a kill."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ import typer
 
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.compute import gpu_slots
 from bgbias.plugins import use
 from bgbias.progress import say
 from bgbias.study.params import load
@@ -41,9 +41,16 @@ def doctor(
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
-    from bgbias.cli import doctor as examining
+    from bgbias.auditing.photos import collect
+    from bgbias.photos.examination import SHOWN
 
-    examining.examine(photos, masks, class_level, every)
+    path = Path(photos).expanduser()
+    name = path.resolve().name if path.exists() else None
+    photo_set = collect(photos, masks, name, class_level)
+    for line in photo_set.told(sys.maxsize if every else SHOWN):
+        print(line)
+    of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"
+    print(f"{photo_set.name}: {len(photo_set)} photos{of_classes}, {len(photo_set.left_out)} files left out")
 
 
 @app.command()
@@ -160,52 +167,6 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     study = load(params, grid)
     freshness.settle(study, deep=True)
     print(format_status(study))
-
-
-@app.command()
-def toy_masker(
-    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
-        "data/weights/u2netp_toy.safetensors"
-    ),
-    steps: Annotated[int, typer.Option(help="Training steps of 8 photos.")] = 1600,
-    seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
-) -> None:
-    """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
-    from bgbias.masks import toy_training as training
-
-    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
-
-
-@app.command()
-def train_masker(
-    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
-    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
-        "data/weights/u2netp_mine.safetensors"
-    ),
-    start: Annotated[
-        str | None,
-        typer.Option(help="Weights to start from; if not given, the published ones."),
-    ] = None,
-    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
-    folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
-    report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(
-        "data/report/masker"
-    ),
-    always: Annotated[bool, typer.Option("--always", help="Write weights even if they do not help.")] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 24,
-    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
-    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
-    params: Params = DEFAULT,
-    device: Device = "auto",
-) -> None:
-    """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
-    gpu_slots.take(load(params).files.at("gpu_slots"), device)
-    from bgbias.cli import train_masker as node
-    from bgbias.compute.device import pick
-    from bgbias.masks.fine_tuning import Recipe
-
-    recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
-    node.fine_tune(place, out, report, start, kind, folds, recipe, always, pick(device))
 
 
 @app.command()
