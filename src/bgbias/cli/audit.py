@@ -26,6 +26,7 @@ MEANINGLESS_TO = {
     "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above"),
     "--embeddings": ("weights", "pooling", "mean", "std", "attribution"),
 }
+OfColours = Annotated[tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.")]
 NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
@@ -45,16 +46,13 @@ def audit(
     weights: Annotated[Path | None, typer.Option(help="The model's weights.")] = None,
     out: Annotated[Path, typer.Option(help="Where the verdict goes.")] = Path("audit"),
     sample: Annotated[
-        int | None,
-        typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all."),
+        int | None, typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all.")
     ] = None,
     backgrounds: Annotated[
-        str | None,
-        typer.Option(help="Folder or zip of background photos; drawn ones if not given."),
+        str | None, typer.Option(help="Folder or zip of background photos; drawn ones if not given.")
     ] = None,
     masks: Annotated[
-        str | None,
-        typer.Option(help="Folder or zip of drawn masks, called like the photos."),
+        str | None, typer.Option(help="Folder or zip of drawn masks, called like the photos.")
     ] = None,
     masker: Annotated[
         str, typer.Option(help="Who masks photos: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
@@ -69,31 +67,26 @@ def audit(
         ),
     ] = None,
     export: Annotated[
-        Path | None,
-        typer.Option(help="Write all pictures here, for a model that runs elsewhere."),
+        Path | None, typer.Option(help="Write all pictures here, for a model that runs elsewhere.")
     ] = None,
     embeddings: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="What such a model made: clean.npy views.npz."),
+        tuple[Path, Path] | None, typer.Option(help="What such a model made: clean.npy views.npz.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The collection's name; the folder's.")] = None,
     class_level: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many folders of a photo's path are its class."),
+        int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side of the model's input.")] = None,
     resize: Annotated[int | None, typer.Option(help="Short side before the crop.")] = None,
     squash: Annotated[
-        bool | None,
-        typer.Option("--squash", help="Both sides are resized, nothing is cropped."),
+        bool | None, typer.Option("--squash", help="Both sides are resized, nothing is cropped.")
     ] = None,
     interpolation: Annotated[str | None, typer.Option(help="bilinear, bicubic, ...")] = None,
-    mean: Annotated[tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.")] = None,
-    std: Annotated[tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.")] = None,
+    mean: OfColours = None,
+    std: OfColours = None,
     pooling: Annotated[str | None, typer.Option(help="cls or mean.")] = None,
     own: Annotated[
-        list[Path] | None,
-        typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own."),
+        list[Path] | None, typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own.")
     ] = None,
     device: Device = "auto",
 ) -> None:

@@ -34,8 +34,7 @@ def train_masker(
     place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
     out: Out = Path("data/weights/u2netp_mine.safetensors"),
     start: Annotated[
-        str | None,
-        typer.Option(help="Weights to start from; if not given, the published ones."),
+        str | None, typer.Option(help="Weights to start from; if not given, the published ones.")
     ] = None,
     kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
     folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,

@@ -50,12 +50,10 @@ def publish(
 @app.command()
 def reproduce(
     grid: Annotated[
-        str | None,
-        typer.Argument(help="A grid with published results; all are listed if not given."),
+        str | None, typer.Argument(help="A grid with published results; all are listed if not given.")
     ] = None,
     row: Annotated[
-        str | None,
-        typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has."),
+        str | None, typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has.")
     ] = None,
     fresh: Annotated[
         bool,

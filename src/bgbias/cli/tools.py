@@ -64,8 +64,7 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 @app.command()
 def report(
     grid: Annotated[
-        str | None,
-        typer.Argument(help="Named grid of params.yaml; its `grid` if not given."),
+        str | None, typer.Argument(help="Named grid of params.yaml; its `grid` if not given.")
     ] = None,
     params: Params = DEFAULT,
 ) -> None:
