@@ -103,7 +103,8 @@ def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study
     subject = typed
     if "seed" in typed:
         seed, fold = seed_and_fold(typed["seed"])
-        subject = {"cell": Cell(*(typed[part] for part in PARTS), seed, fold)}
+        parts = {part: typed[part] for part in PARTS}
+        subject = {"cell": Cell(**parts, seed=seed, fold=fold)}
     study = load(params, grid)
     if typed.get("dataset"):
         parts_of(study, typed["dataset"])
