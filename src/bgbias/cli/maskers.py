@@ -9,7 +9,9 @@ import typer
 
 from bgbias.cli.arguments import DEFAULT, Device, Params
 from bgbias.compute import gpu_slots
+from bgbias.compute.device import pick
 from bgbias.errors import UserError
+from bgbias.files.places import source
 from bgbias.progress import say
 from bgbias.study.params import load
 
@@ -51,8 +53,6 @@ def train_masker(
     """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
     gpu_slots.take(load(params).files.at("gpu_slots"), device)
     from bgbias.auditing import masker
-    from bgbias.compute.device import pick
-    from bgbias.files.places import source
     from bgbias.masks import cross_validation, fine_tuning, saliency
     from bgbias.masks import pairs as mask_pairs
     from bgbias.masks.fine_tuning import Recipe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,12 @@ import typer
 
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
+from bgbias.compute.device import pick
+from bgbias.engine import availability, freshness, given_weights
+from bgbias.engine import forecast as costs
+from bgbias.engine import resume as resuming
+from bgbias.engine.status import format_status
+from bgbias.nodes import table
 from bgbias.plugins import use
 from bgbias.progress import say
 from bgbias.study.params import load
@@ -20,8 +27,6 @@ app = typer.Typer()
 @app.command("data")
 def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print what every dataset needs to arrive: state, size, next step. Fetches nothing."""
-    from bgbias.engine import availability
-
     availability.show(load(params, grid), only_grid=grid is not None)
 
 
@@ -56,8 +61,6 @@ def doctor(
 @app.command()
 def show(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print a grid's tables and what training took, and say where its figures are."""
-    from bgbias.nodes import table
-
     table.show(load(params, grid))
 
 
@@ -121,8 +124,6 @@ def ui(
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
-    from bgbias.engine import forecast as costs
-    from bgbias.engine import freshness, given_weights
     from bgbias.engine.asked_photos import AskedPhotos
 
     study = load(params, grid)
@@ -148,9 +149,6 @@ def status(
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
-    from bgbias.engine import freshness
-    from bgbias.engine.status import format_status
-
     study = load(params, grid)
     print(format_status(study, deep))
     if check and not freshness.complete(study, deep):
@@ -160,9 +158,6 @@ def status(
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""
-    from bgbias.engine import freshness
-    from bgbias.engine.status import format_status
-
     study = load(params, grid)
     freshness.settle(study, deep=True)
     print(format_status(study))
@@ -192,7 +187,6 @@ def explain(
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
     from bgbias.attribution import explanation
-    from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
     from bgbias.report import look as figures
     from bgbias.report.maps import figure_explanation
@@ -215,10 +209,6 @@ def resume(
     params: Params = DEFAULT,
 ) -> None:
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
-    from importlib.util import find_spec
-
-    from bgbias.engine import resume as resuming
-
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError(name="snakemake")
     resuming.resume(load(params, grid), params, grid, snakemake or [])
