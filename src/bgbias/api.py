@@ -84,7 +84,10 @@ def embed(model: Embedder | Embedding, photos: Iterable[Photo], batch_size: int 
     decoded = (_rgb(photo, number) for number, photo in enumerate(photos))
     if isinstance(model, Embedder):
         return model.embed(decoded, batch_size)
-    return np.concatenate(list(_embedded(model, decoded, batch_size)))
+    vectors = list(_embedded(model, decoded, batch_size))
+    if not vectors:
+        raise UserError("There are no photos to embed.")
+    return np.concatenate(vectors)
 
 
 def corrupt(
@@ -166,11 +169,9 @@ def rank(
 
     if (gallery is None) != (gallery_labels is None):
         raise UserError("A gallery comes with its labels: give rank() both, or neither of them.")
-    among_themselves = gallery is None or gallery_labels is None
-    searched = queries if gallery is None else gallery
-    of_queries = np.asarray(query_labels)
+    queries, of_queries = np.asarray(queries), np.asarray(query_labels)
+    searched = queries if gallery is None else np.asarray(gallery)
     of_gallery = of_queries if gallery_labels is None else np.asarray(gallery_labels)
-    queries, searched = np.asarray(queries), np.asarray(searched)
     for vectors, labels, name in ((queries, of_queries, "queries"), (searched, of_gallery, "gallery photos")):
         if vectors.ndim != 2 or labels.shape != vectors.shape[:1]:
             raise UserError(
@@ -182,7 +183,7 @@ def rank(
         )
     most = max(np.unique(of_gallery, return_counts=True)[1], default=0)
     deep = max(k or 0, int(most), DEEPEST_FIXED_RANK)
-    ranked = neighbours(queries, of_queries, searched, of_gallery, deep, among_themselves, device)
+    ranked = neighbours(queries, of_queries, searched, of_gallery, deep, gallery is None, device)
     values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
     return Ranking(ranked, pd.DataFrame(values))
 
@@ -228,18 +229,22 @@ def attribute(
     if not len(photos):
         raise UserError("There are no photos to attribute.")
     resize = model.model.resize
-    ids = [str(number) for number in range(len(photos))]
-    shown, given = {}, {}
-    for i, photo, mask in zip(ids, photos, masks, strict=True):
-        decoded = _rgb(photo, int(i))
-        shown[i] = pixels.resize_short(decoded, resize)
+    pictures, alphas = {}, {}
+    for number, (photo, mask) in enumerate(zip(photos, masks, strict=True)):
+        decoded = _rgb(photo, number)
+        pictures[str(number)] = pixels.resize_short(decoded, resize)
         if mask is not None:
-            given[i] = pixels.resize_short(_alpha(mask, decoded, int(i)), resize)
-    rows = [(i, 0, "", "test", "", name) for i, name in zip(ids, keys, strict=True)]
+            alphas[str(number)] = pixels.resize_short(_alpha(mask, decoded, number), resize)
+    rows = [(i, 0, "", "test", "", key) for i, key in zip(pictures, keys, strict=True)]
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    size, usable = model.model.input_size, frozenset(given)
-    pictures, alphas = (cast("Pictures", _InMemory(found)) for found in (shown, given))
-    evaluated = EvaluationPhotos(table, pictures, size, alphas, usable)
+    # Of pictures on a disk, attribution asks no more than a dictionary answers.
+    evaluated = EvaluationPhotos(
+        table,
+        cast("Pictures", pictures),
+        model.model.input_size,
+        cast("Pictures", alphas),
+        frozenset(alphas),
+    )
     settings = Attribution(samples=samples, noise=noise)
     scores, _ = attribute_photos(model.model, evaluated, distance or _distance(model), settings, model.device)
     ref, robust = (
@@ -333,12 +338,9 @@ def audit(
     chosen = choose(photos, masks, name, class_level, sample or None)
     behind = find(None if backgrounds is None else str(backgrounds))
     audited = adapted(model, Options(**looks, device=device))
-    collection = chosen.looked_at()
-    asking = question(collection, asked, behind, masker, weights, pick(device))
-    if out is not None:
-        return run(asking, audited, Path(out))
+    asking = question(chosen.looked_at(), asked, behind, masker, weights, pick(device))
     with tempfile.TemporaryDirectory() as folder:
-        return run(asking, audited, Path(folder))
+        return run(asking, audited, Path(folder if out is None else out))
 
 
 def _ours(model: object, name: str) -> None:
@@ -361,24 +363,8 @@ def _distance(model: Embedder) -> str:
     return str(plugins.load("losses", loss).DISTANCE) if plugins.known("losses", loss) else "cosine"
 
 
-@dataclass(frozen=True)
-class _InMemory:
-    """Pictures by name: all that attribution asks of those on disks."""
-
-    pictures: dict[str, np.ndarray]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.pictures
-
-    def get(self, name: str) -> np.ndarray:
-        return self.pictures[name]
-
-
 def _embedded(model: Embedding, photos: Iterator[np.ndarray], batch_size: int) -> Iterator[np.ndarray]:
-    batch = list(islice(photos, batch_size))
-    if not batch:
-        raise UserError("There are no photos to embed.")
-    while batch:
+    while batch := list(islice(photos, batch_size)):
         answer = model(batch)
         # A tensor may want gradients, or lie on a GPU.
         vectors = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, np.float32)
@@ -390,7 +376,6 @@ def _embedded(model: Embedding, photos: Iterator[np.ndarray], batch_size: int) -
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
         yield vectors / lengths
-        batch = list(islice(photos, batch_size))
 
 
 def _rgb(photo: Photo, number: int = 0) -> np.ndarray:

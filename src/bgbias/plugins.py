@@ -100,27 +100,23 @@ def use(*folders: Path | str) -> None:
     A folder that is missing or has no family's subfolder, and a file with the name of one of ours, are errors.
     """
     global _folders
-    before, _folders = _folders, tuple(Path(folder).resolve() for folder in folders)
+    resolved = tuple(Path(folder).resolve() for folder in folders)
     importlib.invalidate_caches()
     _places.cache_clear()
-    try:
-        for folder in _folders:
-            for family in _families(folder):
-                _places(family)
-    except UserError:
-        _folders = before
-        _places.cache_clear()
-        raise
+    for folder in resolved:
+        for family in _families(folder):
+            _places(family, resolved)
+    _folders = resolved
 
 
 def names(family: str) -> tuple[str, ...]:
     """The options of a family, sorted: the files in its folder, and other people's."""
-    return tuple(sorted(_places(family)))
+    return tuple(sorted(_places(family, _folders)))
 
 
 def known(family: str, name: str) -> bool:
     """Whether a file of the family stands behind an option."""
-    return name.partition("+")[0].partition(":")[0] in _places(family)
+    return name.partition("+")[0].partition(":")[0] in _places(family, _folders)
 
 
 def variant(name: str) -> str:
@@ -155,7 +151,7 @@ def load(family: str, name: str) -> ModuleType:
 
 def member(family: str, name: str) -> ModuleType:
     """The module behind the part of an option before its colon, which must exist."""
-    return _checked(family, _places(family)[name])
+    return _checked(family, _places(family, _folders)[name])
 
 
 class _Place(NamedTuple):
@@ -167,14 +163,14 @@ class _Place(NamedTuple):
 
 
 @cache
-def _places(family: str) -> dict[str, _Place]:
+def _places(family: str, folders: tuple[Path, ...]) -> dict[str, _Place]:
     """Option to place; a name that is given twice is an error."""
     package = importlib.import_module(FAMILIES[family])
     found = dict(_listed(FAMILIES[family], package.__path__))
     for file, members in getattr(package, "SHARED", {}).items():
         label = f"{package.__path__[0]}/{file}.py"
         found |= {name: _Place(f"{FAMILIES[family]}.{file}", label, name) for name in members}
-    for name, place in (*_in_folders(family), *_installed(family)):
+    for name, place in (*_in_folders(family, folders), *_installed(family)):
         if not NAME.fullmatch(name):
             raise UserError(
                 f"{place.label!a} cannot be a plugin's file: its name becomes part of paths and commands, so only"
@@ -195,8 +191,8 @@ def _listed(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]
             yield name, _Place(f"{package}.{name}", f"{getattr(finder, 'path', package)}/{name}.py")
 
 
-def _in_folders(family: str) -> Iterator[tuple[str, _Place]]:
-    for folder in _folders:
+def _in_folders(family: str, folders: tuple[Path, ...]) -> Iterator[tuple[str, _Place]]:
+    for folder in folders:
         # A package of the folder's own, so that equal names in two folders are no mistake and relative imports work.
         package = f"{OF_A_FOLDER}{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
         if package not in sys.modules:
@@ -258,7 +254,9 @@ def _checked(family: str, place: _Place) -> ModuleType:
             f" Correct it; until then no '{place.module.rpartition('.')[2]}' can be used in {family}."
         ) from error
     if place.member:
-        module = _of_member(module, place.member)
+        # As if the shared file were this option's alone.
+        shared, module = module, ModuleType(module.__name__)
+        vars(module).update(vars(shared) | shared.MEMBERS[place.member])
     label = getattr(module, "__file__", None) or place.label
     required = REQUIRED.get(family, Required(()))
     further = required.if_so if getattr(module, required.fact, None) else required.if_not
@@ -280,13 +278,6 @@ def _checked(family: str, place: _Place) -> ModuleType:
         raise UserError(
             f"{label}: Params must be a class that derives from bgbias.settings.Strict, which refuses unknown options."
         )
-    return module
-
-
-def _of_member(shared: ModuleType, name: str) -> ModuleType:
-    """A shared file as if it were the option's alone."""
-    module = ModuleType(shared.__name__)
-    vars(module).update(vars(shared) | shared.MEMBERS[name])
     return module
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+from pydantic.json_schema import GenerateJsonSchema
 
 from bgbias.errors import UserError
 
@@ -32,38 +39,41 @@ class Strict(BaseModel):
         allow_inf_nan=False,
     )
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _is_meant(cls, value: Any, info: ValidationInfo) -> Any:
+    def _is_meant(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         """Pydantic takes true for 1; and an empty text, as a path, for the folder that we are in."""
-        held = value if isinstance(value, list | tuple) else (value,)
-        if any(isinstance(v, bool) for v in held):
-            taken = set(_types(cls.model_fields[str(info.field_name)].annotation))
-            if taken & {int, float} and not taken & {bool, Any}:
-                raise ValueError("true and false are no numbers")
-        if (
-            any(isinstance(v, str) and not v for v in held)
-            and cls.model_fields[str(info.field_name)].default != ""
-        ):
+        default = cls.model_fields[str(info.field_name)].default
+        if default != "" and any(item == "" for item in _items(value)):
             raise ValueError("it must not be empty; leave the key out, or write null, if nothing is meant")
-        return value
+        result = validate(value)
+        if _has_bool(value) and not _has_bool(result):
+            raise ValueError("true and false are no numbers")
+        return result
 
 
-def _types(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of: ``int`` and ``NoneType`` of ``int | None``."""
-    inner = getattr(annotation, "__args__", ())
-    if not inner:
-        yield annotation
-    for argument in inner:
-        yield from _types(argument)
+def _items(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-LONGEST_FOUND = 80  # characters of a wrong value that a message shows
+def _has_bool(value: Any) -> bool:
+    return any(isinstance(item, bool) for item in _items(value))
+
+
+LONGEST_VALUE = 80  # characters of a wrong value that a message shows
 WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
     "string": "text",
     "boolean": "true or false",
     "object": "a mapping of keys",
     "null": "null",
+}
+BOUNDS = {
+    "minimum": "of {:.12g} or more",
+    "exclusiveMinimum": "above {:.12g}",
+    "maximum": "of {:.12g} or less",
+    "exclusiveMaximum": "below {:.12g}",
 }
 
 # The parser in C, where the wheel has it, is ten times as fast; every node reads the settings.
@@ -104,123 +114,102 @@ def validated(model: type[Any], values: Any, path: Path, where: str = "") -> Any
     except ValidationError as error:
         # An unknown key comes first: it is the reason why a required one next to it is missing.
         first: Any = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        raise UserError(f"{path}: {_told(model, first, where)}") from error
+        raise UserError(f"{path}: {_explanation(model, first, where)}") from error
 
 
-def _told(model: type[BaseModel], mistake: dict[str, Any], where: str) -> str:
+class _Schema(GenerateJsonSchema):
+    """A JSON schema of settings that have values of Python's own, which may be anything in it."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        return {}
+
+
+def _explanation(model: type[BaseModel], mistake: dict[str, Any], where: str) -> str:
     """A mistake that pydantic found, in plain words and with the key as people write it."""
     place, kind = mistake["loc"], mistake["type"]
-    if kind == "extra_forbidden":
-        known = _known_keys(model, place[:-1])
-        near = difflib.get_close_matches(str(place[-1]), known, 1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(known) or 'none'}."
-        return f"unknown key '{_key(where, place)}'. {hint}"
     if place and place[-1] == "[key]":
         return f"'{_key(where, place[:-1])}': a name must be text; write it in quotes."
     if kind == "missing" and isinstance(place[-1], int):  # the second of two numbers
         kind, place = "too_short", place[:-1]
-    try:
-        place, allowed = _allowed(model, place)
-    except PydanticInvalidForJsonSchema:
-        allowed = ""
-    key = _key(where, place)
-    own = mistake.get("ctx", {}).get("error") or ("" if allowed else mistake["msg"])
-    found = "" if isinstance(mistake["input"], dict) and own else f" (found: {_found(mistake['input'])})"
+
+    schema = model.model_json_schema(schema_generator=_Schema)
+    definitions = schema.get("$defs", {})
+    path: list[int | str] = []
+    for step in place:
+        below = _below(schema, step, definitions)
+        # Else the step is what only pydantic calls so: a member of a union.
+        if below is not None:
+            schema = below
+            path.append(step)
+
+    if kind == "extra_forbidden":
+        members = _members(schema, definitions)
+        known = [key for member in members for key in member.get("properties", ())]
+        near = difflib.get_close_matches(str(place[-1]), known, 1, cutoff=0.5)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(known) or 'none'}."
+        return f"unknown key '{_key(where, place)}'. {hint}"
+    key, allowed = _key(where, path), _words(schema, definitions)
     if kind == "missing":
         return f"'{key}' is missing; it must be {allowed}."
-    return f"'{key}': {own}{found}." if own else f"'{key}' must be {allowed}{found}."
+    reason = mistake.get("ctx", {}).get("error") or ("" if allowed else mistake["msg"])
+    text = json.dumps(mistake["input"], ensure_ascii=False, default=str)
+    if len(text) > LONGEST_VALUE:
+        text = f"{text[: LONGEST_VALUE - 3]}..."
+    value = "" if isinstance(mistake["input"], dict) and reason else f" (found: {text})"
+    return f"'{key}': {reason}{value}." if reason else f"'{key}' must be {allowed}{value}."
 
 
-def _key(where: str, place: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, ([where] if where else []) + list(place)))
+def _key(where: str, place: Iterable[int | str]) -> str:
+    return ".".join(map(str, [where, *place] if where else place))
 
 
-def _found(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST_FOUND else f"{text[: LONGEST_FOUND - 3]}..."
+def _members(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """The alternatives that a JSON schema has, without references; one that has none is its own."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    if "anyOf" not in schema:
+        return [schema]
+    return [member for other in schema["anyOf"] for member in _members(other, definitions)]
 
 
-def _allowed(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
-    """The place without what only pydantic calls so (a member of a union), and what may stand there, in words."""
-    schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-    current = schema
-    way: list[int | str] = []
-    for step in place:
-        inside = _inside(current, step, definitions)
-        if inside is not None:
-            current, way = inside, [*way, step]
-    return tuple(way), _words(current, definitions)
-
-
-def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    return definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-
-
-def _inside(schema: dict[str, Any], step: int | str, definitions: dict[str, Any]) -> dict[str, Any] | None:
-    schema = _resolved(schema, definitions)
-    if step in schema.get("properties", {}):
-        return dict(schema["properties"][step])
-    if isinstance(step, int) and schema.get("type") == "array":
-        first = schema.get("prefixItems", [])
-        return dict(first[step] if step < len(first) else schema.get("items") or {})
-    if isinstance(schema.get("additionalProperties"), dict):
-        return dict(schema["additionalProperties"])
-    members = (_inside(s, step, definitions) for s in schema.get("anyOf", ()))
-    return next((m for m in members if m is not None), None)
+def _below(schema: dict[str, Any], step: int | str, definitions: dict[str, Any]) -> dict[str, Any] | None:
+    """The JSON schema of one key or item of what the schema is of; None if it has no such."""
+    for member in _members(schema, definitions):
+        if step in member.get("properties", {}):
+            return dict(member["properties"][step])
+        if isinstance(step, int) and member.get("type") == "array":
+            first = member.get("prefixItems", [])
+            return dict(first[step] if step < len(first) else member.get("items") or {})
+        if isinstance(member.get("additionalProperties"), dict):
+            return dict(member["additionalProperties"])
+    return None
 
 
 def _words(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
-    """What a JSON schema takes: ``a whole number of 1 or more, or null``."""
-    schema = _resolved(schema, definitions)
-    if "anyOf" in schema:
-        return ", or ".join(_words(s, definitions) for s in schema["anyOf"])
+    """What a JSON schema takes: ``a whole number of 1 or more, or null``; empty if it does not say."""
+    words = [_words_of_one(member, definitions) for member in _members(schema, definitions)]
+    return ", or ".join(filter(None, words))
+
+
+def _words_of_one(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "enum" in schema:
         return f"one of {', '.join(map(str, schema['enum']))}"
     if "const" in schema:
         return str(schema["const"])
-    if schema.get("type") in ("integer", "number"):
-        return ("a whole number" if schema["type"] == "integer" else "a number") + _bounds(schema)
-    if schema.get("type") == "array":
+    kind = schema.get("type", "")
+    if kind in ("integer", "number"):
+        return WORDS[kind] + _bounds(schema)
+    if kind == "array":
         items = schema.get("prefixItems") or [schema.get("items") or {}]
         number = len(items) if "prefixItems" in schema else schema.get("minItems") and "one or more"
-        return f"a list{f' of {number} values' if number else ''}, each {_words(items[0], definitions)}"
-    return WORDS.get(schema.get("type", ""), "something else")
+        each = _words(items[0], definitions)
+        return f"a list{f' of {number} values' if number else ''}{f', each {each}' if each else ''}"
+    return WORDS.get(kind, "")
 
 
 def _bounds(schema: dict[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
         return f" from {low:.12g} to {high:.12g}"
-    told = [
-        f"{word} {schema[key]:.12g}{more}"
-        for key, word, more in (
-            ("minimum", "of", " or more"),
-            ("exclusiveMinimum", "above", ""),
-            ("maximum", "of", " or less"),
-            ("exclusiveMaximum", "below", ""),
-        )
-        if key in schema
-    ]
-    return f" {' and '.join(told)}" if told else ""
-
-
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Field names of the model that ``location`` leads to, through nested models, lists and mappings."""
-    current: Any = model
-    for step in location:
-        if isinstance(current, type) and issubclass(current, BaseModel) and step in current.model_fields:
-            current = current.model_fields[str(step)].annotation
-        current = _model_inside(current)
-    fields = getattr(current, "model_fields", {})
-    return list(fields)
-
-
-def _model_inside(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        found = _model_inside(inner)
-        if found is not None:
-            return found
-    return None
+    words = [template.format(schema[key]) for key, template in BOUNDS.items() if key in schema]
+    return f" {' and '.join(words)}" if words else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +22,13 @@ import os, sys, time
 from pathlib import Path
 from bgbias.compute import gpu_slots
 gpu_slots.take(Path("data/work/gpu-slots"), sys.argv[1])
+if "FORKS" in os.environ:
+    child = os.fork()
+    if child:
+        Path("child").write_text(str(child))
+    else:
+        time.sleep(60)
+        os._exit(0)
 print("torch" in sys.modules, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 time.sleep(3600)
 """
@@ -83,6 +92,21 @@ def test_two_processes_take_two_gpus_and_the_third_waits_until_one_is_killed(sta
     second.kill()
     assert third.gpu() == freed
     assert first.process.poll() is None
+
+
+def test_a_forked_child_that_outlives_its_process_keeps_no_gpu(start: Start, tmp_path: Path) -> None:
+    gpus = H200.format(n=0)
+    first = start(gpus, FORKS="1")
+    assert first.gpu() == "GPU-0000-aa"
+    second = start(gpus)
+    second.waits()
+    first.kill()
+    child = int((tmp_path / "child").read_text())
+    try:
+        assert second.gpu() == "GPU-0000-aa"
+        os.kill(child, 0)  # it is still there
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_small_cells_share_a_gpu_once_every_gpu_has_one(start: Start) -> None:

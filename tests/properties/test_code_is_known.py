@@ -27,10 +27,7 @@ WITHOUT_NUMBERS = {
     *(f"engine/{m}" for m in ("accept", "graph", "inputs", "node", "records")),
     *(f"files/{m}" for m in ("atomic", "code", "locks", "places", "sealed")),
     *("plugins", "progress", "settings"),
-    *(
-        f"study/{m}"
-        for m in ("backbones", "cell", "params", "paths", "plan", "sources", "variants", "weights")
-    ),
+    *(f"study/{m}" for m in ("cell", "named", "params", "paths", "plan", "sources", "variants", "weights")),
 }
 
 

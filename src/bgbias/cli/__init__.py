@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bgbias import __version__
-from bgbias.cli import audit, nodes, reproduce, tools
+from bgbias.cli import audit, maskers, nodes, reproduce, tools
 from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -28,10 +28,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.add_typer(audit.app)
-app.add_typer(nodes.app)
-app.add_typer(tools.app)
-app.add_typer(reproduce.app)
+for _commands in (audit, nodes, tools, maskers, reproduce):
+    app.add_typer(_commands.app)
 
 GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
 # What the core does without, and the extra of the package that brings it.
@@ -60,9 +58,8 @@ def _of_all_commands(
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
     signal.signal(signal.SIGTERM, _end)
-    if (
-        signal.getsignal(signal.SIGINT) == signal.default_int_handler
-    ):  # a shell's script ignores it in the background
+    # A shell's script ignores it in the background.
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")

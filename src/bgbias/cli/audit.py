@@ -26,6 +26,7 @@ MEANINGLESS_TO = {
     "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above"),
     "--embeddings": ("weights", "pooling", "mean", "std", "attribution"),
 }
+OfColours = Annotated[tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.")]
 NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
@@ -40,80 +41,52 @@ def audit(
     ],
     model: Annotated[
         str | None,
-        typer.Option(
-            help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models)",
-            show_default=False,
-        ),
+        typer.Option(help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models)"),
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="The model's weights.", show_default=False)] = None,
+    weights: Annotated[Path | None, typer.Option(help="The model's weights.")] = None,
     out: Annotated[Path, typer.Option(help="Where the verdict goes.")] = Path("audit"),
     sample: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="At most so many photos, spread over classes: 500; 0: all.", show_default=False
-        ),
+        int | None, typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all.")
     ] = None,
     backgrounds: Annotated[
-        str | None,
-        typer.Option(help="Folder or zip of background photos; drawn ones if not given.", show_default=False),
+        str | None, typer.Option(help="Folder or zip of background photos; drawn ones if not given.")
     ] = None,
     masks: Annotated[
-        str | None,
-        typer.Option(help="Folder or zip of drawn masks, called like the photos.", show_default=False),
+        str | None, typer.Option(help="Folder or zip of drawn masks, called like the photos.")
     ] = None,
     masker: Annotated[
         str, typer.Option(help="Who masks photos: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
     ] = "u2netp",
-    mask_weights: Annotated[
-        Path | None, typer.Option(help="The masker's weights.", show_default=False)
-    ] = None,
+    mask_weights: Annotated[Path | None, typer.Option(help="The masker's weights.")] = None,
     draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
     attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
     fail_above: Annotated[
         float | None,
         typer.Option(
-            help="Exit with 1 if the drop is above so many per cent beyond chance: the lower end of its interval.",
-            show_default=False,
+            help="Exit with 1 if the drop is above so many per cent beyond chance: the lower end of its interval."
         ),
     ] = None,
     export: Annotated[
-        Path | None,
-        typer.Option(help="Write all pictures here, for a model that runs elsewhere.", show_default=False),
+        Path | None, typer.Option(help="Write all pictures here, for a model that runs elsewhere.")
     ] = None,
     embeddings: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="What such a model made: clean.npy views.npz.", show_default=False),
+        tuple[Path, Path] | None, typer.Option(help="What such a model made: clean.npy views.npz.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The collection's name; the folder's.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="The collection's name; the folder's.")] = None,
     class_level: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many folders of a photo's path are its class.", show_default=False),
+        int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Side of the model's input.", show_default=False)] = None,
-    resize: Annotated[
-        int | None, typer.Option(help="Short side before the crop.", show_default=False)
-    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the model's input.")] = None,
+    resize: Annotated[int | None, typer.Option(help="Short side before the crop.")] = None,
     squash: Annotated[
-        bool | None,
-        typer.Option("--squash", help="Both sides are resized, nothing is cropped.", show_default=False),
+        bool | None, typer.Option("--squash", help="Both sides are resized, nothing is cropped.")
     ] = None,
-    interpolation: Annotated[
-        str | None, typer.Option(help="bilinear, bicubic, ...", show_default=False)
-    ] = None,
-    mean: Annotated[
-        tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.", show_default=False)
-    ] = None,
-    std: Annotated[
-        tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.", show_default=False)
-    ] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls or mean.", show_default=False)] = None,
+    interpolation: Annotated[str | None, typer.Option(help="bilinear, bicubic, ...")] = None,
+    mean: OfColours = None,
+    std: OfColours = None,
+    pooling: Annotated[str | None, typer.Option(help="cls or mean.")] = None,
     own: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--plugins", help="Folder with adapters, maskers, ... of one's own.", show_default=False
-        ),
+        list[Path] | None, typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own.")
     ] = None,
     device: Device = "auto",
 ) -> None:

@@ -6,25 +6,15 @@ The commands are made of what the nodes' files declare: arguments of the subject
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bgbias import plugins
-from bgbias.cli.arguments import (
-    CELL_ARGUMENTS,
-    DEFAULT,
-    SUBJECTS,
-    Device,
-    Expect,
-    Grid,
-    Params,
-    checked,
-    known_digest,
-)
+from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
 from bgbias.compute import gpu_slots
-from bgbias.engine import records
+from bgbias.engine import digests, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.photos.folds import seed_and_fold
@@ -32,34 +22,28 @@ from bgbias.progress import say
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
+from bgbias.study.sources import parts_of
 
 app = typer.Typer()
 
-
-def _command(name: str) -> None:
-    """Add the command of the node ``name``."""
-    declared = plugins.load("nodes", name)
-    function = getattr(declared, name)
-    takes_device = "device" in inspect.signature(function).parameters
-
-    def command(**typed: Any) -> None:
-        grid, params, expect = (typed.pop(key) for key in ("grid", "params", "expect"))
-        device = {"device": typed.pop("device")} if takes_device else {}
-        if "seed" in typed:
-            typed = {"cell": _cell(**typed)}
-        study = load(params, grid)
-        checked(study, typed)
-        steps = meant(study, name, **typed)
-        if expect is not None:
-            known_digest(study, steps[0], expect, params)
-        _take_gpu(study, **device)
-        work(study, steps, **device)
-
-    command.__doc__ = function.__doc__
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        _parameters(declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
-    )
-    app.command(name)(command)
+# Of a node's subject, by the name that its file gives it.
+SUBJECTS = {
+    "dataset": "Name under `datasets` in params.yaml.",
+    "part": "One of the dataset's files; all of them if not given.",
+    "masker": "Name under `maskers`; the dataset's own if not given.",
+    "backbone": "Name under `backbones` in params.yaml.",
+    "pool": "Name under `backgrounds` in params.yaml.",
+    "owner": "A backbone of params.yaml, or maskers/<name>; its weights: published or a URL.",
+    "run": "Seed of initialisation, batches and views; 0-fold2 is seed 0 in fold 2 of four.",
+    "table": "table1, table2, ...: what the grid has.",
+    "figure": "retrieval, attribution, drop, photos, masks, ...: what the grid has.",
+    "loss": "Name under `losses` in params.yaml; `none` for pretrained features.",
+    "method": "plain, bgaugment, ... or `pretrained`.",
+}
+# A model is named by its parts, and a seed.
+PARTS = ("dataset", "backbone", "loss", "method")
+SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four."
+EXPECT = "Digest that the plan had; an edited params.yaml or code is noticed."
 
 
 def meant(study: Study, name: str, **typed: Any) -> list[Node]:
@@ -68,65 +52,104 @@ def meant(study: Study, name: str, **typed: Any) -> list[Node]:
     return [step(name, **subject) for subject in (subjects(study, **typed) if subjects else [typed])]
 
 
-def work(study: Study, nodes: list[Node], **device: str) -> None:
+def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
     """Run nodes, one after the other; what is wrong with any of them is told when all were tried."""
     wrong = []
     for node in nodes:
+        options = {"device": device} if node.takes_device else {}
         try:
-            getattr(node.declared, node.name)(node.study(study), **node.keywords, **device)
+            getattr(node.declared, node.name)(node.study(study), **node.keywords, **options)
         except UserError as error:
             wrong.append(str(error))
     if wrong:
         raise UserError("\n\n".join(wrong))
 
 
-def _evaluate(**typed: Any) -> None:
+def _command(name: str) -> None:
+    """Add the command of the node ``name``."""
+    declared = plugins.load("nodes", name)
+    function = getattr(declared, name)
+    takes_device = "device" in inspect.signature(function).parameters
+
+    def command(grid: Any, params: Any, expect: Any, device: Any = "cpu", **typed: Any) -> None:
+        study, subject = _named(grid, params, typed)
+        nodes = meant(study, name, **subject)
+        if expect is not None:
+            _check_digest(study, nodes[0], expect, params)
+        gpu_slots.take(study.files.at("gpu_slots"), device)
+        work(study, nodes, device)
+
+    command.__doc__ = function.__doc__
+    _declare(command, declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
+    app.command(name)(command)
+
+
+def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **typed: Any) -> None:
     """Embed, score and attribute a model, one after the other; what is up to date of these is left alone."""
-    grid, params, expect, device, again = (
-        typed.pop(key) for key in ("grid", "params", "expect", "device", "again")
-    )
-    study, cell = load(params, grid), _cell(**typed)
-    checked(study, {"cell": cell})
-    nodes = [step(name, cell=cell) for name in plan.evaluated_by(study, cell)]
+    study, subject = _named(grid, params, typed)
+    nodes = [step(name, **subject) for name in plan.evaluated_by(study, subject["cell"])]
     for node, digest in zip(nodes, expect.split(",") if expect else (), strict=False):
-        known_digest(study, node, digest, params)
-    _take_gpu(study, device)
+        _check_digest(study, node, digest, params)
+    gpu_slots.take(study.files.at("gpu_slots"), device)
     for node in nodes:
         if records.is_current(study, node) and not again:
             say(f"{node.label} is up to date")
         else:
-            work(study, [node], **({"device": device} if node.takes_device else {}))
+            work(study, [node], device)
 
 
-def _cell(dataset: str, backbone: str, loss: str, method: str, seed: str) -> Cell:
-    number, fold = seed_and_fold(seed)
-    return Cell(dataset, backbone, loss, method, number, fold)
+def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
+    """The study and the subject that a command names; what params.yaml does not know is an error."""
+    subject = typed
+    if "seed" in typed:
+        seed, fold = seed_and_fold(typed["seed"])
+        parts = {part: typed[part] for part in PARTS}
+        subject = {"cell": Cell(**parts, seed=seed, fold=fold)}
+    study = load(params, grid)
+    if typed.get("dataset"):
+        parts_of(study, typed["dataset"])
+    if "cell" in subject:
+        plan.check_cell(study, subject["cell"])
+    return study, subject
 
 
-def _take_gpu(study: Study, device: str = "cpu") -> None:
-    """Before a step imports torch, which sees the GPUs that there are by then."""
-    gpu_slots.take(study.files.at("gpu_slots"), device)
+def _check_digest(study: Study, node: Node, expected: str, params: Path) -> None:
+    """Refuse a node that is not what was planned."""
+    now = digests.digest(study, node.name, **node.keywords)
+    if now != expected:
+        raise UserError(
+            f"{params}, or code that {node.name} works by, was edited since this was planned ({expected}, now {now}); run"
+            " snakemake again."
+        )
 
 
-def _parameters(subject: Collection[str], takes_device: bool, optional: bool) -> list[inspect.Parameter]:
+def _declare(
+    command: Any, subject: tuple[str, ...], takes_device: bool, is_optional: bool = False, **more: Any
+) -> None:
+    """Give a command its parameters; of a subject that ``is_optional``, all but the first may be left out."""
+    required = inspect.Parameter.empty
     given: dict[str, tuple[Any, Any]] = {}
     for place, key in enumerate(subject):
-        own = {key: (SUBJECTS.get(key, str), None if optional and place else inspect.Parameter.empty)}
-        given |= CELL_ARGUMENTS if key == "cell" else own
-    given |= {"grid": (Grid, None), "params": (Params, DEFAULT), "expect": (Expect, None)}
-    given |= {"device": (Device, "auto")} if takes_device else {}
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return [inspect.Parameter(k, kind, default=d, annotation=a) for k, (a, d) in given.items()]
+        for part in PARTS if key == "cell" else (key,):
+            default = None if is_optional and place else required
+            given[part] = (Annotated[str, typer.Argument(help=SUBJECTS.get(part))], default)
+        if key == "cell":
+            given["seed"] = (Annotated[str, typer.Option(help=SEED)], "0")
+    given["grid"] = (Grid, None)
+    given["params"] = (Params, DEFAULT)
+    given["expect"] = (Annotated[str | None, typer.Option(help=EXPECT)], None)
+    if takes_device:
+        given["device"] = (Device, "auto")
+    given |= more
+    kind = inspect.Parameter.KEYWORD_ONLY
+    command.__signature__ = inspect.Signature(
+        [inspect.Parameter(key, kind, default=default, annotation=of) for key, (of, default) in given.items()]
+    )
 
 
 for _name in plugins.names("nodes"):
     _command(_name)
 
 _AGAIN = Annotated[bool, typer.Option("--again", help="Also what is up to date.")]
-_evaluate.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        *_parameters(("cell",), takes_device=True, optional=False),
-        inspect.Parameter("again", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_AGAIN),
-    ]
-)
+_declare(_evaluate, ("cell",), takes_device=True, again=(_AGAIN, False))
 app.command("evaluate")(_evaluate)

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from bgbias.cli.arguments import DEFAULT, Grid, Params
+from bgbias.engine import graph, records
 from bgbias.errors import UserError
-from bgbias.study.params import Study, load
+from bgbias.files.atomic import write_text
+from bgbias.study.params import Study, load, read
 
 app = typer.Typer()
 SOURCE = "src/bgbias"
@@ -30,7 +33,6 @@ def publish(
     ] = False,
 ) -> None:
     """Copy a grid's finished report into docs/results, and write its numbers into README.md; without a grid, README.md alone."""
-    from bgbias.files.atomic import write_text
     from bgbias.report import pages
     from bgbias.results import publication
 
@@ -50,16 +52,10 @@ def publish(
 @app.command()
 def reproduce(
     grid: Annotated[
-        str | None,
-        typer.Argument(
-            help="A grid with published results; all are listed if not given.", show_default=False
-        ),
+        str | None, typer.Argument(help="A grid with published results; all are listed if not given.")
     ] = None,
     row: Annotated[
-        str | None,
-        typer.Argument(
-            help="Any part of dataset/backbone/loss/method that no other row has.", show_default=False
-        ),
+        str | None, typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has.")
     ] = None,
     fresh: Annotated[
         bool,
@@ -118,19 +114,14 @@ def changed_source(commit: str) -> str:
 
 def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:
     """Run the workflow for a grid, or for one row of it, whose tables lie apart; gives where it was made, and what ran."""
-    from bgbias.engine import graph, records
-
     file = _variant(params, target, is_row, fresh) if is_row or fresh else params
     again = load(file, target.grid)
     ends = [node for node in graph.goals(again) if node.name == "table" or not is_row]
     targets = [str(node.record(again)) for node in ends] if is_row else []
     begun = datetime.now(UTC).isoformat(timespec="seconds")
-    command = ["--cores", "all", "--quiet", "rules", "--config", f"grid={again.grid}", f"params={file}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", *command, *(["--", *targets] if targets else [])],
-        env=os.environ | {"BGBIAS_TRACK": "0"},
-        check=False,
-    )
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "--quiet", "rules"]
+    command += ["--config", f"grid={again.grid}", f"params={file}", "--", *targets]
+    done = subprocess.run(command, env=os.environ | {"BGBIAS_TRACK": "0"}, check=False)
     if done.returncode:
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
@@ -144,11 +135,6 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
 
 def _variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:
     """The study's file with the models of ``target`` alone, and folders of their own for what is made."""
-    import yaml
-
-    from bgbias.files.atomic import write_text
-    from bgbias.study.params import read
-
     folder = target.files.at("reproduced")
     if fresh:
         shutil.rmtree(folder / "fresh", ignore_errors=True)

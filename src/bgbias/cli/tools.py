@@ -1,7 +1,9 @@
-"""Commands beside the workflow: what a study needs, costs and has; masks of one's own; going on after a kill."""
+"""Commands beside the workflow: what a study needs, costs and has; going on after a kill."""
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,12 @@ import typer
 
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
-from bgbias.compute import gpu_slots
+from bgbias.compute.device import pick
+from bgbias.engine import availability, freshness, given_weights
+from bgbias.engine import forecast as costs
+from bgbias.engine import resume as resuming
+from bgbias.engine.status import format_status
+from bgbias.nodes import table
 from bgbias.plugins import use
 from bgbias.progress import say
 from bgbias.study.params import load
@@ -20,8 +27,6 @@ app = typer.Typer()
 @app.command("data")
 def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print what every dataset needs to arrive: state, size, next step. Fetches nothing."""
-    from bgbias.engine import availability
-
     availability.show(load(params, grid), only_grid=grid is not None)
 
 
@@ -34,31 +39,35 @@ def doctor(
             " class; or a dataset of params.yaml."
         ),
     ],
-    masks: Annotated[Path | None, typer.Option(help="Their masks.", show_default=False)] = None,
+    masks: Annotated[Path | None, typer.Option(help="Their masks.")] = None,
     class_level: Annotated[
-        int | None, typer.Option(min=1, help="Which folder of a path is the class.", show_default=False)
+        int | None, typer.Option(min=1, help="Which folder of a path is the class.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
-    from bgbias.cli import doctor as examining
+    from bgbias.auditing.photos import collect
+    from bgbias.photos.examination import SHOWN
 
-    examining.examine(photos, masks, class_level, every)
+    path = Path(photos).expanduser()
+    name = path.resolve().name if path.exists() else None
+    photo_set = collect(photos, masks, name, class_level)
+    for line in photo_set.told(sys.maxsize if every else SHOWN):
+        print(line)
+    of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"
+    print(f"{photo_set.name}: {len(photo_set)} photos{of_classes}, {len(photo_set.left_out)} files left out")
 
 
 @app.command()
 def show(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Print a grid's tables and what training took, and say where its figures are."""
-    from bgbias.nodes import table
-
     table.show(load(params, grid))
 
 
 @app.command()
 def report(
     grid: Annotated[
-        str | None,
-        typer.Argument(help="Named grid of params.yaml; its `grid` if not given.", show_default=False),
+        str | None, typer.Argument(help="Named grid of params.yaml; its `grid` if not given.")
     ] = None,
     params: Params = DEFAULT,
 ) -> None:
@@ -72,9 +81,7 @@ def report(
 def track(
     grid: Grid = None,
     params: Params = DEFAULT,
-    follow: Annotated[
-        int | None, typer.Option(help="Keep mirroring until this process ends.", show_default=False)
-    ] = None,
+    follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.")] = None,
     uri: Annotated[
         str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
     ] = None,
@@ -95,7 +102,7 @@ def track(
 @app.command()
 def ui(
     grid: Annotated[
-        str | None, typer.Argument(help="Which grid; the one that ran last if not given.", show_default=False)
+        str | None, typer.Argument(help="Which grid; the one that ran last if not given.")
     ] = None,
     port: Annotated[int, typer.Option(help="Where MLflow answers, on this machine alone.")] = 5000,
     uri: Annotated[
@@ -117,8 +124,6 @@ def ui(
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
-    from bgbias.engine import forecast as costs
-    from bgbias.engine import freshness, given_weights
     from bgbias.engine.asked_photos import AskedPhotos
 
     study = load(params, grid)
@@ -144,9 +149,6 @@ def status(
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
-    from bgbias.engine import freshness
-    from bgbias.engine.status import format_status
-
     study = load(params, grid)
     print(format_status(study, deep))
     if check and not freshness.complete(study, deep):
@@ -156,58 +158,9 @@ def status(
 @app.command()
 def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""
-    from bgbias.engine import freshness
-    from bgbias.engine.status import format_status
-
     study = load(params, grid)
     freshness.settle(study, deep=True)
     print(format_status(study))
-
-
-@app.command()
-def toy_masker(
-    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
-        "data/weights/u2netp_toy.safetensors"
-    ),
-    steps: Annotated[int, typer.Option(help="Training steps of 8 photos.")] = 1600,
-    seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
-) -> None:
-    """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
-    from bgbias.masks import toy_training as training
-
-    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
-
-
-@app.command()
-def train_masker(
-    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
-    out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path(
-        "data/weights/u2netp_mine.safetensors"
-    ),
-    start: Annotated[
-        str | None,
-        typer.Option(help="Weights to start from; if not given, the published ones.", show_default=False),
-    ] = None,
-    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
-    folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
-    report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(
-        "data/report/masker"
-    ),
-    always: Annotated[bool, typer.Option("--always", help="Write weights even if they do not help.")] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 24,
-    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
-    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
-    params: Params = DEFAULT,
-    device: Device = "auto",
-) -> None:
-    """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
-    gpu_slots.take(load(params).files.at("gpu_slots"), device)
-    from bgbias.cli import train_masker as node
-    from bgbias.compute.device import pick
-    from bgbias.masks.fine_tuning import Recipe
-
-    recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
-    node.fine_tune(place, out, report, start, kind, folds, recipe, always, pick(device))
 
 
 @app.command()
@@ -228,13 +181,12 @@ def explain(
         ),
     ] = "magnitude",
     plugins: Annotated[
-        list[Path] | None, typer.Option(help="A folder with the model's own backbone.", show_default=False)
+        list[Path] | None, typer.Option(help="A folder with the model's own backbone.")
     ] = None,
     device: Device = "auto",
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
     from bgbias.attribution import explanation
-    from bgbias.compute.device import pick
     from bgbias.models.model import load as load_model
     from bgbias.report import look as figures
     from bgbias.report.maps import figure_explanation
@@ -257,10 +209,6 @@ def resume(
     params: Params = DEFAULT,
 ) -> None:
     """Go on after anything was killed: end leftover processes of ours, unlock, run the workflow."""
-    from importlib.util import find_spec
-
-    from bgbias.engine import resume as resuming
-
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError(name="snakemake")
     resuming.resume(load(params, grid), params, grid, snakemake or [])

@@ -13,25 +13,26 @@ Small models leave most of a GPU idle: with ``BGBIAS_CELLS_PER_GPU=K``, K proces
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import platform
 import re
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 from bgbias.compute.device import shares
+from bgbias.files.locks import Taken, locked
 from bgbias.progress import say
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SECONDS_BETWEEN_LOOKS = 1.0
-# "GPU 0: NVIDIA H200 (UUID: GPU-1c4a...)", and below it, indented, the parts that a GPU was split into ("MIG-...").
+SECONDS_TO_ANSWER = 60.0
+# "GPU 0: NVIDIA H200 (UUID: GPU-1c4a...)", and below it, indented, the parts that a GPU was split
+# into ("MIG-...").
 LISTED = re.compile(r"^\s*(?P<kind>GPU|MIG).*\(UUID: (?P<uuid>[\w-]+)\)", re.MULTILINE)
-# Closing the file would free the slot.
-_held: list[IO[str]] = []
+_slot = ExitStack()  # closed by the end of the process, and not before
 
 
 def take(slots: Path, wanted: str) -> None:
@@ -42,27 +43,28 @@ def take(slots: Path, wanted: str) -> None:
     if wanted not in ("auto", "cuda") or VISIBLE in os.environ:
         return
     gpus = installed()
-    told = False
+    is_waiting = False
     while gpus:
         for share, (number, gpu) in itertools.product(range(shares()), enumerate(gpus)):
-            if _lock(slots, number, share):
-                os.environ[VISIBLE] = gpu
-                say(f"runs on GPU {number} of {len(gpus)} ({gpu})")
-                return
-        if not told:
-            told = True
+            # With the machine's name: the folder may be shared by several.
+            name = f"{platform.node()}-{number}" + (f"-{share}" if share else "")
+            try:
+                _slot.enter_context(locked(slots / f"{name}.lock", seconds=0))
+            except Taken:
+                continue
+            os.environ[VISIBLE] = gpu
+            say(f"runs on GPU {number} of {len(gpus)} ({gpu})")
+            return
+        if not is_waiting:
+            is_waiting = True
             say(f"waits: all {len(gpus)} GPU(s) are taken by other processes; see {slots}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def installed() -> list[str]:
     """The machine's GPUs by the names that ``CUDA_VISIBLE_DEVICES`` takes; a GPU that is split counts as its parts."""
-    try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    except OSError:
-        return []
     gpus: list[list[str]] = []
-    for line in LISTED.finditer(said.stdout) if said.returncode == 0 else ():
+    for line in LISTED.finditer(nvidia_smi("-L")):
         if line["kind"] == "GPU":
             gpus.append([line["uuid"]])
         elif gpus:
@@ -70,19 +72,12 @@ def installed() -> list[str]:
     return [name for whole, *parts in gpus for name in (parts or [whole])]
 
 
-def _lock(slots: Path, number: int, share: int) -> bool:
-    slots.mkdir(parents=True, exist_ok=True)
-    # With the machine's name: the folder may be shared by several.
-    name = f"{platform.node()}-{number}" + (f"-{share}" if share else "")
-    file = (slots / f"{name}.lock").open("a+", encoding="utf-8")
+def nvidia_smi(*arguments: str) -> str:
+    """What nvidia-smi prints; empty where there is none or it fails."""
+    command = ["nvidia-smi", *arguments]
     try:
-        # Not flock, which a forked child that outlives the process would keep.
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        file.close()
-        return False
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    _held.append(file)
-    return True
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=SECONDS_TO_ANSWER
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -20,7 +20,7 @@ from bgbias.files.code import hashed
 from bgbias.models import backbones
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
-from bgbias.study.backbones import NamedBackbone
+from bgbias.study.named import NamedBackbone
 from bgbias.study.params import Study
 
 Network = TypeVar("Network")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bgbias import seeds
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.study import plan
-from bgbias.study.cell import Cell
+from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.params import Study
 from bgbias.study.weights import file, owner
 
@@ -18,6 +18,29 @@ if TYPE_CHECKING:
 
 # Photos whose statistics folded batch norms get, and how many of them are seen at once.
 STATISTICS, TOGETHER = 256, 32
+
+
+class How(NamedTuple):
+    """How a model's photos are embedded; ``pooled``: by the backbone's own features."""
+
+    device: str
+    precision: str
+    batch_size: int
+    pooled: bool
+
+
+def open_model(
+    study: Study, cell: Cell, device: str, dataset: str = "", fold: int = 0
+) -> tuple[EmbeddingModel, Album, How]:
+    """The cell's model on its device, the photos of its dataset (or of another one) as the model sees them, and how to embed
+    them; ``fold``: which classes train and validate.
+    """
+    from bgbias.study.album import Album
+
+    model = model_of(study, cell).to(device)
+    album = Album(study, dataset or cell.dataset, model.resize, model.input_size, fold)
+    settings = study.evaluation
+    return model, album, How(device, settings.precision, settings.batch_size, cell.method == PRETRAINED)
 
 
 def model_of(study: Study, cell: Cell) -> EmbeddingModel:

@@ -13,9 +13,9 @@ from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation import attacked, embeddings, scores
     from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
     from bgbias.models.inference import for_inference
-    from bgbias.study.album import Album
 
     asked = study.attacked
     if not asked.attacks:
@@ -84,13 +83,11 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             f"Grid '{study.grid}' names no attacks; set grids.{study.grid}.attacked.attacks in params.yaml."
         )
     with records.node(study, step("attack", cell=cell)) as made:
-        device = made.on(device)
-        model = for_inference(model_of(study, cell).to(device))
-        album = Album(study, cell.dataset, model.resize, model.input_size)
+        model, album, how = open_model(study, cell, made.on(device))
+        model = for_inference(model)
         photos = album.evaluation(album.table("test"), frozenset(), "test")
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         clean = before.views[CLEAN, 0]
-        how = device, study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
         judged = [
             {"view": name, "draw": draw} | _metrics(vectors, before.labels)
             for (name, draw), vectors in before.views.items()

@@ -10,9 +10,9 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -70,16 +70,14 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
     from bgbias.attribution.smoothgrad import attribute_photos
     from bgbias.photos import subset
-    from bgbias.study.album import Album
 
     settings = study.attribution
     with records.node(study, step("attribute", cell=cell)) as made:
         outputs = made.outputs
         device = made.on(device)
-        model = model_of(study, cell).to(device)
-        if cell.method == PRETRAINED:
+        model, album, how = open_model(study, cell, device)
+        if how.pooled:
             model.embed_by_features()
-        album = Album(study, cell.dataset, model.resize, model.input_size)
         shown = subset.keyed(album.table("test"), "attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")
         distance = plan.distance(cell)

@@ -10,9 +10,9 @@ from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 SUBJECT = ("cell",)
@@ -67,20 +67,17 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
 
     from bgbias.evaluation import crossing, embeddings, variance
     from bgbias.models.inference import for_inference
-    from bgbias.study.album import Album
 
     if study.crossing.objects is None:
         raise UserError(
             f"Grid '{study.grid}' crosses nothing; set grids.{study.grid}.crossing.objects in params.yaml."
         )
     with records.node(study, step("cross", cell=cell)) as made:
-        device = made.on(device)
-        model = for_inference(model_of(study, cell).to(device))
-        album = Album(study, cell.dataset, model.resize, model.input_size)
+        model, album, how = open_model(study, cell, made.on(device))
+        model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         shown = crossing.objects(photos, study.crossing.objects)
-        how = study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
-        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, device, *how)
+        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, *how)
         queries = crossing.of_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
         )

@@ -13,9 +13,9 @@ from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -91,22 +91,19 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation.seen import masked, views_of
     from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
-    from bgbias.study.album import Album
 
     if not study.cures.names:
         raise UserError(
             f"Grid '{study.grid}' names no cures; set grids.{study.grid}.cures.names in params.yaml."
         )
     with records.node(study, step("cure", cell=cell)) as made:
-        device = made.on(device)
-        model = for_inference(model_of(study, cell).to(device))
-        album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold)
+        model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
+        model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
         masks = ImageStore(seen.file(study, "seen_masks"))
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         views = views_of(study.cures.draws)
-        how = device, study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
         fitting = _Fitting(study, album, model, how)
 

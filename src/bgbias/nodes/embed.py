@@ -10,9 +10,9 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation import conditions
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -77,23 +77,18 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            embedded = _embedded(study, cell, device, made)
+            embedded = _embedded(study, cell, made.on(device))
         embedded.write(made.outputs["embeddings"])
         made.metrics["photos"] = len(embedded.ids)
         made.metrics["photos_without_trusted_mask"] = int((~embedded.usable).sum())
 
 
-def _embedded(study: Study, cell: Cell, device: str, made: records.Record) -> Embeddings:
+def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
     from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
-    from bgbias.study.album import Album
 
-    device = made.on(device)
-    model = for_inference(model_of(study, cell).to(device))
-    album = Album(study, cell.dataset, model.resize, model.input_size)
+    model, album, how = open_model(study, cell, device)
     settings = study.evaluation
     views = conditions.views(settings.conditions, settings.draws)
     photos = album.evaluation(album.table("test"), conditions.needs(settings.conditions), "test")
-    pooled = cell.method == PRETRAINED
-    how = settings.precision, settings.batch_size, pooled
-    return embedding.embed(model, photos, views, device, *how)
+    return embedding.embed(for_inference(model), photos, views, *how)

@@ -11,9 +11,9 @@ from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -83,13 +83,11 @@ def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
     from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
     from bgbias.photos import subset
-    from bgbias.study.album import Album
 
-    model = for_inference(model_of(study, cell).to(device))
-    album = Album(study, _dataset(study, cell), model.resize, model.input_size)
+    model, album, how = open_model(study, cell, device, _dataset(study, cell))
     table = subset.keyed(album.table("train"), "probe", _most(study, cell))
-    how = study.evaluation.precision, study.evaluation.batch_size, cell.method == PRETRAINED
-    return embedding.embed(model, album.evaluation(table, frozenset(), "train"), [(CLEAN, 0)], device, *how)
+    photos = album.evaluation(table, frozenset(), "train")
+    return embedding.embed(for_inference(model), photos, [(CLEAN, 0)], *how)
 
 
 def _dataset(study: Study, cell: Cell) -> str:

@@ -16,8 +16,8 @@ from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import plan
 from bgbias.study import weights as own
+from bgbias.study.named import NamedPretraining
 from bgbias.study.params import Study
-from bgbias.study.pretrainings import NamedPretraining
 
 SUBJECT = ("backbone", "dataset", "run")
 WHERE = "pretrained/{backbone}/{dataset}/seed{run}"

@@ -12,7 +12,7 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
@@ -75,7 +75,6 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.score import scored
     from bgbias.attribution.smoothgrad import attribute_photos
     from bgbias.photos import subset
-    from bgbias.study.album import Album
 
     if study.sanity.images is None:
         raise UserError(
@@ -83,8 +82,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         )
     with records.node(study, step("sanity", cell=cell)) as made:
         device = made.on(device)
-        model = model_of(study, cell).to(device)
-        album = Album(study, cell.dataset, model.resize, model.input_size)
+        model, album, _ = open_model(study, cell, device)
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
         photos = album.evaluation(subset.keyed(table, "attribution", study.sanity.images), {"masks"}, "test")

@@ -11,9 +11,9 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import model_of
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
-from bgbias.study.cell import CELL, PRETRAINED, Cell
+from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 SHOWN = 4  # episodes kept for the figure
@@ -62,7 +62,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
-    from bgbias.study.album import Album
     from bgbias.study.truth import of_dataset
 
     settings = study.segmentation
@@ -73,16 +72,15 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     with records.node(study, step("segment", cell=cell)) as made:
         outputs = made.outputs
         device = made.on(device)
-        model = model_of(study, cell).to(device)
+        model, album, how = open_model(study, cell, device)
         side, size = model.resize, model.input_size
-        album = Album(study, cell.dataset, side, size)
         test, val = album.table("test"), album.table("val")
         truth = of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
         drawn = episodes.draw(test, truth.ids, settings.episodes)
         area = object_truth.mean_area(truth, val.ids)
-        pooled, photos = cell.method == PRETRAINED, album.evaluation(test, set(), "test")
+        photos = album.evaluation(test, set(), "test")
         frame, segments = segment_photos(
-            model, pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
+            model, how.pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
         write_text(outputs["segmentation"], test.labelled(frame).to_csv(index=False))
         with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:

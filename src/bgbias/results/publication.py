@@ -160,7 +160,7 @@ def settings_of(study: Study) -> dict[str, Any]:
     learned_from = [named.params().dataset for named in before.values()]
     names = dict.fromkeys([*plan.datasets(study), *filter(None, learned_from)])
     datasets = {name: study.datasets[name] for name in names}
-    entries = dict.fromkeys(plan.method(study, cell).entry for cell in plan.trained(study))
+    entries = dict.fromkeys(plan.method(study, cell).name for cell in plan.trained(study))
     used: dict[str, dict[str, Strict]] = {
         "datasets": dict(datasets),
         "maskers": {d.masker: study.maskers[d.masker] for d in datasets.values()},

@@ -6,39 +6,24 @@ set, a file in methods/. ``<name>+bgaugment`` is the same method on photos whose
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.settings import Strict, validated
+from bgbias.study.named import Entries, Named
 from bgbias.training.methods import REPLACING
 
 ON_REPLACED = "+bgaugment"
-Entries = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class NamedMethod:
+class NamedMethod(Named):
     """A method as a cell names it. ``replaces``: its photos get other backgrounds before it sees them."""
 
-    entry: str
-    kind: str
-    options: Mapping[str, Any]
     replaces: bool
 
-    @property
-    def module(self) -> ModuleType:
-        """Its file; one that is not there is an error with the nearest match."""
-        return plugins.load("methods", self.kind)
-
-    def params(self) -> Strict:
-        """Its options, checked by its file; a file without ``Params`` has none."""
-        kind = getattr(self.module, "Params", Strict)
-        return validated(kind, dict(self.options), Path("params.yaml"), f"methods.{self.entry}")
+    section = family = "methods"
 
     @property
     def needs(self) -> frozenset[str]:
@@ -71,7 +56,7 @@ class NamedMethod:
     def identity(self) -> dict[str, Any]:
         """What a training depends on beside the cell's own name: nothing for a file with the options it comes with."""
         chosen = self.params().model_dump(exclude_defaults=True)
-        return {"kind": self.kind, "options": chosen} if chosen or self.kind != self.entry else {}
+        return {"kind": self.kind, "options": chosen} if chosen or self.kind != self.name else {}
 
 
 def find(entries: Entries, name: str) -> NamedMethod:
@@ -100,7 +85,7 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
     if getattr(method.module, "CLASS_WEIGHTS", False) and not _has_class_weights(loss):
         with_class_weights = filter(_has_class_weights, plugins.names("losses"))
         raise UserError(
-            f"{cell}: the method '{method.entry}' re-weights cross-entropies, but '{loss}' compares pairs."
+            f"{cell}: the method '{method.name}' re-weights cross-entropies, but '{loss}' compares pairs."
             f" Name it in params.yaml with a loss that has class weights ({', '.join(with_class_weights)})."
         )
     if method.repels:
@@ -109,14 +94,14 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
     per_class: int = own or plugins.load("losses", loss).IMAGES_PER_CLASS
     if batch_size % per_class:
         raise UserError(
-            f"{cell}: train.batch_size is {batch_size}, but {f'method {method.entry!r}' if own else f'the loss {loss!r}'} wants"
+            f"{cell}: train.batch_size is {batch_size}, but {f'method {method.name!r}' if own else f'the loss {loss!r}'} wants"
             f" {per_class} photos a class; set it to a multiple of {per_class} in params.yaml."
         )
     tell = getattr(method.module, "classes", None)
     least: int = tell(method.params()) if tell else 1
     if batch_size // per_class < least:
         raise UserError(
-            f"{cell}: the method '{method.entry}' attacks photos towards {least - 1} other classes of a batch, but a batch of"
+            f"{cell}: the method '{method.name}' attacks photos towards {least - 1} other classes of a batch, but a batch of"
             f" {batch_size} with {per_class} photos a class has {batch_size // per_class}. Name attacks with fewer targets, or"
             f" raise train.batch_size in params.yaml to at least {per_class * least}."
         )
@@ -126,12 +111,12 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
     if per_class < 2:
         several = [n for n in plugins.names("losses") if plugins.load("losses", n).IMAGES_PER_CLASS > 1]
         raise UserError(
-            f"{cell}: the method '{method.entry}' compares photos of one class, but with '{loss}' a batch has one photo of each."
+            f"{cell}: the method '{method.name}' compares photos of one class, but with '{loss}' a batch has one photo of each."
             f" Name it in params.yaml with a loss that has several ({', '.join(several)})."
         )
     if batch_size // per_class < 1 + negatives:
         raise UserError(
-            f"{cell}: the method '{method.entry}' compares photos of {1 + negatives} classes, but a batch of {batch_size} has"
+            f"{cell}: the method '{method.name}' compares photos of {1 + negatives} classes, but a batch of {batch_size} has"
             f" {batch_size // per_class}, with {per_class} photos each. Raise train.batch_size in params.yaml to at least"
             f" {per_class * (1 + negatives)}."
         )
@@ -140,13 +125,13 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
 def _check_repelled(cell: str, method: NamedMethod, loss: str) -> None:
     if not plugins.known("repulsions", loss):
         raise UserError(
-            f"{cell}: the method '{method.entry}' has negatives of no class; what these are to the loss '{loss}' nobody said."
+            f"{cell}: the method '{method.name}' has negatives of no class; what these are to the loss '{loss}' nobody said."
             f" Name it with another ({', '.join(plugins.names('repulsions'))}), or write repulsions/{loss}.py (docs/extend.md)."
         )
     alpha = getattr(method.params(), "alpha", 1.0)
     if alpha != 1 and not plugins.load("repulsions", loss).ALPHA:
         raise UserError(
-            f"{cell}: methods.{method.entry}.alpha is {alpha}, but '{loss}' compares distances and has no use for it; leave it at"
+            f"{cell}: methods.{method.name}.alpha is {alpha}, but '{loss}' compares distances and has no use for it; leave it at"
             " 1 in params.yaml, and weigh these negatives by kappa."
         )
 

@@ -6,7 +6,8 @@ Unknown keys are refused, and the nearest right one is suggested.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation, Pr
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
-from bgbias.study import backbones, names, pretrainings, variants
 from bgbias.study import methods as named_methods
+from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
+from bgbias.study.named import Named, find_backbone, find_pretraining
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -132,18 +134,7 @@ class Study(Shared):
 
 
 # What a grid may change, key by key.
-SECTIONS = (
-    "train",
-    "mask_policy",
-    "evaluation",
-    "attribution",
-    "segmentation",
-    "crossing",
-    "cures",
-    "attacked",
-    "sanity",
-    "probes",
-)
+SECTIONS = tuple(name for name in Grid.model_fields if name != "cells")
 
 
 # What names things by its keys.
@@ -274,15 +265,14 @@ def _check_options(study: Study, path: Path) -> None:
         if plugins.known(family, kind):
             validated(plugins.load(family, kind).Params, values, path, key)
     _check_columns(study, path)
-    for name in study.backbones:
-        if plugins.known("backbones", (backbone := backbones.find(study.backbones, name)).kind):
-            backbone.params()
-    for name in study.pretrainings:
-        if plugins.known("pretraining", pretrainings.find(study.pretrainings, name).kind):
-            pretrainings.find(study.pretrainings, name).params()
-    for name in study.methods:
-        if plugins.known("methods", (described := named_methods.find(study.methods, name)).kind):
-            described.params()
+    entries: Iterator[Named] = chain(
+        (find_backbone(study.backbones, name) for name in study.backbones),
+        (find_pretraining(study.pretrainings, name) for name in study.pretrainings),
+        (named_methods.find(study.methods, name) for name in study.methods),
+    )
+    for entry in entries:
+        if entry.is_known:
+            entry.params()
 
 
 def _check_columns(study: Study, path: Path) -> None:
@@ -318,10 +308,10 @@ def _check_names(study: Study, path: Path) -> None:
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
             check(field, variants.parsed(name)[0] if field == "losses" else name, getattr(study, field))
     for name in dict.fromkeys(n for block in study.cells for n in block.backbones if n in study.backbones):
-        if pretraining := backbones.find(study.backbones, name).pretraining:
+        if pretraining := find_backbone(study.backbones, name).pretraining:
             check(f"backbones.{name}.pretraining", pretraining, study.pretrainings)
-            if named := study.pretrainings.get(pretraining, {}).get("dataset"):
-                check(f"pretrainings.{pretraining}.dataset", named, study.datasets)
+            if dataset := study.pretrainings.get(pretraining, {}).get("dataset"):
+                check(f"pretrainings.{pretraining}.dataset", dataset, study.datasets)
     known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
         alone, _ = variants.parsed(name)

@@ -16,13 +16,12 @@ from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
 from bgbias.settings import validated
-from bgbias.study import backbones, methods, pretrainings, variants
-from bgbias.study.backbones import NamedBackbone
+from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
+from bgbias.study.named import NamedBackbone, NamedPretraining, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
-from bgbias.study.pretrainings import NamedPretraining
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
 
@@ -247,7 +246,8 @@ def check_cell(study: Study, cell: Cell) -> None:
     """Refuse a cell whose parts params.yaml and the plugins do not know, or whose options they reject."""
     for part in folds_of(study, cell):
         check_cell(study, part)
-    backbone(study, cell.backbone).params()
+    network = backbone(study, cell.backbone)
+    network.params()
     if before := pretraining(study, cell.backbone):
         before.params()
     if segments(study) and truth(study, cell.dataset) is None:
@@ -264,27 +264,21 @@ def check_cell(study: Study, cell: Cell) -> None:
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
         if chosen.needs_batch_norm:
-            _check_batch_norm(study, cell)
+            from bgbias.models import norms  # it takes PyTorch to look
 
-
-def _check_batch_norm(study: Study, cell: Cell) -> None:
-    """Refuse a network without batch norm. It takes PyTorch to look, so that only methods that care have it done."""
-    from bgbias.models import norms
-
-    named = backbone(study, cell.backbone)
-    if norms.known_to_lack(named.kind, named.params()):
-        raise UserError(f"{cell.name}: {norms.lacking(named.kind)}")
+            if norms.known_to_lack(network.kind, network.params()):
+                raise UserError(f"{cell.name}: {norms.lacking(network.kind)}")
 
 
 def backbone(study: Study, name: str) -> NamedBackbone:
     """The backbone that the grid calls so; one that params.yaml lacks is an error."""
-    return backbones.find(study.backbones, name)
+    return find_backbone(study.backbones, name)
 
 
 def pretraining(study: Study, name: str) -> NamedPretraining | None:
     """How the backbone that the grid calls so learns before it is trained; None if it does not."""
-    named = backbone(study, name).pretraining
-    return pretrainings.find(study.pretrainings, named) if named else None
+    entry = backbone(study, name).pretraining
+    return find_pretraining(study.pretrainings, entry) if entry else None
 
 
 def method(study: Study, cell: Cell) -> NamedMethod:
@@ -298,13 +292,11 @@ def trained_as(study: Study, cell: Cell) -> Study:
     """The study as it is for a cell: its training as the loss's name says. The same study where that says nothing of it, or is
     so already.
     """
-    said = variants.of_training(cell.loss)
-    changed = (
-        validated(Train, study.train.model_dump() | said, Path("params.yaml"), cell.loss)
-        if said
-        else study.train
-    )
-    return study if changed == study.train else study.model_copy(update={"train": changed})
+    changes = variants.of_training(cell.loss)
+    if not changes:
+        return study
+    train = validated(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
+    return study if train == study.train else study.model_copy(update={"train": train})
 
 
 def trains(study: Study, cell: Cell) -> bool:

@@ -18,7 +18,7 @@ from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
-from bgbias.study import backbones
+from bgbias.study.named import find_backbone
 from bgbias.study.params import Study, options
 
 WORD = "published"
@@ -90,8 +90,8 @@ def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
     """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
-        named = backbones.find(study.backbones, name)
-        return named.module, named.params()
+        backbone = find_backbone(study.backbones, name)
+        return backbone.module, backbone.params()
     if family == "maskers" and name in study.maskers:
         masker = study.maskers[name]
         return plugins.load(family, masker.kind), options(study, family, masker.kind, masker.options)
@@ -102,7 +102,7 @@ def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
 def variant(study: Study, owner: str) -> str:
     """Which network of a library it is; empty where a file stands for one."""
     family, _, name = owner.partition("/")
-    return backbones.find(study.backbones, name).variant if family == "backbones" else ""
+    return find_backbone(study.backbones, name).variant if family == "backbones" else ""
 
 
 def _wanted(study: Study, owner: str) -> str:

@@ -1,0 +1,93 @@
+"""Commands that train a masker: the demo's, and one's own, if that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bgbias.cli.arguments import DEFAULT, Device, Params
+from bgbias.compute import gpu_slots
+from bgbias.compute.device import pick
+from bgbias.errors import UserError
+from bgbias.files.places import source
+from bgbias.progress import say
+from bgbias.study.params import load
+
+app = typer.Typer()
+Out = Annotated[Path, typer.Option(help="Where the weights go.")]
+
+
+@app.command()
+def toy_masker(
+    out: Out = Path("data/weights/u2netp_toy.safetensors"),
+    steps: Annotated[int, typer.Option(help="Training steps of 8 photos.")] = 1600,
+    seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
+) -> None:
+    """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
+    from bgbias.masks import toy_training as training
+
+    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
+
+
+@app.command()
+def train_masker(
+    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
+    out: Out = Path("data/weights/u2netp_mine.safetensors"),
+    start: Annotated[
+        str | None, typer.Option(help="Weights to start from; if not given, the published ones.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
+    folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
+    report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(
+        "data/report/masker"
+    ),
+    always: Annotated[bool, typer.Option("--always", help="Write weights even if they do not help.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 24,
+    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
+    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
+    params: Params = DEFAULT,
+    device: Device = "auto",
+) -> None:
+    """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
+    gpu_slots.take(load(params).files.at("gpu_slots"), device)
+    from bgbias.auditing import masker
+    from bgbias.masks import cross_validation, fine_tuning, saliency
+    from bgbias.masks import pairs as mask_pairs
+    from bgbias.masks.fine_tuning import Recipe
+    from bgbias.masks.u2net import NETS
+
+    if out.suffix != ".safetensors":
+        raise UserError(f"Weights are written as .safetensors; {out} is not called so. Correct --out.")
+    if kind not in NETS:
+        raise UserError(f"There is no net '{kind}' to fine-tune; there are: {', '.join(NETS)}.")
+    network_device = pick(device)
+    recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
+    pairs = mask_pairs.read_pairs(place)
+    net = NETS[kind]()
+    saliency.load_weights(net, source(start) if start else masker.weights_of(kind, "--start"), kind)
+    judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
+    cross_validation.write(judged, report)
+    rows = cross_validation.table(judged.verdicts)
+    print(rows.to_string(index=False, float_format="{:.3f}".format))
+    print(
+        "Mean IoU of photos that took part in neither the training nor the choice of their fold. Standard errors are over photos,"
+        " and too small, as folds share photos that they train on; gains and losses are more than Student's t allows them at 5 %:"
+    )
+    for line in cross_validation.said(rows):
+        print(f"  {line}")
+    print("What each share (blend) of new weights does to the mean IoU of held-out photos:")
+    print(judged.shares.to_string(index=False, float_format="{:.3f}".format))
+    say(f"figures and pictures of every photo: {report}/folds.csv, shares.csv, folds.png")
+    if not judged.helps:
+        print("This does not help: held-out photos gain no more than chance would give, or some group loses.")
+    if not (judged.helps or always):
+        kept = f"; {out}, from before, is as it was" if out.exists() else ""
+        print(f"No weights were written{kept}. Use the masker as it is, draw more masks, or add --always.")
+        return
+    blend = judged.blend or cross_validation.choice(judged.changes, judged.blends, always=True)
+    tuned = fine_tuning.fine_tune(pairs, net, recipe, network_device)
+    fine_tuning.save_unfolded(tuned.at(blend), out)
+    print(f"{out}: a share of {blend:g} of new weights, trained on all {len(pairs)} photos.")
+    print(f"To use it, under `maskers` in params.yaml:  mine: {{kind: {kind}, options: {{weights: {out}}}}}")

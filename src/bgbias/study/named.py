@@ -1,0 +1,107 @@
+"""From a name in params.yaml to its file and its options: backbones and pretrainings (methods: ``methods.py``).
+
+A backbone's name is an entry of the section ``backbones``: a file in models/backbones/, with a variant behind a colon where it
+stands for a library (``timm:vit_tiny_patch16_224``), or any other name, whose ``kind`` is such a one
+(``other_weights: {kind: resnet50, weights: other.safetensors}``). It may name an entry of ``pretrainings`` beside its options, by
+which it learns from photos without their labels before any training (``tiny_moco: {kind: tiny, pretraining: moco}``). The
+``kind`` of such an entry is a file in training/pretraining/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.settings import Strict, validated
+
+Entries = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Named:
+    """An entry of params.yaml. ``kind``: its file's name, with a variant if there is one."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+    section: ClassVar[str]
+    family: ClassVar[str]  # of plug-ins
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such a file."""
+        return plugins.known(self.family, self.kind)
+
+    @property
+    def module(self) -> ModuleType:
+        """Its file; one that is not there is an error with the nearest match."""
+        return plugins.load(self.family, self.kind)
+
+    def params(self) -> Any:
+        """Its options, checked by its file; a file without ``Params`` has none."""
+        kind = getattr(self.module, "Params", Strict)
+        return validated(kind, dict(self.options), Path("params.yaml"), f"{self.section}.{self.name}")
+
+
+@dataclass(frozen=True)
+class NamedBackbone(Named):
+    """A backbone as a cell names it. ``pretraining``: an entry of ``pretrainings``, or nothing."""
+
+    pretraining: str = ""
+
+    section = family = "backbones"
+
+    @property
+    def module(self) -> ModuleType:
+        """Its file; one that is not there is an error with the nearest match."""
+        try:
+            return super().module
+        except UserError as error:
+            if self.is_known:
+                raise
+            raise UserError(
+                f"params.yaml: backbones.{self.name}: {error} A name of one's own needs a `kind`: {{kind: resnet50, ...}}."
+            ) from error
+
+    @property
+    def variant(self) -> str:
+        """Which network of a library; empty where a file stands for one."""
+        return plugins.variant(self.kind)
+
+
+@dataclass(frozen=True)
+class NamedPretraining(Named):
+    """A pretraining as a backbone names it."""
+
+    section, family = "pretrainings", "pretraining"
+
+
+def find_backbone(entries: Entries, name: str) -> NamedBackbone:
+    """What a name means; ``entries``: the section ``backbones``. A name of one of our files is of no other kind."""
+    if name not in entries:
+        raise UserError(f"params.yaml has no backbone '{name}'; there are: {', '.join(entries)}.")
+    options = dict(entries[name])
+    kind, pretraining = str(options.pop("kind", name)), str(options.pop("pretraining", ""))
+    if plugins.known("backbones", name) and kind != name:
+        raise UserError(
+            f"params.yaml: backbones.{name} is of kind '{kind}', but '{name}' is a backbone itself; give the entry another name."
+        )
+    return NamedBackbone(name, kind, options, pretraining)
+
+
+def find_pretraining(entries: Entries, name: str) -> NamedPretraining:
+    """What a name means; ``entries``: the section ``pretrainings``. One that is not there, or says no kind, is an error."""
+    if name not in entries:
+        there = ", ".join(entries) or "none"
+        raise UserError(f"params.yaml has no pretraining '{name}'; there are: {there}.")
+    options = dict(entries[name])
+    if "kind" not in options:
+        there = ", ".join(plugins.names("pretraining"))
+        raise UserError(f"params.yaml: pretrainings.{name} needs a `kind`; there are: {there}.")
+    return NamedPretraining(name, str(options.pop("kind")), options)
