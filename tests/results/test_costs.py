@@ -28,11 +28,13 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     assert found == pytest.approx(
         {
             "cost_seconds_a_step": 0.1,
+            "compared": math.nan,
             "epochs": 3,
             "cost_memory_gb": 1.048576,
             "cost_gpu_memory_gb": 2.097152,
             "cost_device": "cpu (1 thread)",
-        }
+        },
+        nan_ok=True,
     )
 
 
@@ -40,7 +42,7 @@ def test_what_an_older_record_does_not_tell_is_unknown() -> None:
     found = costs.of_training({}, iterations=50)
     assert found.pop("cost_device") == "unknown"
     assert all(math.isnan(value) for value in found.values())
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 def trainings(tmp_path: Path) -> dict[Cell, Path]:
@@ -60,6 +62,30 @@ def test_a_models_costs_are_set_beside_plains(tmp_path: Path) -> None:
     assert found["cost_times_plain"].to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
     cured = {c: p for c, p in trainings(tmp_path).items() if c.method != "plain"}
     assert costs.by_model(cured, iterations=10)["cost_times_plain"].isna().all()
+
+
+def test_whoever_trained_beside_other_work_is_not_called_cheap(tmp_path: Path) -> None:
+    """Plain took three times as long, on a machine that others used; its processor's time says that it took half."""
+    kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}, "device": "cpu (1 thread)"}
+    paths = {}
+    for method, seconds, processor in (("plain", 30.0, 5.0), ("bgaugment", 10.0, 10.0)):
+        cell = Cell("toy", "tiny", "contrastive", method, 0)
+        paths[cell] = tmp_path / f"{method}.json"
+        written = record(seconds, seconds, **kept)
+        written["epoch_seconds"]["train_processor_seconds"] = [processor, processor]
+        sealed.write(paths[cell], written)
+    found = costs.by_model(paths, iterations=10).set_index("method")["cost_times_plain"]
+    assert found.to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
+
+
+def test_where_seconds_alone_are_known_uneven_epochs_have_no_ratio(tmp_path: Path) -> None:
+    kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}, "device": "cuda (H200)"}
+    paths = {}
+    for method, seconds in (("plain", (10.0, 14.0)), ("bgaugment", (10.0, 10.5)), ("mdprop", (30.0, 31.0))):
+        cell = Cell("toy", "tiny", "contrastive", method, 0)
+        paths[cell] = tmp_path / f"{method}.json"
+        sealed.write(paths[cell], record(*seconds, **kept))
+    assert costs.by_model(paths, iterations=10)["cost_times_plain"].isna().all()
 
 
 def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_there_were(

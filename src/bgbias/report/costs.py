@@ -25,6 +25,7 @@ from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
 
 WIDTH = 64  # of the text
+STEADY = 1.3
 COLUMNS = (
     Column("Step, s", significant("cost_seconds_a_step"), "Step, s"),
     Column("Step, times plain's", number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
@@ -75,12 +76,15 @@ def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
 
     ``trainings``: the record of each. Of seconds a step the least of the trainings is taken, which other work on the machine
     disturbed least, of memory the largest; minutes are so many seconds for the steps of as many epochs as they took in the mean.
+    On a processor steps are compared by its own time, which other work hardly changes; on a GPU by seconds, unless epochs of
+    either model differ by more than ``STEADY``, so that nobody knows what else ran.
     """
     rows = [
         cell.wildcards | of_training(records.read(record), iterations) for cell, record in trainings.items()
     ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "min",
+        "compared": "min",
         "epochs": "mean",
         "cost_memory_gb": "max",
         "cost_gpu_memory_gb": "max",
@@ -88,9 +92,9 @@ def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
     }
     found = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
     found["cost_training_minutes"] = found["cost_seconds_a_step"] * iterations * found.pop("epochs") / 60
-    plain = found[found["method"] == PLAIN].set_index(MODEL[:-1])["cost_seconds_a_step"]
+    plain = found[found["method"] == PLAIN].set_index(MODEL[:-1])["compared"]
     of_plain = plain.reindex(pd.MultiIndex.from_frame(found[MODEL[:-1]])).to_numpy()
-    return found.assign(cost_times_plain=found["cost_seconds_a_step"] / of_plain)
+    return found.assign(cost_times_plain=found.pop("compared") / of_plain)
 
 
 def of_training(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
@@ -100,10 +104,16 @@ def of_training(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
 
     A training that was interrupted has all its epochs' times, and the memory of its last process.
     """
-    seconds = pd.Series(record.get("epoch_seconds", {}).get("train_seconds", []), dtype=float)
+    epochs = record.get("epoch_seconds", {})
+    seconds = pd.Series(epochs.get("train_seconds", []), dtype=float)
+    processor = pd.Series(epochs.get("train_processor_seconds", []), dtype=float)
+    on_processor = str(record.get("device", "")).startswith("cpu") and len(processor)
+    steady = seconds.max() <= STEADY * seconds.min()
     mebibyte = 2**20 / 1e9
     return {
         "cost_seconds_a_step": seconds.mean() / iterations,
+        "compared": (processor.mean() if on_processor else seconds.mean() if steady else math.nan)
+        / iterations,
         "epochs": len(seconds) or math.nan,
         "cost_memory_gb": record.get("peak_memory_mb", math.nan) * mebibyte,
         "cost_gpu_memory_gb": record.get("metrics", {}).get("peak_gpu_memory_mb", math.nan) * mebibyte,

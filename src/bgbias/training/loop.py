@@ -36,7 +36,7 @@ from bgbias.training.settings import Train
 LOOKS = {"cpu": 1, "cuda": 50}
 LR_KEY = "train.lr"  # where a learning rate that is too high stands in params.yaml
 # Columns of an epoch that no second run repeats.
-SECONDS = ("train_seconds", "validate_seconds")
+SECONDS = ("train_seconds", "validate_seconds", "train_processor_seconds")
 
 EpochPasses = Callable[[int, str, int], Iterator[Batch]]
 """(epoch, what for, photos a batch) to batches that show every training photo once."""
@@ -108,11 +108,11 @@ def fit(
         progress.say(f"goes on after epoch {state.epoch}")
     write_history(history, state.history)
     while not state.finished(settings):
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
         losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes, lr_key)
-        trained = time.perf_counter()
+        trained, used = time.perf_counter(), time.process_time() - used
         model.eval()
         scores = validate(model)
         if monitor and not math.isfinite(scores[monitor]):
@@ -124,13 +124,13 @@ def fit(
         if not monitor or scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores.get(monitor, state.best_score), epoch
             state.best_weights = deepcopy(model.state_dict())
-        spent = (trained - begun, time.perf_counter() - trained)
+        spent = (trained - begun, time.perf_counter() - trained, used)
         seconds = {name: round(s, 2) for name, s in zip(SECONDS, spent, strict=True)}
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
         write_history(history, state.history)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
-        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(seconds.values()):.1f} s")
+        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(spent[:2]):.1f} s")
     model.load_state_dict(state.best_weights)
     model.eval()
     return state
