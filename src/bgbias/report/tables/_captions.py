@@ -13,8 +13,8 @@ from bgbias.report import names
 from bgbias.report.columns import Column, explained
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import (
-    ANY_LEVELS,
     FEWEST_CLASSES,
+    FEWEST_HARD,
     FEWEST_SEEDS,
     SIGNIFICANT,
     STARRED_CLASSES,
@@ -94,12 +94,11 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
         if (table["classes"] < FEWEST_CLASSES).any()
         else ""
     )
-    skewed = (
-        f" Of fewer than {ANY_LEVELS} classes, most of them easy, it is too short (docs/methods.md, section 12)."
-        if (table["classes"] < ANY_LEVELS).any()
-        else ""
+    narrow = (
+        f" Too narrow, and p too small, if fewer than {FEWEST_HARD} {of} hold most of an effect"
+        " (docs/methods.md, section 12)."
     )
-    return f"[low, high]: {percent} {'; '.join(said)}.{few}{skewed}"
+    return f"[low, high]: {percent} {'; '.join(said)}.{few}{narrow}"
 
 
 def rare_stars(table: pd.DataFrame) -> str:
@@ -109,8 +108,8 @@ def rare_stars(table: pd.DataFrame) -> str:
     if not (few_classes & few_seeds).any():
         return ""
     return (
-        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare"
-        " (docs/methods.md, section 12)."
+        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare where classes"
+        " differ symmetrically (docs/methods.md, section 12)."
     )
 
 
