@@ -1,7 +1,7 @@
 """The evidence for intervals and stars, made anew for docs/methods.md: `make docs-uncertainty`.
 
-``python docs/uncertainty [coverage] [again] [sizes] [levels] [ways] [halves] [repeats]`` makes the named tables (all of them if
-none is named) beside this file.
+``python docs/uncertainty [coverage] [again] [sizes] [levels] [skewed] [ways] [halves] [repeats]`` makes the named tables (all
+of them if none is named) beside this file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bgbias.results.publication import note_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/uncertainty")
-NAMES = ("coverage", "again", "sizes", "levels", "ways", "halves", "repeats")
+NAMES = ("coverage", "again", "sizes", "levels", "skewed", "ways", "halves", "repeats")
 TABLES = {name: HERE / f"{name}.csv" for name in NAMES}
 BAND, STARS = (0.92, 0.97), (0.03, 0.07)
 COVERED, STARRED = ("mean covered", "drop covered"), ("difference starred", "change starred")
@@ -47,6 +47,10 @@ def make(name: str) -> pd.DataFrame:
         import levels
 
         return levels.simulate()
+    if name == "skewed":
+        import skewed
+
+        return skewed.compared()
     if name == "ways":
         import ways
 
@@ -109,6 +113,34 @@ def _levels(rows: pd.DataFrame) -> str:
         for row in rows.to_dict("records")
     ]
     return markdown(pd.DataFrame(lines, columns=heads))
+
+
+def _skewed(rows: pd.DataFrame) -> str:
+    """A line a kind and number: of each way the shares by the number of classes, in %."""
+    own = rows[rows["seeds"] == 1]
+    names = [*rows.columns[rows.columns.get_loc("as used here") :]]
+    lines = [
+        [str(kind), str(number), *(_by_classes(part[way]) for way in names)]
+        for (kind, number), part in own.groupby(["kind", "number"], sort=False)
+    ]
+    return markdown(pd.DataFrame(lines, columns=["classes are", "number", *names]))
+
+
+def _skewed_methods(rows: pd.DataFrame) -> str:
+    """A line a kind: by the number of seeds, the share that is starred of each number of classes, in %."""
+    own = rows[rows["number"] == STARRED[0]]
+    both = own[own["kind"].isin(own.loc[own["seeds"] > 1, "kind"])]
+    numbers = sorted(both["seeds"].unique())
+    lines = [
+        [str(kind), *(_by_classes(part.loc[part["seeds"] == n, "as used here"]) for n in numbers)]
+        for kind, part in both.groupby("kind", sort=False)
+    ]
+    heads = ["these models" if n == 1 else f"the method, {n} seeds" for n in numbers]
+    return markdown(pd.DataFrame(lines, columns=["classes are", *heads]))
+
+
+def _by_classes(share: pd.Series) -> str:
+    return "–" if share.isna().all() else " · ".join(f"{abs(100 * value):.0f}" for value in share)
 
 
 def _band(rows: pd.DataFrame) -> str:
@@ -178,6 +210,7 @@ def tables() -> dict[str, str]:
         "coverage": _coverage,
         "sizes": _sizes,
         "levels": _levels,
+        "skewed": _skewed,
         "ways": _ways,
         "halves": _halves,
         "repeats": _repeats,
@@ -186,6 +219,7 @@ def tables() -> dict[str, str]:
     coverage = rows["coverage"]
     return {name: show(rows[name]) for name, show in shown.items()} | {
         "band": _band(coverage),
+        "skewed-methods": _skewed_methods(rows["skewed"]),
         "again": _again(coverage, rows["again"]),
     }
 

@@ -53,10 +53,14 @@ OF_MODELS = "over classes alone, for these models and other classes of this kind
 )
 def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, told: str) -> None:
     assert captions.title("T", table(seeds)) == first
-    assert captions.intervals(table(seeds, 25)) == told
-    skewed = "Of fewer than 25 classes, most of them easy, it is too short (docs/methods.md, section 12)."
-    assert captions.intervals(table(seeds, 4)) == f"{told} Fewer than 5 classes have none. {skewed}"
-    assert captions.intervals(table(seeds, 10)) == captions.intervals(table(seeds, 24)) == f"{told} {skewed}"
+    narrow = "Too narrow, and p too small, if fewer than 10 classes hold most of an effect (docs/methods.md, section 12)."
+    assert captions.intervals(table(seeds, 4)) == f"{told} Fewer than 5 classes have none. {narrow}"
+    # However many classes there are.
+    assert (
+        captions.intervals(table(seeds, 10)) == captions.intervals(table(seeds, 1000)) == f"{told} {narrow}"
+    )
+    of_persons = captions.intervals(table(seeds, 10), "persons")
+    assert "if fewer than 10 persons hold" in of_persons
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,10 @@ def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, tol
     [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
 )
 def test_captions_say_where_stars_are_too_rare(seeds: int, classes: int, rare: bool) -> None:
-    rarely = " With fewer than 10 classes and fewer than 5 seeds, stars can be too rare (docs/methods.md, section 12)."
+    rarely = (
+        " With fewer than 10 classes and fewer than 5 seeds, stars can be too rare where classes differ symmetrically"
+        " (docs/methods.md, section 12)."
+    )
     assert captions.rare_stars(table({"plain": seeds}, classes)) == rarely * rare
 
 

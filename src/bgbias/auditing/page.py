@@ -20,7 +20,7 @@ from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.decomposition import DROP
 from bgbias.results.rows import MAP_AT_R
-from bgbias.results.uncertainty import ANY_LEVELS, Estimate
+from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
 
 CLASSES = 500  # rows of the page's table; classes.csv has all
@@ -152,12 +152,10 @@ def _caveats(audit: Measured) -> Iterator[str]:
     yield from (f"Queries: {line}." for line in written.evidence(audit))
     yield from _of_small_masks(audit)
     if not math.isnan(written.drop(audit).low):
-        assert audit.findings is not None
-        few = len(audit.findings.classes) < ANY_LEVELS
-        skewed = " Of so few classes it is too short where most are easy." if few else ""
         yield (
             "[low, high]: 95 % confidence interval, for other classes of this kind; of a part of the queries, and where cues"
-            f" conflict, for other classes of queries in the catalogue as it is.{skewed}"
+            " conflict, for other classes of queries in the catalogue as it is. It is too narrow if fewer than"
+            f" {FEWEST_HARD} classes hold most of the effect."
         )
 
 

@@ -16,8 +16,9 @@ CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 # With fewer there is no interval, or none over seeds, that holds what it promises (the simulation in docs/methods.md).
 FEWEST_CLASSES, FEWEST_SEEDS = 5, 3
-# With fewer, intervals of means are too short where most classes are easy and few hard (there, "levels far from a bell").
-ANY_LEVELS = 25
+# Where fewer classes hold most of an effect, intervals are too narrow and p too small, however many classes there are (there,
+# "Skewed effects").
+FEWEST_HARD = 10
 # Of five classes and three seeds some kinds have less than 3 % of false stars, so that true differences are missed (there,
 # "again"); these numbers of classes or of seeds are the next that were simulated, and have them.
 STARRED_CLASSES, STARRED_SEEDS = 10, 5
@@ -87,7 +88,8 @@ def estimate(
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
     clusters: CV3 in MacKinnon, Nielsen & Webb 2023), with Student's t (``_Classed.degrees_of_freedom``). With ``FEWEST_SEEDS``
     seeds or more, the variance without each seed is the other part, and their lengths are put together as ``_of_both`` says.
-    With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p.
+    With fewer than ``FEWEST_CLASSES`` classes there is neither interval nor p. Where fewer than ``FEWEST_HARD`` classes hold most
+    of an effect, the interval is too narrow and p too small, and no other way that was simulated helps (docs/methods.md).
 
     Raises ValueError if columns differ in shape or are no arrays, if ``classes`` are not as many as queries, or if no query is
     left.

@@ -13,8 +13,8 @@ from bgbias.report import names
 from bgbias.report.columns import MARK, Column, explained
 from bgbias.results import published, uncertainty
 from bgbias.results.uncertainty import (
-    ANY_LEVELS,
     FEWEST_CLASSES,
+    FEWEST_HARD,
     FEWEST_SEEDS,
     SIGNIFICANT,
     STARRED_CLASSES,
@@ -102,9 +102,10 @@ def intervals(table: pd.DataFrame, of: str = "classes") -> str:
     text = f"[low, high]: {percent} {'; '.join(said)}."
     if (table["classes"] < FEWEST_CLASSES).any():
         text += f" Fewer than {FEWEST_CLASSES} classes have none."
-    if (table["classes"] < ANY_LEVELS).any():
-        text += f" Of fewer than {ANY_LEVELS} classes, most of them easy, it is too short (docs/methods.md, section 12)."
-    return text
+    return text + (
+        f" Too narrow, and p too small, if fewer than {FEWEST_HARD} {of} hold most of an effect"
+        " (docs/methods.md, section 12)."
+    )
 
 
 def stars(table: pd.DataFrame, corrected_for: str, by_the_same: bool = False) -> str:
@@ -122,8 +123,8 @@ def rare_stars(table: pd.DataFrame) -> str:
     if not (few_classes & few_seeds).any():
         return ""
     return (
-        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare"
-        " (docs/methods.md, section 12)."
+        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare where classes"
+        " differ symmetrically (docs/methods.md, section 12)."
     )
 
 
