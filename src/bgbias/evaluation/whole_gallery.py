@@ -7,7 +7,7 @@ Average precision and CMC speak of whole rankings (docs/methods.md, section 15);
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ def rankings(
     gallery: np.ndarray,
     labels: np.ndarray,
     given: Given,
-    donors: np.ndarray | None = None,
+    donors: Sequence[np.ndarray] | None = None,
     symmetric: bool = False,
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
@@ -79,7 +79,7 @@ def of_photos(
     labels: np.ndarray,
     given: Given,
     counted: np.ndarray,
-    donors: np.ndarray | None = None,
+    donors: Sequence[np.ndarray] | None = None,
     symmetric: bool = False,
 ) -> tuple[Neighbours, dict[str, np.ndarray]]:
     """Each photo's first neighbours, as ``without_class`` takes them, and each metric of its whole ranking, float64 [N].

@@ -88,7 +88,7 @@ def _eight_bit(image: Image.Image) -> Image.Image:
 
 def transparent(image: Image.Image) -> bool:
     """Whether some of the picture is not to be seen: an object that was cut out, with its old background behind it."""
-    return image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255
+    return image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255
 
 
 def _opaque(image: Image.Image) -> Image.Image:
