@@ -117,16 +117,12 @@ def ui(
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
+    from bgbias.engine import checks
     from bgbias.engine import forecast as costs
-    from bgbias.engine import freshness, given_weights
-    from bgbias.engine.asked_photos import AskedPhotos
 
     study = load(params, grid)
     print(costs.told(study))
-    asked = AskedPhotos(study)
-    for node in freshness.to_run(study):
-        asked.check(node)
-        given_weights.check_node(study, node)
+    checks.check(study)
 
 
 @app.command()
