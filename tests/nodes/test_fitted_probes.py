@@ -17,7 +17,7 @@ from small_study import described, load, run
 from bgbias import seeds
 from bgbias.datasets import stl10
 from bgbias.engine import freshness, graph
-from bgbias.engine.asked_photos import AskedPhotos
+from bgbias.engine.checks import Checks
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
@@ -125,7 +125,7 @@ def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(
         index.index(small, dataset)
     # It is told when planning, long before anything is embedded.
     with pytest.raises(UserError, match=r"bare has no training photos of 10 classes of again's.*'airplane'"):
-        AskedPhotos(small).check(step("probe", cell=replace(CELL, dataset="again")))
+        Checks(small).check(step("probe", cell=replace(CELL, dataset="again")))
 
 
 def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planning(
@@ -134,7 +134,7 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
     def refusal(dataset: str, **more: Any) -> str:
         raw["grids"]["small"]["cells"] = [{"datasets": [dataset], "backbones": ["learned"], **more}]
         small = load(tmp_path, raw)
-        asked = AskedPhotos(small)
+        asked = Checks(small)
         try:
             for node in freshness.to_run(small):
                 asked.check(node)
@@ -170,7 +170,7 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
 
 
 def test_photos_of_folds_and_of_unknown_datasets_are_others_affair(study: Study) -> None:
-    asked = AskedPhotos(study)
+    asked = Checks(study)
     # A fold's validation classes are taken from those that train.
     with pytest.raises(UserError, match="stl has no photos to validate with"):
         asked.check(step("train", cell=replace(CELL, method="plain")))

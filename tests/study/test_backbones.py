@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins
-from bgbias.engine import digests, given_weights
+from bgbias.engine import checks, digests
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.models import backbones
@@ -99,10 +99,10 @@ def test_an_entry_of_another_kind_is_checked_again(tmp_path: Path, raw: dict[str
     save_file(mobile.build(mobile.Params(weights=None)).state_dict(), tmp_path / "own.safetensors")
     raw["grids"]["small"]["cells"][0]["backbones"] = ["own"]
     raw["backbones"]["own"] = {"kind": "mobilenet_v2", "weights": str(tmp_path / "own.safetensors")}
-    given_weights.check(load(tmp_path, raw))
+    checks.check(load(tmp_path, raw))
     raw["backbones"]["own"]["kind"] = "resnet18"
     with pytest.raises(UserError, match=r"own\.safetensors"):
-        given_weights.check(load(tmp_path, raw))
+        checks.check(load(tmp_path, raw))
 
 
 def test_an_entry_that_forgot_its_kind_is_told_so(tmp_path: Path, raw: dict[str, Any]) -> None:

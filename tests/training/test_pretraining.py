@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchvision.transforms import functional as one_picture
 
 from bgbias import plugins, seeds
-from bgbias.engine import digests, given_weights, graph
+from bgbias.engine import checks, digests, graph
 from bgbias.engine.forecast import forecast
 from bgbias.engine.node import step
 from bgbias.errors import UserError
@@ -375,9 +375,9 @@ def test_weights_that_only_the_pretraining_reads_are_asked_of_it_alone(tmp_path:
     }
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
     small = load(tmp_path, raw)
-    given_weights.check_node(small, step("train", cell=CELL))
+    checks.check_weights(small, step("train", cell=CELL))
     with pytest.raises(UserError, match=r"absent\.pth of backbones/learned is missing"):
-        given_weights.check_node(small, step("pretrain", **WHOSE))
+        checks.check_weights(small, step("pretrain", **WHOSE))
 
 
 def test_what_is_published_says_how_networks_learned(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
 from bgbias.compute.device import pick
-from bgbias.engine import availability, freshness, given_weights
+from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
 from bgbias.engine import resume as resuming
 from bgbias.engine.status import format_status
@@ -124,14 +124,11 @@ def ui(
 @app.command()
 def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Tell what a grid costs before anything runs: photos, passes through networks, room on the disk."""
-    from bgbias.engine.asked_photos import AskedPhotos
+    from bgbias.engine import checks
 
     study = load(params, grid)
     print(costs.told(study))
-    asked = AskedPhotos(study)
-    for node in freshness.to_run(study):
-        asked.check(node)
-        given_weights.check_node(study, node)
+    checks.check(study)
 
 
 @app.command()

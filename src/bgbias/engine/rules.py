@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
-from bgbias.engine import digests, emulated, forecast, freshness, given_weights, graph, resume
-from bgbias.engine.asked_photos import AskedPhotos
+from bgbias.engine import digests, forecast, freshness, graph, resume
+from bgbias.engine.checks import Checks, emulated_precisions
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
@@ -53,7 +53,7 @@ class Rules:
         self.study: Study = load(Path(self.params), config.get("grid"))
         self._current: frozenset[Node] = frozenset()
         self._memory = graph.Memory()
-        self._photos = AskedPhotos(self.study)
+        self._checks = Checks(self.study)
         plan.checked_cells(self.study)
 
     def settle(self, touched: bool) -> str:
@@ -67,7 +67,7 @@ class Rules:
         with graph.remembered(self._memory):
             report = freshness.settle(self.study)
             self._current = report.current
-            lines = [*accepted, str(report), emulated.told(self.study, self._current)]
+            lines = [*accepted, str(report), emulated_precisions(self.study, self._current)]
         return "\n".join(filter(None, lines))
 
     def start_mirror(self) -> None:
@@ -112,8 +112,7 @@ class Rules:
         with graph.remembered(self._memory):
             for node in nodes:
                 if check and node not in self._current:
-                    self._photos.check(node)
-                    given_weights.check_node(self.study, node)
+                    self._checks.check(node)
                 for made in graph.made_for(self.study, node).values():
                     needed |= {made.path(self.study): made.node, made.node.record(self.study): made.node}
             read = [

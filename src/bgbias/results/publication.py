@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.engine import availability, freshness, given_weights, graph, records
+from bgbias.engine import availability, checks, freshness, graph, records
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.files.places import RESULTS
@@ -202,7 +202,7 @@ def reason_not_here(study: Study) -> str:
     if missing:
         return f"the {missing[0].part} of {missing[0].dataset} are not here"
     try:
-        given_weights.check(study)
+        checks.check(study)
     except UserError:
         return "its weights are not here"
     return ""

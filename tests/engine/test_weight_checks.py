@@ -14,7 +14,7 @@ from project import ROOT
 from safetensors.torch import save_file
 
 from bgbias import plugins
-from bgbias.engine import given_weights
+from bgbias.engine import checks
 from bgbias.errors import UserError
 from bgbias.models import backbones
 from bgbias.study.params import Study, load
@@ -71,7 +71,7 @@ def test_a_file_of_other_shapes_or_names_is_told_with_both(
     with pytest.raises(
         UserError, match=rf"{file} does not hold weights of resnet18: {words}.*backbones\.resnet18\.weights"
     ):
-        given_weights.check(study_of(tmp_path, "resnet18", file))
+        checks.check(study_of(tmp_path, "resnet18", file))
     assert [p.name for p in tmp_path.glob("own*")] == [file.name]
 
 
@@ -79,21 +79,21 @@ def test_names_that_a_wrapper_began_are_told_with_the_command_that_mends_them(tm
     file = tmp_path / "own.pth"
     torch.save({f"module.{name}": tensor for name, tensor in state_of("resnet18").items()}, file)
     with pytest.raises(UserError, match=r"all its names begin with 'module\.'") as told:
-        given_weights.check(study_of(tmp_path, "resnet18", file))
+        checks.check(study_of(tmp_path, "resnet18", file))
     command = str(told.value).partition("python ")[2].rpartition('"')[0] + '"'
     subprocess.run(f"{sys.executable} {command}", shell=True, check=True)
-    given_weights.check(study_of(tmp_path, "resnet18", tmp_path / "own_weights.pth"))
+    checks.check(study_of(tmp_path, "resnet18", tmp_path / "own_weights.pth"))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.pth of backbones/resnet18 is missing"):
-        given_weights.check(study_of(tmp_path, "resnet18", tmp_path / "none.pth"))
+        checks.check(study_of(tmp_path, "resnet18", tmp_path / "none.pth"))
 
 
 def test_a_maskers_file_of_another_net_is_told(tmp_path: Path) -> None:
     save_file(state_of("resnet18"), tmp_path / "own.safetensors")
     with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
-        given_weights.check(study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors"))
+        checks.check(study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors"))
 
 
 def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -
     raw["backgrounds"]["proposed"] = {"propose": {"source": str(tmp_path), "masker": "own", "licence": "CC0"}}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw))
     with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
-        given_weights.check(load(tmp_path / "params.yaml", "one"))
+        checks.check(load(tmp_path / "params.yaml", "one"))
 
 
 def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None
         with pytest.raises(
             UserError, match="timm has no model 'vit_tiny_patch16_244'; near it are: vit_tiny_patch16_224"
         ):
-            given_weights.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", weights))
+            checks.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", weights))
 
 
 def test_what_was_found_right_is_not_read_again_until_it_changes(
@@ -120,13 +120,13 @@ def test_what_was_found_right_is_not_read_again_until_it_changes(
 ) -> None:
     file = tmp_path / "own.pth"
     torch.save(state_of("resnet18"), file)
-    given_weights.check(study_of(tmp_path, "resnet18", file))
+    checks.check(study_of(tmp_path, "resnet18", file))
     with monkeypatch.context() as patched:
         patched.setattr(torch, "load", None)
-        given_weights.check(study_of(tmp_path, "resnet18", file))
+        checks.check(study_of(tmp_path, "resnet18", file))
     file.write_bytes(b"another file")
     with pytest.raises(UserError, match="damaged or of an unknown kind"):
-        given_weights.check(study_of(tmp_path, "resnet18", file))
+        checks.check(study_of(tmp_path, "resnet18", file))
 
 
 @pytest.mark.parametrize("kind", ["u2netp", "isnet", "birefnet", "birefnet_lite"])
@@ -135,8 +135,8 @@ def test_nothing_heavy_is_imported_for_weights_that_are_still_to_be_fetched(
 ) -> None:
     study_of(tmp_path, "bn_inception", "published", masker="published", kind=kind)
     code = (
-        "import sys; from pathlib import Path; from bgbias.study.params import load; from bgbias.engine import given_weights;"
-        "given_weights.check(load(Path('params.yaml'), 'one')); print({'torch', 'onnxruntime'} & set(sys.modules))"
+        "import sys; from pathlib import Path; from bgbias.study.params import load; from bgbias.engine import checks;"
+        "checks.check(load(Path('params.yaml'), 'one')); print({'torch', 'onnxruntime'} & set(sys.modules))"
     )
     told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert told.stdout.strip() == "set()", told.stderr
@@ -168,9 +168,9 @@ def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: s
     study = study_of(tmp_path, "resnet18", None)
     study = study.model_copy(update={"train": study.train.model_copy(update={"frozen": (part,)})})
     if known:
-        given_weights.check(study)
+        checks.check(study)
         return
     with pytest.raises(
         UserError, match=r"resnet18 has no part 'block1' with parameters\. Its parts are conv1, bn1"
     ):
-        given_weights.check(study)
+        checks.check(study)

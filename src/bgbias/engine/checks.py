@@ -1,0 +1,241 @@
+"""What would stop a step after hours, or take ten times as long: looked for before anything runs.
+
+Photos that a dataset lacks, weights that do not fit a network, and precisions that this machine
+only emulates. Of public datasets it is known how many photos they have, of all that are indexed
+also of which classes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bgbias import plugins
+from bgbias.compute import processor
+from bgbias.engine import forecast, freshness, graph, records
+from bgbias.engine.node import Node, step
+from bgbias.errors import UserError
+from bgbias.evaluation import probed_classes
+from bgbias.files.atomic import write_text
+from bgbias.models import backbones
+from bgbias.study import plan
+from bgbias.study import weights as pretrained
+from bgbias.study.named import NamedBackbone
+from bgbias.study.params import Study
+
+Network = TypeVar("Network")
+# What photos of each split are for, by the node that needs some.
+PHOTO_USES = {
+    "train": {"train": "to train on", "val": "to validate with"},
+    "pretrain": {"train": "to learn from without labels"},
+    "embed_training": {"train": "to fit probes on"},
+    "embed": {"test": "to ask about"},
+}
+LIBRARIES = ("timm", "torch", "torchvision")
+# The nodes that take an untrained cell's backbone as it comes.
+EMBEDS = ("embed", "embed_training", "attribute", "segment", "cross", "cure", "attack")
+# The section of params.yaml whose `precision` a node computes in.
+PRECISIONS = {
+    "train": "train",
+    **dict.fromkeys(("embed", "embed_training", "cross", "cure", "attack"), "evaluation"),
+    **dict.fromkeys(("attribute", "sanity"), "attribution"),
+}
+
+
+def check(study: Study) -> None:
+    """Refuse a grid if a step of it that has to run would fail for want of photos or weights."""
+    checks = Checks(study)
+    for node in freshness.to_run(study):
+        checks.check(node)
+
+
+class Checks:
+    """The checks of one study's steps; each dataset, and each pair that probes match, is read once."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._photos: dict[str, dict[str, int]] = {}
+        self._matched: set[tuple[str, str]] = set()
+
+    def check(self, node: Node) -> None:
+        """Refuse a step that has to run if its dataset has no photos for it, its probes are fitted on other
+        classes, or its network's weights are missing or another's. A dataset that params.yaml lacks
+        is an error elsewhere.
+        """
+        dataset = node.cell.dataset if node.cell else str(node.keywords.get("dataset", ""))
+        if dataset in self._study.datasets:
+            self._check_photos(node, dataset)
+        check_weights(self._study, node)
+
+    def _check_photos(self, node: Node, dataset: str) -> None:
+        study = self._study
+        where, fitted = f"grids.{study.grid}", study.datasets[dataset].fit_probes_on
+        if node.name == "probe" and fitted:
+            self._match(dataset, fitted)
+        if node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
+            where = f"pretrainings.{named.name}.dataset" if named.params().dataset else where
+        if node.name == "embed_training" and fitted:
+            where, dataset = f"datasets.{dataset}.fit_probes_on", fitted
+
+        # A fold's validation classes are some of the training classes.
+        folds = bool(node.cell and node.cell.fold)
+        for split, use in PHOTO_USES.get(node.name, {}).items():
+            if self._number_of_photos(dataset).get(split) == 0 and not (folds and split == "val"):
+                raise UserError(
+                    f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
+                    f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
+                )
+
+    def _match(self, dataset: str, fitted: str) -> None:
+        """Refuse test classes without training photos, once both datasets are indexed."""
+        indexed = [step("index", dataset=name) for name in (dataset, fitted)]
+        if (dataset, fitted) in self._matched or not all(records.of_now(self._study, n) for n in indexed):
+            return
+        self._matched.add((dataset, fitted))
+        table, fitted_table = (node.file(self._study, "table") for node in indexed)
+        probed_classes.numbers(table, dataset, fitted_table, fitted)
+
+    def _number_of_photos(self, dataset: str) -> dict[str, int]:
+        """Photos of each split, as far as they are known."""
+        if dataset not in self._photos:
+            module = plugins.load("datasets", self._study.datasets[dataset].kind)
+            none = {"train": 0, "val": 0} if getattr(module, "TESTS_ALONE", False) else {}
+            self._photos[dataset] = forecast.photos(self._study, dataset) or none
+        return self._photos[dataset]
+
+
+def check_weights(study: Study, node: Node) -> None:
+    """Refuse a step whose network's weights are missing or another's, that timm does not know, or that
+    lacks a part that training is to leave alone. What was right is remembered beside the study's
+    work, since looking takes seconds (torch, or timm, is imported).
+    """
+    owner = _network_of(study, node)
+    if not owner:
+        return
+    module, params = pretrained.described(study, owner)
+    family, _, name = owner.partition("/")
+    is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
+    file = None if is_pretrained else pretrained.file(study, owner)
+    if file is not None and not file.exists():
+        if not pretrained.fetched(study, owner):
+            raise UserError(
+                f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
+                + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
+                + (" `make toy-masker` makes it." if file.stem.endswith("_toy") else "")
+            )
+        file = None  # the node `weights` brings it
+
+    is_masker = family == "maskers"
+    frozen = study.train.frozen if not is_masker and node.name in ("train", *EMBEDS, "weights") else ()
+    builds = hasattr(module, "network" if is_masker else "build")
+    if not pretrained.variant(study, owner) and not (builds and (file is not None or frozen)):
+        return
+
+    stats = [Path(p).stat() for p in (file, module.__file__) if p]
+    kind = study.maskers[name].kind if is_masker else plan.backbone(study, name).kind
+    rests_on = [
+        *(owner, kind, str(file), *frozen, params.model_dump(mode="json")),
+        *([stat.st_size, stat.st_mtime_ns] for stat in stats),
+        *(version(library) for library in LIBRARIES),
+    ]
+    verdict, memory = json.dumps(rests_on), study.files.at("weights_checked")
+    passed = memory.read_text("utf-8", "replace").splitlines() if memory.exists() else []
+    if verdict in passed:
+        return
+    if is_masker:
+        _check_masker(name, module, file)
+    else:
+        _check_backbone(plan.backbone(study, name), file, frozen)
+    write_text(memory, "\n".join([*passed, verdict]))
+
+
+def _network_of(study: Study, node: Node) -> str:
+    """The network that the node starts from, as its weights are called; empty if it starts from none."""
+    subject = node.keywords
+    if node.name == "weights":
+        return str(subject["owner"])
+    if node.name == "masks":
+        return pretrained.owner("maskers", subject["masker"])
+    if node.name == "remask":
+        return pretrained.owner("maskers", study.datasets[subject["dataset"]].masker)
+    if node.name == "propose":
+        proposal = plan.pools(study, subject["pool"]).propose
+        return pretrained.owner("maskers", proposal.masker) if proposal else ""
+    if node.name == "pretrain":
+        return pretrained.owner("backbones", subject["backbone"])
+    untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
+    if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
+        return pretrained.owner("backbones", node.cell.backbone)
+    return ""
+
+
+def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, ...]) -> None:
+    from bgbias.files import state_dicts
+    from bgbias.models.backbones import _weights
+    from bgbias.training import freezing
+
+    if named.variant:
+        backbones.facts(named.kind, named.params())  # an error if the library does not know it
+    if file is None and not frozen:
+        return
+    trunk = _without_weights(lambda: backbones.build(named.kind, named.params()))
+    freezing.frozen(trunk, frozen, named.name)
+    if file is not None:
+        # timm's own conversions compute with values.
+        device = "cpu" if named.variant else "meta"
+        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{named.name}.weights", device)
+        _weights.fitted(trunk, state, named.kind, str(file))
+
+
+def _check_masker(name: str, module: Any, file: Path | None) -> None:
+    from bgbias.files import state_dicts
+    from bgbias.masks import onnx, saliency
+
+    if file is None:
+        return
+    net, whose = _without_weights(module.network), f"masker '{name}'"
+    is_graph = file.suffix == ".onnx"
+    state = onnx.read_onnx(file, net, whose) if is_graph else state_dicts.read_state_dict(file, whose, "meta")
+    saliency.check_fits(net, state, file, name)
+
+
+def _without_weights(build: Callable[[], Network]) -> Network:
+    """A network without memory for its weights, or, where it cannot be built so, with random ones."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            return build()
+    except (NotImplementedError, RuntimeError):
+        with torch.random.fork_rng(devices=[]):
+            return build()
+
+
+def emulated_precisions(study: Study, current: Collection[Node]) -> str:
+    """A warning if steps of the grid that are to be made compute in bf16 and neither a GPU nor the
+    processor has instructions for it; else empty.
+    """
+    sections: dict[str, None] = {}
+    for node in graph.in_order(study):
+        if node in current:
+            continue
+        if section := PRECISIONS.get(node.name):
+            precision = getattr(node.study(study), section).precision
+        elif node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
+            section, precision = f"pretrainings.{named.name}", named.params().precision
+        else:
+            continue
+        if precision == "bf16":
+            sections[section] = None
+
+    if not sections or processor.bf16() != () or shutil.which("nvidia-smi"):
+        return ""
+    settings = " and ".join(f"{section}.precision" for section in sections)
+    return (
+        f"{settings} of grid {study.grid}: bf16, for which this processor has no instructions. A step takes ten times as long as"
+        " in fp32, or more; use another machine, or write fp32 there."
+    )
