@@ -202,7 +202,8 @@ def reason_not_here(study: Study) -> str:
     if missing:
         return f"the {missing[0].part} of {missing[0].dataset} are not here"
     try:
-        checks.check(study)
+        for node in freshness.to_run(study):
+            checks.check_weights(study, node)
     except UserError:
         return "its weights are not here"
     return ""
