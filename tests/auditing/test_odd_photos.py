@@ -101,8 +101,10 @@ def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Pa
     assert found.findings is not None
     photos_of = found.findings.photos
     measured = photos_of[photos_of["mixed_same"].notna()]
-    steps = found.findings.steps.query("setting == 'query'")["value"]
-    assert steps.sum() == pytest.approx(measured["lost"].mean(), abs=1e-12)
+    *steps, drop = found.findings.steps.query("setting == 'query'")["value"]
+    assert sum(steps) == pytest.approx(drop, abs=1e-12)
+    # Of galleries that lack the lenders: nearly what is lost in whole ones.
+    assert drop == pytest.approx(measured["lost"].mean(), abs=0.1)
 
 
 def test_broken_files_are_counted_and_left_out(photos: Path, tmp_path: Path) -> None:

@@ -113,10 +113,8 @@ def test_classes_that_lose_their_photos_are_classes_no_more(tmp_path: Path) -> N
 def test_only_a_sample_is_looked_at_and_it_is_told(tmp_path: Path) -> None:
     place = as_folder(tmp_path / "shop", shop(6, 3))
     photos = collect(place, sample=9)
-    assert list(photos.told()) == [
-        "shop: a sample of 8 of 18 photos: 4 of 6 classes, at most 2 photos of each"
-    ]
-    assert (len(photos), photos.labelled) == (8, True)
+    assert list(photos.told()) == ["shop: a sample of 9 of 18 photos: 3 of 6 classes, whole classes"]
+    assert (len(photos), photos.labelled) == (9, True)
     assert collect(as_zip(tmp_path / "shop.zip", shop(6, 3)), sample=9).digest == photos.digest
     assert [len(collect(place, sample=n)) for n in (18, 100)] == [18, 18]
     with pytest.raises(UserError, match="A sample of 3 photos is too small"):

@@ -107,12 +107,10 @@ def _interval(estimate: Estimate) -> dict[str, float]:
 
 
 def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate:
-    """Unknown if no query is left, or fewer than half of them in too few classes for an interval: a class of two photos has no
+    """Unknown if fewer than half of the queries are left, in too few classes for an interval: a class of two photos has no
     background of its own to borrow, and the few others are no level of all.
     """
     skipped = np.isnan(np.stack([values.columns[name] for name in names])).any(axis=0)
-    if skipped.all():
-        return UNKNOWN
     return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
@@ -129,7 +127,9 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
             values = seen(queries, MODEL, views, metric, OTHERS if metric == MAP_AT_R else "")
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
-                found = _interval(_known(values, [condition], values.estimate([condition])))
+                known = values.has_queries_with(values, [condition])
+                estimate = values.estimate([condition]) if known else UNKNOWN
+                found = _interval(_known(values, [condition], estimate))
                 # A share; Student's t does not know its ends.
                 lines.append(
                     named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}

@@ -36,7 +36,7 @@ def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable,
         parts, key=lambda name: seeds.number(seeds.key(purpose, parts[name]["key_set"].iloc[0], name))
     )
     sizes = np.array([len(parts[name]) for name in order])
-    least = min(KEPT, count // 2)
+    least = min(KEPT, count // 2, int(sizes.max()))
     first = sizes[: min(CLASSES, count // least)]
     fitting = [m for m in range(int(first.max()), least - 1, -1) if np.minimum(first, m).sum() <= count]
     most = None if fitting[0] == first.max() else fitting[0]
