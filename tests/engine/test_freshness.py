@@ -84,7 +84,10 @@ def test_a_finished_run_is_left_alone(study: Study) -> None:
     before = {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
     settled = freshness.settle(study)
     assert str(settled) == ""
-    assert before == {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
+    after = {p: _time(p) for p in Path("data").rglob("*") if p.is_file()}
+    # On a slow disk files as old as their record are read, and what was read is remembered.
+    after.pop(study.files.at("known_files"), None)
+    assert before == after
 
 
 def test_an_edited_margin_makes_that_loss_alone_old_and_says_why(study: Study) -> None:
