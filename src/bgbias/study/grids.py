@@ -65,7 +65,7 @@ class Block(Strict):
     losses: Names = Field((), description="names under `losses`")
     methods: Names = Field(
         (),
-        description="files in src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
+        description="options of src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
         " the backgrounds of its photos as well",
     )
     seeds: tuple[Annotated[int, Field(ge=0, le=2**32 - 1)], ...] = Field(

@@ -1,7 +1,7 @@
 """From a method's name in a grid to its file, its options, and the photos it sees.
 
 A name is an entry of params.yaml's section ``methods`` (``dcml_no_inv_emb: {kind: dcml_code, alpha: 0}``) or, with no options to
-set, a file in methods/. ``<name>+bgaugment`` is the same method on photos whose backgrounds were replaced.
+set, an option of methods/. ``<name>+bgaugment`` is the same method on photos whose backgrounds were replaced.
 """
 
 from __future__ import annotations

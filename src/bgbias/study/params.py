@@ -50,7 +50,7 @@ class Roots(Strict):
 class Dataset(Strict):
     """A named dataset: a kind (a file in datasets/), that kind's options, its masker and its backgrounds."""
 
-    kind: str = Field(description="a file in src/bgbias/datasets/")
+    kind: str = Field(description="an option of src/bgbias/datasets/")
     masker: str = Field(description="a name under `maskers`")
     backgrounds: str = Field(description="a name under `backgrounds`")
     losses: str | None = Field(
@@ -71,7 +71,7 @@ class Dataset(Strict):
 class Masker(Strict):
     """A named masker: a kind and its options."""
 
-    kind: str = Field(description="a file in src/bgbias/masks/maskers/")
+    kind: str = Field(description="an option of src/bgbias/masks/maskers/")
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
@@ -88,21 +88,21 @@ class Shared(Strict):
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]
     backbones: dict[str, dict[str, Any]] = Field(
-        description="files in src/bgbias/models/backbones/, or `timm:<model>`, each with its options; or names of one's own,"
+        description="options of src/bgbias/models/backbones/, or `timm:<model>`, each with its options; or names of one's own,"
         " whose `kind` is one of these"
     )
     pretrainings: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="how a backbone that names one learns before it is trained: `kind` (a file in"
+        description="how a backbone that names one learns before it is trained: `kind` (an option of"
         " src/bgbias/training/pretraining/) and its options",
     )
     losses: dict[str, dict[str, dict[str, Any]]] = Field(
-        description="files in src/bgbias/training/losses/, each with columns of settings: for a dataset's `losses`, its name,"
+        description="options of src/bgbias/training/losses/, each with columns of settings: for a dataset's `losses`, its name,"
         " its kind, or `default`; the first that is there is taken"
     )
     methods: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="named sets of a method's options: `kind` (a file in methods/) and those",
+        description="named sets of a method's options: `kind` (an option of methods/) and those",
     )
     train: Train = Train()
     mask_policy: MaskPolicy = MaskPolicy()
