@@ -3,7 +3,8 @@
     python tests/oracle.py write FILE      # at the commit before a change, on this machine
     python tests/oracle.py check FILE      # after it: names every file that differs, and exits with 1
 
-Last bits depend on the machine: FILE is of one machine, and no test reads it. ``--folder DIR`` keeps what is made there and
+Last bits depend on the machine and on the number of threads: FILE is of one machine and one OMP_NUM_THREADS (or of none), and
+no test reads it. ``--folder DIR`` keeps what is made there and
 resumes it; ``--only smoke audit`` leaves the demo out (five minutes on two cores).
 """
 

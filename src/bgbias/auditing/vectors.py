@@ -8,7 +8,7 @@ import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
-from bgbias.evaluation.retrieval import BLOCK
+from bgbias.evaluation.retrieval import neighbours
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.
 ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand")
@@ -41,22 +41,20 @@ def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str])
     if len(ids) < FEWEST:
         return
     clean = vectors[CLEAN, 0]
-    own = {view: _nearest(array, clean) for view, array in vectors.items() if view[0] != CLEAN}
-    hits = {view: int((nearest == np.arange(len(ids))).sum()) for view, nearest in own.items()}
+    rows = np.arange(len(ids))
+    own = {
+        view: neighbours(array, rows, clean, rows, k=1, exclude_self=False).indices[:, 0]
+        for view, array in vectors.items()
+        if view[0] != CLEAN
+    }
+    hits = {view: int((nearest == rows).sum()) for view, nearest in own.items()}
     alike = [hits[view] for view in hits if view[0] in ON_OTHERS]
     for view, nearest in own.items():
         pasted = view[0] in ON_OTHERS and max(alike) > 4 * MOST_BY_CHANCE
         if hits[view] <= MOST_BY_CHANCE and (view[0] == "own_inpainted" or pasted):
-            row = int(np.flatnonzero(nearest != np.arange(len(ids)))[0])
+            row = int(np.flatnonzero(nearest != rows)[0])
             raise UserError(
                 f"The embeddings of {CLEAN}-0 and {view[0]}-{view[1]} are not of the same photos in the same order:"
                 f" {hits[view]} of {len(ids)} photos are nearest to themselves, as many as by chance. The first that is not:"
                 f" {ids[row]}, whose nearest is {ids[nearest[row]]}. Embed each folder in the order of photos.csv."
             )
-
-
-def _nearest(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
-    """The row of the nearest of the ``gallery`` [N, D] for each query [N, D]."""
-    rows = max(1, BLOCK // len(gallery))
-    parts = [queries[start : start + rows] @ gallery.T for start in range(0, len(queries), rows)]
-    return np.concatenate([part.argmax(axis=1) for part in parts])

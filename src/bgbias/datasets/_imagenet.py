@@ -119,12 +119,12 @@ def photos(archive: Path, layout: str, above: Collection[str] = ()) -> dict[str,
     classes' folders lie in; anywhere if none is named. An archive without any is an error that tells the ``layout``.
     """
 
-    def wanted(name: str) -> bool:
+    def is_wanted(name: str) -> bool:
         folder = PurePosixPath(name).parent
         inside = not above or any(f"/{folder.parent.as_posix()}".endswith(f"/{part}") for part in above)
         return inside and folder.name in LABEL and is_picture(name)
 
-    names = names_in(archive, wanted)
+    names = names_in(archive, is_wanted)
     if not names:
         raise UserError(
             f"{archive} has no photos of ImageNet-100's classes like {layout}: it is in another layout."

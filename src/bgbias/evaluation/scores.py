@@ -47,7 +47,8 @@ def of_queries(
         for setting in settings:
             ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
             own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
-            ranked, values = ranking.without(own, setting)
+            ranked, of_whole = ranking.without(own, setting)
+            values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
             values[OTHERS] = change_for_others(ranked, labels, embeddings.asked)
             if own and setting == QUERY_ONLY:
                 values[OF_DONOR] = _finds_donor(ranked, labels, own[0])
@@ -70,17 +71,14 @@ class _Ranking:
     gallery: np.ndarray
 
     def without(self, donors: Sequence[np.ndarray], setting: str) -> tuple[Neighbours, dict[str, np.ndarray]]:
-        """The neighbours and every metric, float64 [N], without photos that share a background (``without_shared``)."""
+        """The neighbours without photos that share a background (``without_shared``), and the metrics of whole rankings, float64
+        [N], where the dataset gives queries and gallery.
+        """
         labels, given, symmetric = self.embeddings.labels, self.embeddings.given, setting == SYMMETRIC
-        if given is not None:
-            asked = self.embeddings.asked
-            ranked, whole = of_photos(self.queries, self.gallery, labels, given, asked, donors, symmetric)
-        else:
-            ranked, whole = (
-                without_shared(self._deepest, labels, np.array(donors), symmetric, self._depth),
-                {},
-            )
-        return ranked, {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | whole
+        if given is None:
+            return without_shared(self._deepest, labels, np.array(donors), symmetric, self._depth), {}
+        asked = self.embeddings.asked
+        return of_photos(self.queries, self.gallery, labels, given, asked, donors, symmetric)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""

@@ -92,7 +92,7 @@ def transparent(image: Image.Image) -> bool:
 
 
 def _opaque(image: Image.Image) -> Image.Image:
-    if not transparent(image):
+    if not image.has_transparency_data:
         return image
     whole = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)

@@ -60,7 +60,7 @@ UNFINISHED = {
     # what is made again to be compared with published results
     "reproduced": "WORK/reproduced",
     "locks": "WORK/locks/{name}.lock",
-    "weights_checked": "WORK/weights_checked.json",
+    "weights_checked": "WORK/weights_checked.txt",
     "gpu_slots": "WORK/gpu-slots",
     # what files outside the project hold, each read once (see files/checksums.py)
     "known_files": "WORK/known_files.sqlite",
