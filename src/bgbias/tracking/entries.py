@@ -29,6 +29,8 @@ PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
 DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
+# Columns of a history that say how much time an epoch took; its processor's seconds are no time that passes.
+PASSED = ("train_seconds", "validate_seconds")
 # MLflow's own names where they mean the same; its pages show them apart, over time.
 SYSTEM = {
     "cpu_percent": "system/cpu_utilization_percentage",
@@ -99,7 +101,7 @@ class Entry:
         elapsed = 0.0
         rows = list(_rows(self.history))
         for row in rows:
-            elapsed += sum(value for name, value in row.items() if name.endswith("seconds"))
+            elapsed += sum(row.get(name, 0.0) for name in PASSED)
             time, epoch = self.started + round(1000 * elapsed), int(row.pop("epoch"))
             values = {f"epoch/{name}": value for name, value in row.items()}
             if self.node == MODEL_RUN:
