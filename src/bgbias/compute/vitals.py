@@ -100,11 +100,12 @@ def peak_memory_mb() -> float:
     The kernel's own mark of this program: what ``getrusage`` says may be the peak of the process that started it, since a child
     keeps the mark of the memory that it shared until its ``exec``.
     """
-    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM"):
-            peak_kb = int(line.split()[1])
-    return round(peak_kb / 1024, 1)
+    with suppress(OSError):  # macOS has no such file
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM"):
+                return round(int(line.split()[1]) / 1024, 1)
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
 def peak_gpu_memory_mb() -> dict[str, float]:
