@@ -74,7 +74,7 @@ CODE_OF_PLUGINS = (
     source(f"{LOSS}/_parts.py", train("contrastive"), train("own"), train("triplet")),
     source(f"{METHOD}/plain.py", train("/plain/"), train("bgaugment")),
     source(f"{METHOD}/bgaugment.py", train("bgaugment")),
-    source(f"{METHOD}/sam_quad.py"),
+    source(f"{METHOD}/_sam.py"),
     source("models/backbones/mobilenet_v2.py", train(MINE), embed(MINE)),
     source("masks/maskers/files.py", {"masks mine/drawn"}),
     source("datasets/folder.py", {"index mine"}),
