@@ -136,3 +136,12 @@ def test_a_caption_explains_the_columns_that_are_printed_and_no_others(
     assert said("{{ spreads() }}", one, columns) == f"{draws}."
     assert said("{{ spreads() }}", one.assign(sd_draws=math.nan), columns) == ""
     assert [c.head for c in words.printed(one, columns)] == ["± draws"]
+
+
+def test_a_template_is_part_of_the_code_of_the_file_that_fills_it() -> None:
+    """Digests count a file that code beside it names: another caption is another table."""
+    templates = [template for folder in prose.FOLDERS for template in folder.glob("*.j2")]
+    assert len(templates) > 10
+    for template in templates:
+        beside = template.parent.glob("*.py")
+        assert any(f'"{template.name}"' in file.read_text("utf-8") for file in beside), template

@@ -169,11 +169,14 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     asked = study.attacked
-    own = {
-        "attacks": [names.attack(name) for name in asked.attacks],
-        "of_several": [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
-        "epsilons": [f"{epsilon:g}" for epsilon in asked.epsilon],
-        "steps": asked.steps,
-        "has_differences": table[list(DIFFERENCES)].notna().any(axis=None),
-    }
-    return sentences.caption("attacked.j2", study, table, excluded, **own)
+    return sentences.caption(
+        "attacked.j2",
+        study,
+        table,
+        excluded,
+        attacks=[names.attack(name) for name in asked.attacks],
+        of_several=[names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
+        epsilons=[f"{epsilon:g}" for epsilon in asked.epsilon],
+        steps=asked.steps,
+        has_differences=table[list(DIFFERENCES)].notna().any(axis=None),
+    )

@@ -122,5 +122,6 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    own = {"below_zero": int(table["negative"].sum())} | sentences.correlations(table)
-    return sentences.caption("crossing.j2", study, table, excluded, **own)
+    below_zero = int(table["negative"].sum())
+    correlations = sentences.correlations(table)
+    return sentences.caption("crossing.j2", study, table, excluded, below_zero=below_zero, **correlations)

@@ -112,5 +112,12 @@ def table(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    has = {f"has_{name}": name in table for name in ("gap", "cue_conflict", "only_fg")}
-    return sentences.caption("decomposition.j2", study, table, excluded, **has)
+    return sentences.caption(
+        "decomposition.j2",
+        study,
+        table,
+        excluded,
+        has_gap="gap" in table,
+        has_cue_conflict="cue_conflict" in table,
+        has_only_fg="only_fg" in table,
+    )

@@ -99,14 +99,17 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    own = {
-        "models": len(table),
-        "over_copy": _beyond_chance(table, "over_all"),
-        "above_centre": int((table["model_low"] > table["centre_high"]).sum()),
-        "more_faithful": _beyond_chance(table, "faithful_over_centre"),
-    }
-    correlations = sentences.correlations(table)
-    return sentences.caption("sanity.j2", study, table, excluded, **own, **correlations)
+    return sentences.caption(
+        "sanity.j2",
+        study,
+        table,
+        excluded,
+        models=len(table),
+        over_copy=_beyond_chance(table, "over_all"),
+        above_centre=int((table["model_low"] > table["centre_high"]).sum()),
+        more_faithful=_beyond_chance(table, "faithful_over_centre"),
+        **sentences.correlations(table),
+    )
 
 
 def _beyond_chance(table: pd.DataFrame, difference: str) -> int:
