@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from caption_studies import selected
 
 from bgbias.report import columns as words
+from bgbias.report import prose
 from bgbias.report.tables import _captions as captions
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What a template of one line says of a table, of which these columns are printed."""
+    monkeypatch.setattr(prose, "FOLDERS", (tmp_path, *prose.FOLDERS))
+    prose._environment.cache_clear()
+
+    def filled(line: str, table: pd.DataFrame, columns: Sequence[words.Column] = ()) -> str:
+        name = f"{len(list(tmp_path.iterdir()))}.j2"
+        (tmp_path / name).write_text(line)
+        return captions.caption(name, selected(), table, {}, columns)
+
+    yield filled
+    prose._environment.cache_clear()
 
 
 def table(seeds: dict[str, int], classes: int = 16) -> pd.DataFrame:
@@ -51,32 +70,36 @@ OF_MODELS = "over classes alone, for these models and other classes of this kind
     ],
     ids=["one", "two", "three and more", "mixed", "not trained too", "none trained"],
 )
-def test_captions_say_whom_seeds_speak_of(seeds: dict[str, int], first: str, told: str) -> None:
-    assert captions.title("T", table(seeds)) == first
+def test_captions_say_whom_seeds_speak_of(
+    seeds: dict[str, int], first: str, told: str, said: Callable[..., str]
+) -> None:
+    def intervals(classes: int, of: str = "classes") -> str:
+        return said(f'{{{{ intervals("{of}") }}}}', table(seeds, classes))
+
+    assert said('{{ title("T") }}', table(seeds)) == first
     narrow = "Too narrow, and p too small, if fewer than 10 classes hold most of an effect (docs/methods.md, section 12)."
-    assert captions.intervals(table(seeds, 4)) == f"{told} Fewer than 5 classes have none. {narrow}"
+    assert intervals(4) == f"{told} Fewer than 5 classes have none. {narrow}"
     # However many classes there are.
-    assert (
-        captions.intervals(table(seeds, 10)) == captions.intervals(table(seeds, 1000)) == f"{told} {narrow}"
-    )
-    of_persons = captions.intervals(table(seeds, 10), "persons")
-    assert "if fewer than 10 persons hold" in of_persons
+    assert intervals(10) == intervals(1000) == f"{told} {narrow}"
+    assert "if fewer than 10 persons hold" in intervals(10, "persons")
 
 
 @pytest.mark.parametrize(
     ("seeds", "classes", "rare"),
     [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
 )
-def test_captions_say_where_stars_are_too_rare(seeds: int, classes: int, rare: bool) -> None:
+def test_captions_say_where_stars_are_too_rare(
+    seeds: int, classes: int, rare: bool, said: Callable[..., str]
+) -> None:
     rarely = (
-        " With fewer than 10 classes and fewer than 5 seeds, stars can be too rare where classes differ symmetrically"
+        "With fewer than 10 classes and fewer than 5 seeds, stars can be too rare where classes differ symmetrically"
         " (docs/methods.md, section 12)."
     )
-    assert captions.rare_stars(table({"plain": seeds}, classes)) == rarely * rare
+    assert said("{{ rare_stars() }}", table({"plain": seeds}, classes)) == rarely * rare
 
 
-def test_bold_is_said_to_be_what_is_tested() -> None:
-    assert "Holm-corrected p ≥ 0.05" in captions.BOLD
+def test_bold_is_said_to_be_what_is_tested(said: Callable[..., str]) -> None:
+    assert "Holm-corrected p ≥ 0.05" in said("{{ bold() }}", table({"plain": 3}))
 
 
 @pytest.mark.parametrize(
@@ -98,15 +121,27 @@ def test_plain_itself_has_neither_number_nor_star() -> None:
     assert words.against_plain("gain", 1)(row) == words.NOTHING
 
 
-def test_a_caption_explains_the_columns_that_are_printed_and_no_others() -> None:
+def test_a_caption_explains_the_columns_that_are_printed_and_no_others(
+    said: Callable[..., str],
+) -> None:
     columns = (
         words.Column("± draws", words.number("sd_draws", 1)),
         words.Column("± seeds", words.number("sd_seeds", 1)),
     )
-    several = pd.DataFrame({"sd_draws": [1.0, 2.0], "sd_seeds": [3.0, math.nan]})
+    several = table({"plain": 3, "cured": 3}).assign(sd_draws=[1.0, 2.0], sd_seeds=[3.0, math.nan])
     one = several.assign(sd_seeds=math.nan)
-    draws, seeds = (captions.SPREADS[head] for head in ("± draws", "± seeds"))
-    assert captions.spreads(several, columns) == f" {draws}; {seeds}."
-    assert captions.spreads(one, columns) == f" {draws}."
-    assert captions.spreads(one.assign(sd_draws=math.nan), columns) == ""
+    draws, seeds = (said(f'{{{{ spread["{head}"] }}}}', several) for head in ("± draws", "± seeds"))
+    assert draws.startswith("± draws: sample sd over background draws")
+    assert said("{{ spreads() }}", several, columns) == f"{draws}; {seeds}."
+    assert said("{{ spreads() }}", one, columns) == f"{draws}."
+    assert said("{{ spreads() }}", one.assign(sd_draws=math.nan), columns) == ""
     assert [c.head for c in words.printed(one, columns)] == ["± draws"]
+
+
+def test_a_template_is_part_of_the_code_of_the_file_that_fills_it() -> None:
+    """Digests count a file that code beside it names: another caption is another table."""
+    templates = [template for folder in prose.FOLDERS for template in folder.glob("*.j2")]
+    assert len(templates) > 10
+    for template in templates:
+        beside = template.parent.glob("*.py")
+        assert any(f'"{template.name}"' in file.read_text("utf-8") for file in beside), template

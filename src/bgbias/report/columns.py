@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,15 +98,6 @@ def printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     ]
     rows = records(table)
     return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
-
-
-def explained(
-    table: pd.DataFrame, columns: Sequence[Column], of: Mapping[str, str], between: str = " "
-) -> str:
-    """What a caption says of columns by their heads, of those that are printed: `` ``, sentences, nothing if there is none."""
-    heads = {column.head for column in printed(table, columns)}
-    said = between.join(sentence for head, sentence in of.items() if head in heads)
-    return f" {said}" if said else ""
 
 
 def rounded(value: float, digits: int = 1, sign: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""What a grid's models lose in front of other backgrounds, what methods change, and what that says: the words of its page."""
+"""What a grid's models lose in front of other backgrounds, what methods change, and what that says on its page."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 import pandas as pd
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.report import names
-from bgbias.report.columns import with_interval
+from bgbias.report import names, prose
 from bgbias.results.rows import MAP_AT_R, MODEL
 from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, UNKNOWN, Estimate
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 BLOCK = MODEL[:3]  # models that are compared with one another
-MOST_LISTED = 4  # numbers in a sentence
-Effects = tuple[int, ...]  # of how many comparisons, and in how many of them each of ``EFFECTS`` is found
+TEMPLATE = "comparisons.j2"
+Effects = tuple[int, int, int, int]  # of how many comparisons, and in how many each of ``EFFECTS`` is found
 DIFFERENCES = {
     "corrupted": "corrupted_difference",
     "clean": "clean_difference",
@@ -27,8 +26,7 @@ DIFFERENCES = {
     "score": "ref_gain",
     "over": "corrupted_over_bgaugment",
 }
-# What a method does, by the verb: one does it, several do it.
-EFFECTS = {"lessen": "the drop", "raise": "MAP@R there", "lower": "it on photos as they are"}
+EFFECTS = ("of", "lessen", "raise", "lower")
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,6 @@ class Shift:
     def less(self) -> bool:
         """Beyond chance below 0."""
         return self.sure and self.found.value < 0
-
-    @property
-    def chance(self) -> str:
-        """What its p says, in words."""
-        return "beyond chance" if self.sure else "which may be chance"
 
 
 NO_SHIFT = Shift(UNKNOWN)
@@ -102,61 +95,42 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     """What was found: a headline, of what plain models lose and which methods change that by more than chance; and the rest,
     which may be nothing.
     """
-    losing, others = _losing(blocks)
-    first, rest = list[str](), list[str]()
+    losing, unshown = _losing(blocks)
     models = [model for block in blocks for model in block.models]
     seeds = [m.seeds for m in models if m.method.partition("+")[0] not in names.NOT_TRAINED]
-    few = bool(seeds) and min(seeds) < FEWEST_SEEDS
-    if few:
-        first.append(f"With {names.count(min(seeds), 'training seed')} each, this says little of methods.")
-    if losing:
-        up_to = "up to " * (len(losing) > 1)
-        first.append(
-            f"Where all backgrounds change, plain models lose {up_to}{_percent(losing[0][1].drop)} % of their MAP@R."
-        )
-    elif others:
-        first.append("No loss beyond chance is shown where all backgrounds change.")
     changes: dict[str, list[Change]] = {}
-    for block, _ in losing:
-        for model in block.models:
-            if model.change:
-                changes.setdefault(model.title, []).append(model.change)
-    helping: dict[Effects, list[str]] = {}
-    for title, of in changes.items():
-        if effects := _effects(of, len(losing) > 1):
-            helping.setdefault(effects, []).append(title)
-    told = [_helps(titles, effects, len(losing) > 1) for effects, titles in helping.items()]
-    titles = [title for title in changes if any(title in some for some in helping.values())]
-    of_methods = rest if few else first
-    if len(titles) > 1:
-        which = f": {names.listed(titles)}" * (len(titles) <= MOST_LISTED)
-        of_methods.append(
-            f"Of {len(changes)} methods {len(titles)} lessen the drop or raise MAP@R there, by more than chance{which}."
-        )
-        rest += told
-    elif changes:
-        none = "lessens the drop or raises MAP@R there by more than chance."
-        of_methods += told or [f"No method {none}"]
-        rest += [f"Of the other methods none {none}"] * (0 < len(titles) < len(changes))
-    rest += _beside([change for of in changes.values() for change in of])
-    if losing:
-        rest += _of_each(losing, others)
-    return " ".join(first) or "Nothing was trained: these are networks as they came.", " ".join(rest)
+    for model in (model for block, _ in losing for model in block.models):
+        if model.change:
+            changes.setdefault(model.title, []).append(model.change)
 
+    doing = {title: _effects(of, len(losing) > 1) for title, of in changes.items()}
+    helping = [title for title, (_, lessen, increase, _) in doing.items() if lessen + increase]
+    alike: dict[Effects, list[str]] = {}
+    for title in helping:
+        alike.setdefault(doing[title], []).append(title)
+    told = {
+        "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
+        "losing": [{"title": block.title, "drop": plain.drop} for block, plain in losing],
+        "unshown": [block.title for block in unshown],
+        "tried": len(changes),
+        "helping": helping,
+        "effects": [
+            dict(zip(EFFECTS, effects, strict=True), methods=titles) for effects, titles in alike.items()
+        ],
+    }
 
-def _of_each(losing: list[tuple[LossBlock, MethodRow]], others: list[LossBlock]) -> Iterator[str]:
-    """What plain training loses in each comparison, and where only the queries' backgrounds change."""
-    count = len(losing) + len(others)
-    if count > 1:
-        of_each = [f"{_percent(plain.drop)} % ({block.title})" for block, plain in losing]
-        how_much = names.listed(of_each) if len(losing) <= MOST_LISTED else f"{of_each[0]} to {of_each[-1]}"
-        yield f"In {len(losing)} of {count} comparisons a loss is shown beyond chance: {how_much}."
-    if others:
-        yield f"None is shown on {names.listed([block.title for block in others])}."
-    alone = sorted((p.query_drop for _, p in losing), key=lambda found: -found.value)
-    if not math.isnan(alone[0].value):
-        ends = " to ".join(_percent(found) for found in dict.fromkeys((alone[0], alone[-1])))
-        yield f"Where only the queries' backgrounds change, plain models lose {ends} %."
+    every = [change for of in changes.values() for change in of]
+    alone = sorted((plain.query_drop for _, plain in losing), key=lambda drop: -drop.value)
+    has_queries = bool(alone) and not math.isnan(alone[0].value)
+    details = prose.said(
+        TEMPLATE,
+        "details",
+        **told,
+        mixed=[change.over for change in every if not math.isnan(change.over.found.value)],
+        looks=[change.score for change in every if not math.isnan(change.score.found.value)],
+        of_queries=list(dict.fromkeys((alone[0], alone[-1]))) if has_queries else [],
+    )
+    return " ".join(prose.said(TEMPLATE, "headline", **told)), " ".join(details)
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
@@ -167,47 +141,13 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]],
 
 
 def _effects(changes: list[Change], several: bool) -> Effects:
-    """What a method does beyond chance where plain training loses, which it may do in ``several`` comparisons; nothing if it
-    does not help.
-    """
-    lessen = sum(change.drop.less for change in changes)
-    increase = sum(change.corrupted.more for change in changes)
-    lower = sum(change.clean.less for change in changes)
-    return (len(changes) if several else 1, lessen, increase, lower) if lessen + increase else ()
-
-
-def _helps(titles: list[str], effects: Effects, several: bool) -> str:
-    """What these methods do."""
-    of, *counts = effects
-    alone = len(titles) == 1
-    said = names.listed(
-        [
-            f"{verb}{'s' * alone} {what}" + f" in {count}" * (of > 1)
-            for (verb, what), count in zip(EFFECTS.items(), counts, strict=True)
-            if count
-        ]
+    """What a method does beyond chance where plain training loses, which it may do in ``several`` comparisons."""
+    return (
+        len(changes) if several else 1,
+        sum(change.drop.less for change in changes),
+        sum(change.corrupted.more for change in changes),
+        sum(change.clean.less for change in changes),
     )
-    if of > 1:
-        said += f" of {of} comparisons with a loss" + " each" * (not alone)
-    elif several:
-        said += f" in {'its' if alone else 'their'} only comparison with a loss"
-    return f"{names.listed(titles)} {said}, by more than chance."
-
-
-def _beside(changes: list[Change]) -> Iterator[str]:
-    """What comes on top of BGAugment against that alone, and whether methods move the look, in all comparisons with a loss."""
-    if mixed := [change.over for change in changes if not math.isnan(change.over.found.value)]:
-        better, worse = sum(shift.more for shift in mixed), sum(shift.less for shift in mixed)
-        yield (
-            f"Of {names.count(len(mixed), 'comparison')} of a mixture with BGAugment alone the mixture is better there in"
-            f" {better or 'none'} and worse in {worse or 'none'}, by more than chance."
-        )
-    if scored := [change.score for change in changes if not math.isnan(change.score.found.value)]:
-        more, less = sum(shift.more for shift in scored), sum(shift.less for shift in scored)
-        yield (
-            f"Of {names.count(len(scored), 'comparison')} with plain training attribution lies more on the object in"
-            f" {more or 'none'}" + f" and less in {less}" * bool(less) + ", by more than chance."
-        )
 
 
 def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
@@ -258,10 +198,6 @@ def _tested(row: Mapping[Any, Any], column: str) -> Shift:
     return Shift(_of(row, column), bool(row[f"{column}_p_holm"] < SIGNIFICANT))
 
 
-def _percent(found: Estimate) -> str:
-    return with_interval(found.value, found.low, found.high, 0)
-
-
 def _lost(study: Study) -> pd.DataFrame:
     """MAP@R of each model's classes, as they are and in front of other backgrounds, means over seeds, draws and photos."""
     wanted = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
@@ -297,32 +233,24 @@ def _classes(own: pd.DataFrame, methods: list[str]) -> Iterator[dict[str, Any]]:
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it."""
-    losing, others = _losing(blocks)
+    losing, unshown = _losing(blocks)
     for block, plain in losing:
-        changes = [(model, model.change) for model in block.models if model.change]
-        gaining = [pair for pair in changes if pair[1].corrupted.more]
-        lessening = [pair for pair in changes if pair[1].drop.less]
-        if gaining:
-            best, change = max(gaining, key=lambda pair: pair[0].corrupted.value)
-            yield (
-                f"{block.title}: train with {best.title}. Where all backgrounds change it gains {_points(change.corrupted.found)}"
-                f" points of MAP@R, beyond chance; on photos as they are it changes by {_points(change.clean.found)}"
-                f" ({change.clean.chance}). Where they change, what is found first is right for {best.first_hit:.0f} of"
-                f" 100 queries, after plain training for {plain.first_hit:.0f}."
-            )
-        elif lessening:
-            best, change = max(lessening, key=lambda pair: pair[0].corrupted.value)
-            yield (
-                f"{block.title}: {best.title} changes the drop by {_points(change.drop.found)} points, beyond chance, but what it"
-                f" gains where all backgrounds change, {_points(change.corrupted.found)}, may be chance: more seeds or classes"
-                " would tell."
-            )
-        elif changes:
-            yield f"{block.title}: of what was tried nothing helps by more than chance."
+        compared = [(model, model.change) for model in block.models if model.change]
+        gaining = [model for model, change in compared if change.corrupted.more]
+        lessening = [model for model, change in compared if change.drop.less]
+        best = max(gaining or lessening, key=lambda model: model.corrupted.value, default=None)
+        yield from prose.said(
+            TEMPLATE,
+            "advice",
+            title=block.title,
+            plain=plain,
+            best=best,
+            is_gain=bool(gaining),
+            any_tried=bool(compared),
+        )
         if "table7" in read:
             yield from _without_training(block, read["table7"])
-    if others:
-        yield f"{names.listed([block.title for block in others])}: no loss beyond chance, and so no need of a cure, is shown."
+    yield from prose.said(TEMPLATE, "no_cure_needed", unshown=[block.title for block in unshown])
 
 
 def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
@@ -333,42 +261,32 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
     for block in blocks:
         own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
         if own and not math.isnan(own[0]["drop_more"]):
-            found = _tested(own[0], "drop_more")
-            why = ": the masks may be part of it, or such photos are harder" * found.more
-            yield (
-                f"{block.title}: between where masks are worst and where they are best the loss of plain training differs by"
-                f" {_points(found.found)} points, {found.chance}{why}."
-            )
+            difference = _tested(own[0], "drop_more")
+            yield from prose.said(TEMPLATE, "by_masks", title=block.title, difference=difference)
 
 
-def _without_training(block: LossBlock, cures: pd.DataFrame) -> Iterator[str]:
+def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     """Of what needs no training, what brings most back of the plain model, and what brings most beside its price."""
     own = cures[
         (cures[list(BLOCK)] == list(block.of)).all(axis=1) & cures["method"].str.startswith(f"{PLAIN}+")
     ]
+    if own.empty:
+        return []
     gaining = own[(own["corrupted_gain_p_holm"] < SIGNIFICANT) & (own["corrupted_gain"] > 0)]
-    if gaining.empty:
-        if len(own):
-            yield f"{block.title}: of what needs no training nothing helps the plain model by more than chance."
-        return
-    # What brings most back may cost more than it brings, where little changes.
-    most = gaining["corrupted_gain"].idxmax()
-    balanced = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
-    best = gaining.loc[list(dict.fromkeys((balanced, most)))].to_dict("records")
-    yield f"{block.title}, without training again. {' '.join(map(_cure, best))}"
-
-
-def _cure(row: Mapping[Any, Any]) -> str:
-    """What a cure does to the plain model."""
-    gain, paid = (_tested(row, f"{column}_gain") for column in ("corrupted", "clean"))
-    title = names.method(row["method"]).partition(" + ")[2]
-    return (
-        f"{title[:1].upper()}{title[1:]}: {_points(gain.found)} points of MAP@R where all backgrounds change, beyond chance,"
-        f" and {_points(paid.found)} on photos as they are ({paid.chance}), for {row['ms']:.0f} ms a photo; the index is"
-        f" {row['index']}."
-    )
-
-
-def _points(found: Estimate) -> str:
-    said = with_interval(found.value, found.low, found.high, 1)
-    return said if found.value < 0 else f"+{said}"
+    best = []
+    if len(gaining):
+        # What brings most back may cost more than it brings, where little changes.
+        most = gaining["corrupted_gain"].idxmax()
+        balanced = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
+        best = gaining.loc[list(dict.fromkeys((balanced, most)))].to_dict("records")
+    told = [
+        {
+            "title": names.method(row["method"]).partition(" + ")[2],
+            "gain": _tested(row, "corrupted_gain"),
+            "paid": _tested(row, "clean_gain"),
+            "ms": row["ms"],
+            "index": row["index"],
+        }
+        for row in best
+    ]
+    return prose.said(TEMPLATE, "without_training", title=block.title, cures=told)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from bgbias.engine import records
 from bgbias.engine.node import step
-from bgbias.report import formats, names
+from bgbias.report import formats, names, prose
 from bgbias.report.columns import Column, number, significant
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
@@ -56,12 +56,8 @@ def spent(study: Study) -> tuple[pd.DataFrame, str]:
     if not here:
         return pd.DataFrame(), ""
     table = names.in_order(by_model(here, study.train.iterations_per_epoch))
-    photos, devices = study.train.batch_size, "; ".join(dict.fromkeys(table["cost_device"]))
-    return table, (
-        f"As measured on {devices}, beside whatever else ran there. Step: time of all epochs by their steps of {photos}"
-        " photos, what a method does between steps included, of the fastest training, which other work disturbed least. Training:"
-        " such steps for as many epochs as trainings took in the mean. Memory: the largest of the process."
-    )
+    values = {"devices": dict.fromkeys(table["cost_device"]), "photos": study.train.batch_size}
+    return table, " ".join(prose.paragraphs("costs.j2", values))
 
 
 def told(study: Study) -> str:

@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +20,20 @@ from bgbias.backgrounds.settings import Backgrounds
 from bgbias.engine import freshness
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.report import comparisons, costs, curves, figures, formats, grid_photos, html, look, names, tables
+from bgbias.report import (
+    comparisons,
+    costs,
+    curves,
+    figures,
+    formats,
+    grid_photos,
+    html,
+    look,
+    names,
+    prose,
+    tables,
+)
 from bgbias.report.columns import rounded
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
@@ -33,6 +45,7 @@ from bgbias.version import VERSION
 JPEG_QUALITY = 88
 CLASSES = 500  # rows of the page's tables of classes
 NEXT_SENTENCE = re.compile(r"(?<! al)\. (?=[A-Z])")  # "et al. 2011" goes on
+TEMPLATE = "grid_page.j2"
 OPTIMIZERS = {"rmsprop": "RMSprop", "adam": "Adam", "adamw": "AdamW"}
 # What stands where; whatever else a grid has comes with the comparison.
 SECTIONS = {
@@ -79,7 +92,7 @@ def made(study: Study) -> str:
         "grid": study.grid,
         "verdict": headline,
         "more": more,
-        "caveats": list(_caveats(read["table1"])),
+        "caveats": _caveats(read["table1"]),
         "same_backgrounds": _same_backgrounds(study),
         "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
         "blocks": blocks,
@@ -93,7 +106,7 @@ def made(study: Study) -> str:
         "rising": curves.rising(study),
         "masks_told": [*_of_masks(study), *comparisons.by_masks(blocks, read)],
         "advice": list(comparisons.advice(blocks, read)),
-        "methods": " ".join(_methods(study, read["table1"])),
+        "methods": _methods(study, read["table1"]),
         "facts": list(_facts(study)),
         "settings": yaml.safe_dump(publication.settings_of(study), sort_keys=False, allow_unicode=True),
         "costs": _costs(study),
@@ -168,48 +181,66 @@ def _inside(png: bytes) -> dict[str, Any]:
     return {"picture": url, "width": width, "height": height}
 
 
-def _caveats(table: pd.DataFrame) -> Iterator[str]:
+def _caveats(table: pd.DataFrame) -> list[str]:
     """What a reader of the verdict must know at once."""
     trained = table[names.trained(table["method"])]
     counted = trained if len(trained) else table
-    queries, draws = (
-        names.how_many(counted, column, noun)
-        for column, noun in (("queries", "test photo"), ("draws", "random background"))
+    return prose.said(
+        TEMPLATE,
+        "caveats",
+        where=[*map(names.dataset, table["dataset"].unique()), *table["backbone"].unique()],
+        how_many=partial(names.how_many, counted),
+        any_trained=bool(len(trained)),
+        several_datasets=table["dataset"].nunique() > 1,
+        over_seeds=(counted["seeds"] >= FEWEST_SEEDS).all(),
     )
-    where = ", ".join([*map(names.dataset, table["dataset"].unique()), *table["backbone"].unique()])
-    yield f"Found on these photos and with these networks, and not tested on others: {where}."
-    seeds = f"Each method was trained with {names.how_many(counted, 'seeds', 'seed')}. " * bool(len(trained))
-    each = " of each dataset" * (table["dataset"].nunique() > 1)
-    yield f"{seeds}{queries}{each} are queries, in front of {draws} each."
-    over = "training seeds and " if (counted["seeds"] >= FEWEST_SEEDS).all() else ""
-    yield f"[low, high]: 95 % confidence interval of the mean over {over}classes of this kind."
 
 
 def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, own in table.groupby("dataset", sort=False):
         chosen = study.datasets[str(name)]
-        count = f"{names.how_many(own, 'queries', 'test photo')} of {int(own['classes'].max())} classes"
-        about = _first_sentence(plugins.load("datasets", chosen.kind))
-        masked = f"{count}, with a usable mask by {chosen.masker}"
-        yield names.dataset(str(name)), f"{about} {masked}{_in_brackets(chosen.options)}."
+        yield (
+            names.dataset(str(name)),
+            _sentence(
+                "dataset",
+                about=_first_sentence(plugins.load("datasets", chosen.kind)),
+                photos=names.how_many(own, "queries", "test photo"),
+                classes=int(own["classes"].max()),
+                masker=chosen.masker,
+                options=_options(chosen.options),
+            ),
+        )
     cells = (cell for cell in plan.cells(study) if not side_by_side(cell.method)[1])
     named = {cell.method: plan.method(study, cell) for cell in cells}
     for method in dict.fromkeys(table["method"]):
         if found := named.get(method):
-            own_row = found.kind in named and found.kind != method
-            about = (
-                f"As {names.method(found.kind)}"
-                if own_row
-                else _first_sentence(found.module).removesuffix(".")
+            has_own_row = found.kind in named and found.kind != method
+            yield (
+                names.method(method),
+                _sentence(
+                    "method",
+                    about=_first_sentence(found.module).removesuffix("."),
+                    like=names.method(found.kind) if has_own_row else "",
+                    options=_options(dict(found.options)),
+                    is_replacing=found.replaces,
+                ),
             )
-            photos = ", on photos whose backgrounds were replaced" * found.replaces
-            yield names.method(method), f"{about}{_in_brackets(dict(found.options))}{photos}."
     for backbone in dict.fromkeys(table["backbone"]):
         net = plan.backbone(study, backbone)
-        about = _first_sentence(net.module) if plugins.known("backbones", net.kind) else ""
-        of_its_own = f" As {net.kind}{_in_brackets(dict(net.options))}." if net.kind != backbone else ""
-        yield backbone, f"{about}{of_its_own}"
+        yield (
+            backbone,
+            _sentence(
+                "backbone",
+                about=_first_sentence(net.module) if plugins.known("backbones", net.kind) else "",
+                like=net.kind if net.kind != backbone else "",
+                options=_options(dict(net.options)),
+            ),
+        )
+
+
+def _sentence(macro: str, **values: Any) -> str:
+    return " ".join(prose.said(TEMPLATE, macro, **values))
 
 
 def _first_sentence(file: ModuleType) -> str:
@@ -217,26 +248,26 @@ def _first_sentence(file: ModuleType) -> str:
     return NEXT_SENTENCE.split(text)[0].rstrip(".").replace("``", "") + "."
 
 
-def _in_brackets(options: dict[str, Any]) -> str:
-    """Options as params.yaml has them, behind a sentence; nothing if there are none."""
-    said = yaml.safe_dump(
+def _options(options: dict[str, Any]) -> str:
+    """Options as params.yaml has them; nothing if there are none."""
+    return yaml.safe_dump(
         options, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     ).strip()[1:-1]
-    return f" ({said})" if said else ""
 
 
 def _of_masks(study: Study) -> Iterator[str]:
-    masks = pd.read_csv(study.files.at("mask_report"))
+    masks, policy = pd.read_csv(study.files.at("mask_report")), study.mask_policy
     for row in masks.to_dict("records"):
-        area = f"mean area {html.percent(row['mean_area'], 0)} %"
-        truth = "" if math.isnan(row["mean_iou"]) else f", IoU with true masks {rounded(row['mean_iou'], 2)}"
-        count, without = int(row["test_photos"]), int(row["test_photos_without_trusted_mask"])
-        policy = study.mask_policy
-        bounds = f"(area outside {html.percent(policy.min_area, 0)} to {html.percent(policy.max_area, 0)} %)"
-        lost = f"{without} of {count:,} test photos {'is' if without == 1 else 'are'} no query"
-        yield (
-            f"{names.dataset(row['dataset'])}: {row['masker']}, {area}{truth};"
-            f" {lost if without else 'no test photo is left out'} because of the mask {bounds}."
+        yield _sentence(
+            "masks",
+            dataset=names.dataset(row["dataset"]),
+            masker=row["masker"],
+            area=html.percent(row["mean_area"], 0),
+            iou=None if math.isnan(row["mean_iou"]) else rounded(row["mean_iou"], 2),
+            lost=int(row["test_photos_without_trusted_mask"]),
+            photos=f"{int(row['test_photos']):,}",
+            smallest=html.percent(policy.min_area, 0),
+            largest=html.percent(policy.max_area, 0),
         )
 
 
@@ -244,12 +275,8 @@ def _same_backgrounds(study: Study) -> str:
     """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
     replacing = (c for c in plan.trained(study) if plan.method(study, c).needs >= REPLACING)
     named = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
-    if not (alike := sorted(name for name in named if _of_one_kind(study.backgrounds[name]))):
-        return ""
-    return (
-        f"Backgrounds of training and of the test are different pictures of one kind ({', '.join(alike)}): what is gained in"
-        " front of quite other ones was not measured."
-    )
+    alike = sorted(name for name in named if _of_one_kind(study.backgrounds[name]))
+    return _sentence("same_backgrounds", alike=alike) if alike else ""
 
 
 def _of_one_kind(pools: Backgrounds) -> bool:
@@ -262,30 +289,21 @@ def _of_one_kind(pools: Backgrounds) -> bool:
     return train.drawn is not None and test.drawn is not None and train.drawn[0] == test.drawn[0]
 
 
-def _methods(study: Study, table: pd.DataFrame) -> Iterator[str]:
+def _methods(study: Study, table: pd.DataFrame) -> str:
     """A paragraph for a paper."""
     cells = plan.trained(study)
-    maskers = dict.fromkeys(study.datasets[name].masker for name in plan.datasets(study))
-    pools = dict.fromkeys(study.datasets[name].backgrounds for name in plan.datasets(study))
-    yield (
-        f"Following Kobs & Hotho (2022), objects were cut out by masks ({', '.join(maskers)}) and pasted in front of"
-        f" {study.evaluation.draws} random backgrounds each ({', '.join(map(str, pools))}), in query and gallery."
-    )
-    if cells:
-        train, optimizer = study.train, OPTIMIZERS[study.train.optimizer]
-        backbones, losses = dict.fromkeys(c.backbone for c in cells), dict.fromkeys(c.loss for c in cells)
-        yield (
-            f"Models ({', '.join(backbones)}, {train.embedding_dim} dimensions; {', '.join(map(names.loss, losses))}) were"
-            f" trained for up to {train.max_epochs} epochs, in batches of {train.batch_size}, by {optimizer}, with"
-            f" {names.how_many(table[names.trained(table['method'])], 'seeds', 'seed')}, and selected"
-            f" {sentences.SELECTIONS[train.selection]}."
-        )
-    yield (
-        "Retrieval by the embeddings' distance was measured by MAP@R (Musgrave et al. 2020), the query itself left out."
-        f" Intervals are 95 %, by the jackknife over classes (MacKinnon, Nielsen & Webb 2023) and, from {FEWEST_SEEDS} training"
-        " seeds on, over seeds, each with its own Student's t (Banerjee 1960), and what both have together counted once"
-        " (Cameron, Gelbach & Miller 2011). Differences from plain training are paired by query and seed, and corrected after"
-        " Holm (1979)."
+    datasets = [study.datasets[name] for name in plan.datasets(study)]
+    return _sentence(
+        "methods",
+        maskers=dict.fromkeys(dataset.masker for dataset in datasets),
+        pools=dict.fromkeys(dataset.backgrounds for dataset in datasets),
+        draws=study.evaluation.draws,
+        train=study.train,
+        optimizer=OPTIMIZERS[study.train.optimizer],
+        backbones=dict.fromkeys(cell.backbone for cell in cells),
+        losses=[names.loss(loss) for loss in dict.fromkeys(cell.loss for cell in cells)],
+        seeds=names.how_many(table[names.trained(table["method"])], "seeds", "seed") if cells else "",
+        fewest_seeds=FEWEST_SEEDS,
     )
 
 

@@ -1,45 +1,32 @@
-"""Sentences that captions share: selection, repetitions, exclusions, intervals, and whose numbers stand beside ours."""
+"""Captions from templates: ``<table>.j2`` beside a table's file, and what they share, ``_captions.j2``."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from bgbias.report import names
-from bgbias.report.columns import MARK, Column, explained
+from bgbias.report import names, prose
+from bgbias.report.columns import MARK, Column, printed
 from bgbias.results import published, uncertainty
-from bgbias.results.uncertainty import (
-    FEWEST_CLASSES,
-    FEWEST_HARD,
-    FEWEST_SEEDS,
-    SIGNIFICANT,
-    STARRED_CLASSES,
-    STARRED_SEEDS,
-)
+from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_SEEDS, STARRED_CLASSES, STARRED_SEEDS
 from bgbias.study.params import Study
 
-SELECTIONS = {
-    "published": "on validation MAP@R, clean for plain training and corrupted for BGAugment, as published",
-    "clean": "on clean validation MAP@R, for every method alike",
-    "corrupted": "on corrupted validation MAP@R, for every method alike",
+SHARED = "_captions.j2"
+LIMITS = {
+    "mark": MARK,
+    "confidence": f"{100 * uncertainty.CONFIDENCE:.0f}",
+    "significant": f"{uncertainty.SIGNIFICANT:g}",
+    "fewest_classes": FEWEST_CLASSES,
+    "fewest_hard": uncertainty.FEWEST_HARD,
+    "fewest_seeds": FEWEST_SEEDS,
+    "starred_classes": STARRED_CLASSES,
+    "starred_seeds": STARRED_SEEDS,
 }
-# By their heads.
-SPREADS = {
-    "± draws": "± draws: sample sd over background draws for one model, the paper's ±",
-    "± images": "± images: sd over photos (ddof 0), the paper's ±",
-    "± seeds": "± seeds: sample sd over training seeds, – for one",
-}
-SAME_GALLERY = "Other classes are classes of queries: the gallery stays as it is."
-BOLD = f"Bold: the highest of a loss, and what is not below it by more than chance (paired, Holm-corrected p ≥ {SIGNIFICANT:g})."
-# What folds are to a table's means and spreads.
-COUNTED = (
-    "Rows are means over them, ± seeds counts them too; where a length is named, the models' embeddings stand side by side"
-    " as one."
-)
 
 
 def selection(study: Study) -> dict[str, Any]:
@@ -52,128 +39,74 @@ def protocol(study: Study) -> dict[str, Any]:
     return {"published": published.checksums()} | selection(study)
 
 
-def selected(study: Study) -> str:
-    """How models were chosen."""
-    return f" Models were selected {SELECTIONS[study.train.selection]}."
-
-
-def seeds(table: pd.DataFrame) -> str:
-    """``3 training seeds``."""
-    return names.how_many(table, "seeds", "training seed")
-
-
-def folds(table: pd.DataFrame, counted: str = COUNTED) -> str:
-    """What the folds are, where there are some, and how they are counted."""
-    if "folds" not in table:
-        return ""
-    return (
-        f" {names.how_many(table, 'folds', 'fold').capitalize()}: as many models, each validated on other classes of the"
-        f" training half. {counted}"
-    )
-
-
-def trained(study: Study, table: pd.DataFrame, counted: str = COUNTED) -> str:
-    """How models were chosen, and how often each was trained."""
-    return f"{selected(study)} {seeds(table)}.{folds(table, counted)}"
-
-
-def title(what: str, table: pd.DataFrame) -> str:
-    """The first sentence, which says so if too few seeds were trained to speak of methods."""
-    trained = table[names.trained(table["method"])]
-    fewest = int(trained["seeds"].min()) if len(trained) else FEWEST_SEEDS
-    if fewest >= FEWEST_SEEDS:
-        return f"**{what}.**"
-    some = "" if trained["seeds"].max() < FEWEST_SEEDS else "some rows are of "
-    number = {1: "one training seed", 2: "two training seeds"}[fewest]
-    return f"**{what}: {some}{number}, which speak{'s' * (fewest == 1)} of these models and not of the methods.**"
-
-
-def intervals(table: pd.DataFrame, of: str = "classes") -> str:
-    """What an interval in brackets is and speaks of; ``of``: whose classes."""
-    said = []
-    percent = f"{100 * uncertainty.CONFIDENCE:.0f} %"
-    if (table["seeds"] >= FEWEST_SEEDS).any():
-        said.append(
-            f"over {of} and training seeds, for the method trained again and other classes of this kind"
-        )
-    if (table["seeds"] < FEWEST_SEEDS).any():
-        fewer = "" if not said else f" (rows of fewer than {FEWEST_SEEDS} seeds)"
-        said.append(f"over {of} alone, for these models and other classes of this kind{fewer}")
-    text = f"[low, high]: {percent} {'; '.join(said)}."
-    if (table["classes"] < FEWEST_CLASSES).any():
-        text += f" Fewer than {FEWEST_CLASSES} classes have none."
-    return text + (
-        f" Too narrow, and p too small, if fewer than {FEWEST_HARD} {of} hold most of an effect"
-        " (docs/methods.md, section 12)."
-    )
-
-
-def stars(table: pd.DataFrame, corrected_for: str, by_the_same: bool = False) -> str:
-    """What a star is, and that stars may be too rare, where a method is judged by so few classes and seeds; ``by_the_same``: by
-    what makes intervals.
+def caption(
+    template: str,
+    study: Study,
+    table: pd.DataFrame,
+    excluded: Mapping[str, int],
+    columns: Sequence[Column] = (),
+    **own: Any,
+) -> str:
+    """The caption of a table, from its template; ``columns``: those of which it explains what is printed,
+    ``own``: what this template names beside ``fields``.
     """
-    test = f"{MARK}: p < {SIGNIFICANT:g}" + " by the same" * by_the_same
-    return f"{test}, Holm-corrected for {corrected_for}.{rare_stars(table)}"
+    values = fields(study, table, excluded, columns) | own
+    return "\n\n".join(prose.paragraphs(template, values, SHARED))
 
 
-def rare_stars(table: pd.DataFrame) -> str:
-    """That stars may be too rare; nothing where they are not."""
+def fields(
+    study: Study, table: pd.DataFrame, excluded: Mapping[str, int], columns: Sequence[Column] = ()
+) -> dict[str, Any]:
+    """What every template of a caption may name."""
+    trained = table.loc[names.trained(table["method"]), "seeds"]
     few_classes = table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
     few_seeds = table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
-    if not (few_classes & few_seeds).any():
-        return ""
-    return (
-        f" With fewer than {STARRED_CLASSES} classes and fewer than {STARRED_SEEDS} seeds, stars can be too rare where classes"
-        " differ symmetrically (docs/methods.md, section 12)."
-    )
+    return {
+        **LIMITS,
+        **selection(study),
+        **_papers(table),
+        "how_many": partial(names.how_many, table),
+        "heads": {column.head for column in printed(table, columns)},
+        "excluded": [f"{names.dataset(name)} {n:,}" for name, n in excluded.items() if n],
+        "has_folds": "folds" in table,
+        "least_seeds": int(trained.min()) if len(trained) else FEWEST_SEEDS,
+        "most_seeds": int(trained.max()) if len(trained) else FEWEST_SEEDS,
+        "any_many_seeds": (table["seeds"] >= FEWEST_SEEDS).any(),
+        "any_few_seeds": (table["seeds"] < FEWEST_SEEDS).any(),
+        "any_few_classes": (table["classes"] < FEWEST_CLASSES).any(),
+        "any_rare_stars": (few_classes & few_seeds).any(),
+    }
 
 
-def correlated(table: pd.DataFrame) -> str:
-    """What ``correlation.beside`` found, of each dataset and backbone: ``toy · tiny rho .52, 24 models in 6 rows``, or that there
-    are too few models; and why no interval stands beside it.
-    """
-    said = []
+def correlations(table: pd.DataFrame) -> dict[str, Any]:
+    """What ``correlation.beside`` gave of each dataset and backbone."""
+    given = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
-        row = part.iloc[0]
-        of = 0 if math.isnan(row["rho_models"]) else int(row["rho_models"])
-        known = f"not told, of {of} models"
-        if not math.isnan(row["rho"]):
-            known = f"rho {row['rho']:.2f}, {of} models in {names.count(len(part), 'row')}"
-        said.append(f"{names.dataset(str(dataset))} · {backbone} {known.replace('-', '−')}")
-    alike = (
-        " Rho describes these models only: models of one row differ by their seed alone, and there are too few rows for an"
-        " interval."
-    )
-    return f"{'; '.join(said)}.{alike if table['rho'].notna().any() else ''}"
+        rho, models = part.iloc[0][["rho", "rho_models"]]
+        given.append(
+            {
+                "of": f"{names.dataset(str(dataset))} · {backbone}",
+                "rho": None if math.isnan(rho) else rho,
+                "models": 0 if math.isnan(models) else int(models),
+                "rows": len(part),
+            }
+        )
+    return {"correlations": given, "any_rho": table["rho"].notna().any()}
 
 
-def spreads(table: pd.DataFrame, columns: Sequence[Column]) -> str:
-    """What stands behind ± in the columns that are printed."""
-    said = explained(table, columns, SPREADS, "; ")
-    return said and f"{said}."
-
-
-def exclusions(without: Mapping[str, int], what: str) -> str:
-    """How many photos of each dataset were left out for their masks, and ``what`` they are for that."""
-    counts = [f"{names.dataset(d)} {n:,}" for d, n in without.items() if n]
-    if not counts:
-        return " No photo was excluded for its mask."
-    return f" Photos with an empty or a full mask keep their background and {what}: {', '.join(counts)}."
-
-
-def paper(table: pd.DataFrame) -> str:
-    """Whose numbers stand beside ours, and what was done in another way there."""
+def _papers(table: pd.DataFrame) -> dict[str, Any]:
+    """Whose numbers stand beside ours: papers that did alike, and tables of others with what differs."""
     alike: dict[str, None] = {}
     others: dict[tuple[str, str], dict[str, None]] = {}
     for name in (str(c).removesuffix("_source") for c in table.columns if str(c).endswith("_source")):
         for source, differs in table[[f"{name}_source", f"{name}_differs"]].dropna(how="all").to_numpy():
             if isinstance(differs, str):
-                printed, _, number = source.rpartition(" ")
-                others.setdefault((printed, differs), {})[number] = None
+                paper, _, number = source.rpartition(" ")
+                others.setdefault((paper, differs), {})[number] = None
             else:
                 alike[re.sub(r" (\d{4}) .*", r" (\1)", source)] = None
-    said = f" Paper: {', '.join(alike)}, Δ: ours minus theirs." if alike else ""
-    told = "; ".join(
-        f"{printed} {', '.join(numbers)}: {differs}" for (printed, differs), numbers in others.items()
-    )
-    return said + (f" Paper, in brackets: found in another way ({told})." if told else "")
+    differing = [
+        {"paper": paper, "differs": differs, "tables": list(numbers)}
+        for (paper, differs), numbers in others.items()
+    ]
+    return {"papers_alike": list(alike), "papers_differing": differing}

@@ -25,7 +25,6 @@ from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 NUMBER = 9
-TITLE = "Retrieval under attack"
 ABOUT = (
     "Retrieval under attack: what is left of it when photos are changed, unseen, so that the model itself takes them for photos"
     " of other classes."
@@ -170,31 +169,14 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     asked = study.attacked
-    named = [names.attack(name) for name in asked.attacks]
-    several = [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1]
-    towards = (
-        f"a photo of another class ({names.listed(several)}: several of as many classes)" if several else ""
-    )
-    strong = names.listed([f"{epsilon:g}" for epsilon in asked.epsilon])
-    bold = sentences.BOLD.replace("a loss", "a loss under the same kind of change")
-    against = ""
-    if table[list(DIFFERENCES)].notna().any(axis=None):
-        own = "the methods beside one plain model, each kind of change, and queries alone, by itself"
-        against = (
-            " vs plain: MAP@R minus that of plain training under the same kind of change, paired by photo and seed;"
-            f" {sentences.stars(table, own)}"
-        )
-    return (
-        f"{sentences.title(TITLE, table)} In percent. {names.listed(named)} at {strong}: every photo, in query and gallery,"
-        f" changed in {asked.steps} steps of projected gradient descent on the model itself, each pixel by at most so many"
-        " standard deviations of ImageNet's channels (0.01: 0.57 to 0.58 of 255), towards"
-        f" {towards or 'a photo of another class'}, the same for every model."
-        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "P@1: what others call R@1, of queries with somebody to find; its intervals speak of other classes of queries in the same"
-        f" gallery. Queries alone: such photos in the gallery of photos as they are.{against}"
-        " NMI: of k-means with as many clusters as classes."
-        " Density: the mean cosine distance within classes by that between their means, the pi ratio of Roth et al. (2020);"
-        " whether less of it is better is not settled. Cost: passes of a training step through the network by plain training's,"
-        f" a way back counted as two. {sentences.intervals(table)} {bold} ± seeds: sample sd over training seeds, – for one."
-        f"{sentences.paper(table)}"
+    return sentences.caption(
+        "attacked.j2",
+        study,
+        table,
+        excluded,
+        attacks=[names.attack(name) for name in asked.attacks],
+        of_several=[names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
+        epsilons=[f"{epsilon:g}" for epsilon in asked.epsilon],
+        steps=asked.steps,
+        has_differences=table[list(DIFFERENCES)].notna().any(axis=None),
     )

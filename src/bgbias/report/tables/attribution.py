@@ -10,7 +10,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import sources
-from bgbias.report.columns import Column, Row, explained, interval, number, published_number
+from bgbias.report.columns import Column, Row, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
@@ -18,7 +18,6 @@ from bgbias.study.cell import PLAIN, PRETRAINED, Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
-TITLE = "Share of the attribution that lies on the object, corrected for the object's size"
 ABOUT = (
     "Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all of it, 0 no more than"
     " chance."
@@ -116,21 +115,15 @@ def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORE
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
     images = study.attribution.images
-    chosen = "all test photos" if images is None else f"a keyed subset of at most {images:,} test photos"
-    asked = "; similarity: similarity attention with another photo of the class instead of gradients"
-    gain = {"Gain": "Gain: over plain on the same photos."}
-    bare = (
-        " Backbone alone: of its pooled features, compared by their cosine."
-        if (table["method"] == PRETRAINED).any()
-        else ""
-    )
-    return (
-        f"{sentences.title(TITLE, table)} 1: all of it, 0: no more than chance; on {chosen}.{sentences.trained(study, table)}"
-        f"{sentences.exclusions(excluded, 'have no score')}\n\n"
-        "Score: the paper's; robust: cosine similarity for every loss, absolute gradients summed over"
-        f" channels{asked if ON_REQUEST in table else ''}. < 0: photos whose attribution favours the background."
-        f"{explained(table, COLUMNS, gain)}{bare} {sentences.intervals(table)} {sentences.BOLD}"
-        f"{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
+    return sentences.caption(
+        "attribution.j2",
+        study,
+        table,
+        excluded,
+        COLUMNS,
+        images=images and f"{images:,}",
+        has_similarity=ON_REQUEST in table,
+        has_pretrained=(table["method"] == PRETRAINED).any(),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from bgbias.report import names, sources
+from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import correlation, rows, uncertainty
@@ -19,7 +19,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 6
-TITLE = "The same objects in front of the same backgrounds"
 ABOUT = (
     "The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much of what embeddings say is"
     " the object and how much the background."
@@ -123,16 +122,6 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    counts = [names.how_many(table, name, name[:-1]) for name in ("objects", "backgrounds")]
-    below = int(table["negative"].sum())
-    negative = f" Estimates below 0, of {below} trainings, count as 0." if below else ""
-    return (
-        f"{sentences.title(TITLE, table)} MAP@R in percent of {counts[0]} as queries in a clean gallery, each in front of the"
-        f" same {counts[1]}.{sentences.trained(study, table)}\n\n"
-        "Worst of k: the mean of the lowest MAP@R among k backgrounds a query, over all choices of k. Cosine: of an object"
-        " in front of another background to its photo as it was taken. Object, background, interaction: shares of the"
-        " embeddings' variance over objects and backgrounds, which needs no labels; interaction: what a background does to"
-        f" one object and not to another.{negative} Rank correlation of the share that is not the object's with the relative"
-        f" drop, over trainings: {sentences.correlated(table)} {sentences.intervals(table)}"
-        f" {sentences.SAME_GALLERY}"
-    )
+    below_zero = int(table["negative"].sum())
+    correlations = sentences.correlations(table)
+    return sentences.caption("crossing.j2", study, table, excluded, below_zero=below_zero, **correlations)

@@ -18,7 +18,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 7
-TITLE = "Cures without training"
 ABOUT = (
     "Cures without training, on every model: what masks of the pictures that come, or a projection of embeddings, make of it,"
     " and what that takes."
@@ -123,14 +122,4 @@ def _row(values: rows.Values) -> dict[str, Any]:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    stars = sentences.stars(table, "a model's cures", by_the_same=True)
-    return (
-        f"{sentences.title(TITLE, table)} MAP@R in percent, query and gallery cured and seen alike."
-        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Cures by masks find the object in the picture that comes, in front of whatever background; what is fitted was fitted on"
-        " validation photos and backgrounds. More than without: points more than the same model without the cure, paired by photo"
-        f" and seed. {sentences.intervals(table)} {stars}"
-        " Index as it is: cured queries in a clean gallery that was made without the cure. Removed: directions of the"
-        " embedding. ms a photo: of the network, of the masker where there is one and of what the cure does, pictures in memory,"
-        " as measured on the machine that made them. Index: what becomes of one that exists."
-    )
+    return sentences.caption("cures.j2", study, table, excluded)

@@ -22,7 +22,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 5
-TITLE = "What the drop is made of"
 ABOUT = (
     "What the drop is made of: pasting by itself, this very background, and the class's kind of background; and how far"
     " models get by the object or the background alone."
@@ -113,21 +112,12 @@ def table(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    levels = {
-        "gap": " Gap: queries in front of backgrounds of their class minus in front of other classes', the gallery clean.",
-        "cue_conflict": " Cue conflict: such queries whose nearest photo is of the background's class, of those whose nearest"
-        " is of the background's or the object's.",
-        "only_fg": " Object alone: on grey; no object: grey in its place, whose outline is left; background alone: filled."
-        " By chance: expected MAP@R of a random order.",
-    }
-    return (
-        f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition."
-        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Every gallery lacks the photos that share a background with the query under `mixed_same`, so that levels compare: they"
-        " differ a little from Table 1's. Drop = pasting + own background + class's backgrounds. Pasting: from the photo to its"
-        " object in front of its own background, whose hole is filled from around it. Own background: from"
-        " there to backgrounds of other photos of the"
-        " class, filled likewise. Class's backgrounds: from there to random ones. What a mask misses of an object stays in the"
-        f" picture where the background is its own, and counts as background.{''.join(levels[c] for c in levels if c in table)}"
-        f" {sentences.intervals(table)}"
+    return sentences.caption(
+        "decomposition.j2",
+        study,
+        table,
+        excluded,
+        has_gap="gap" in table,
+        has_cue_conflict="cue_conflict" in table,
+        has_only_fg="only_fg" in table,
     )

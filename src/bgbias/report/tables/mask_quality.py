@@ -27,7 +27,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 10
-TITLE = "What is lost where masks are worse and better"
 ABOUT = (
     "What is lost where masks are worse and better: a third of the queries beside another, by how good or how sure their masks"
     " are."
@@ -168,18 +167,5 @@ def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarr
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    by = [MEASURES[m] for m in MEASURES if (table["measure"] == m).any()]
-    meant = {
-        "IoU": " IoU: of a mask with the true one.",
-        "confidence": " Confidence: the masker's largest response in a photo, before its mask is stretched to reach 1.",
-    }
-    stars = sentences.stars(table, "the table's models")
-    return (
-        f"{sentences.title(TITLE, table)} Points of MAP@R, query and gallery in the same condition, of the third of the queries"
-        " whose masks have the least of the measure that is named (lower) and of that with the most"
-        f" (upper).{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Drop, pasting, own background and class's backgrounds as in Table 5. What a mask misses of an object stays in the"
-        f" picture where the background is its own, and goes with every other one.{''.join(meant[name] for name in by)}"
-        f" {sentences.intervals(table)} {stars}"
-        " Photos with worse masks may be harder in other ways, too."
-    )
+    measures = set(table["measure"])
+    return sentences.caption("mask_quality.j2", study, table, excluded, measures=measures)

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import names, sources
-from bgbias.report.columns import MARK, Column, against_plain, explained, number
+from bgbias.report.columns import MARK, Column, against_plain, number
 from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import uncertainty
@@ -115,24 +115,7 @@ def table(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    own = "the methods beside one plain model, each difference on its own"
-    stars = sentences.stars(table, own, by_the_same=True)
-    averaged = "Rows are means over them, and one seed's folds count once."
-    over = "vs BGAugment: the row minus BGAugment alone, Holm-corrected for the rows that have it."
-    cost = (
-        "Cost: passes of a training step through the network, times plain's, a way back counted as two; without passes between"
-        " epochs, what making negatives takes, and what the gradient of a gradient adds."
-    )
-    beside = explained(table, COLUMNS, {f"vs BGAugment, {LEVELS[0]}": over, "Cost, times plain's": cost})
-    return (
-        f"{sentences.title('Each method against plain training with the same loss', table)} MAP@R in percent and its relative"
-        f" drop as in Table 1, the paper's attribution score as in Table 2.{sentences.trained(study, table, averaged)}\n\n"
-        "vs plain, change of drop, gain: the row minus plain, paired by photo and seed, in points of MAP@R, in points of the"
-        f" relative drop (below 0, less is lost), and in score. {sentences.intervals(table)} {stars}{beside}"
-        f" {sentences.BOLD} A method with batches of its own (DCML: four photos a class, whatever the loss)"
-        " differs from plain by these too."
-        f" All p: table3.csv. What training took: `bgbias show`.{sentences.paper(table)}"
-    )
+    return sentences.caption("methods.j2", study, table, excluded, COLUMNS)
 
 
 def _differences(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str, Any]]:

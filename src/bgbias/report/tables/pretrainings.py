@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import sources
-from bgbias.report.columns import MARK, Column, against_plain, explained
+from bgbias.report.columns import MARK, Column, against_plain
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import attribution, probes
 from bgbias.results import rows, uncertainty
@@ -22,7 +22,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 13
-TITLE = "What pretraining without labels changes"
 ABOUT = "What learning without labels changes, before training with labels and after it, and whether that is more than chance."
 # Names of differences: whose values, of which columns, what is made of them, and by how much they are multiplied.
 DIFFERENCES: dict[str, tuple[str, tuple[str, ...], Statistic, float]] = {
@@ -131,14 +130,4 @@ def _lines(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    own = "the backbones beside one another, each difference on its own"
-    stars = sentences.stars(table, own, by_the_same=True)
-    score = {"Attribution score": "Attribution score: as in Table 2."}
-    named = {"Linear, clean": "Linear, neighbours: accuracy as in Table 12."}
-    return (
-        f"{sentences.title(TITLE, table)} The row's model minus the same one of the other backbone, paired by photo and seed:"
-        " MAP@R in points, in front of random backgrounds and clean; and its relative drop, below 0, less is lost."
-        f"{sentences.trained(study, table)}\n\n"
-        "Against: the backbone after the same pretraining without negatives, where the row's has some, else without"
-        f" pretraining.{explained(table, COLUMNS, score | named)} {sentences.intervals(table)} {stars}"
-    )
+    return sentences.caption("pretrainings.j2", study, table, excluded, COLUMNS)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bgbias.evaluation.probes import NEIGHBOURS, PROBES, TEMPERATURE
-from bgbias.report import names, sources
+from bgbias.report import sources
 from bgbias.report.columns import Column, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
@@ -19,7 +19,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 12
-TITLE = "What classifiers on embeddings make of photos"
 ABOUT = (
     "Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right, of photos as they are and"
     " in front of other backgrounds."
@@ -96,19 +95,15 @@ def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    folds, on_training = study.probes.folds or 0, _on_training(study)
-    photos = names.how_many(table, "photos", "photo")
-    in_parts = set(table["dataset"]) - set(on_training)
-    of = f" of the test classes that have {folds} or more" if in_parts else ""
-    how = [f"each of {folds} parts by those of the other {folds - 1}"] if in_parts else []
-    how += [f"photos of {name} by those of training photos of {on}" for name, on in on_training.items()]
-    return (
-        f"{sentences.title(TITLE, table)} In percent of {photos}{of}, classified by"
-        f" classifiers that were fitted on clean photos of these classes: {'; '.join(how)}."
-        f"{sentences.trained(study, table)}{sentences.exclusions(excluded, 'are not asked')}\n\n"
-        "Linear: multinomial logistic regression on embeddings of unit length. Neighbours: a vote of the"
-        f" {NEIGHBOURS} nearest, weighted by e^(cosine / {TEMPERATURE:g}). Corrupted: those that are asked stand in front of"
-        f" random backgrounds. Drop: of accuracy from clean to corrupted, relative. {sentences.intervals(table)} They"
-        " take the classifiers as they are."
-        f" {sentences.BOLD}"
+    on_training = _on_training(study)
+    return sentences.caption(
+        "probes.j2",
+        study,
+        table,
+        excluded,
+        neighbours=NEIGHBOURS,
+        temperature=f"{TEMPERATURE:g}",
+        folds_of_photos=study.probes.folds or 0,
+        in_parts=bool(set(table["dataset"]) - set(on_training)),
+        on_training=on_training,
     )

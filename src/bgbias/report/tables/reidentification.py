@@ -20,7 +20,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 11
-TITLE = "Re-identification in front of random backgrounds, and of the photos' own"
 ABOUT = "Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other backgrounds cost."
 AP = "average_precision"
 CMC = ("cmc_1", "cmc_5", "cmc_10")
@@ -99,13 +98,4 @@ def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") 
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return (
-        f"{sentences.title(TITLE, table)} In percent.{sentences.trained(study, table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Queries and gallery are the dataset's own; a match by the query's own camera is no match, and a query without"
-        " another match is not counted. mAP: precision over whole rankings. CMC@k: a match among the first k; single shot: in a"
-        " gallery with one photo of each person, the mean over all such galleries. Corrupted: random backgrounds in query and"
-        " gallery. Drop: of mAP from clean to corrupted, relative."
-        f" {sentences.intervals(table, 'persons')} Those of CMC are of other persons as queries in the same gallery."
-        f" {sentences.BOLD}{sentences.paper(table)}"
-    )
+    return sentences.caption("reidentification.j2", study, table, excluded)

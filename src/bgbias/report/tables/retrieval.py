@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
-from bgbias.report import names, sources
-from bgbias.report.columns import Column, explained, interval, number, published_number
+from bgbias.report import sources
+from bgbias.report.columns import Column, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
@@ -22,7 +22,6 @@ from bgbias.study.cell import PLAIN, Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
-TITLE = "Retrieval in front of random backgrounds, and of the photos' own"
 ABOUT = (
     "Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and how a method changes"
     " that."
@@ -115,17 +114,7 @@ def table(
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    change = {
-        "Change of drop, points": "Change of drop: the row's relative drop minus plain's, in points; below 0, less is lost."
-    }
-    return (
-        f"{sentences.title(TITLE, table)} MAP@R and P@1 in percent.{sentences.selected(study)}"
-        f" {names.how_many(table, 'draws', 'background draw')} a photo, {sentences.seeds(table)}."
-        f"{sentences.folds(table)}{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Corrupted: random backgrounds in query and gallery; query only: in the query alone. Drop: of MAP@R"
-        f" from clean to corrupted, in points and relative.{explained(table, COLUMNS, change)}"
-        f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}{sentences.paper(table)}"
-    )
+    return sentences.caption("retrieval.j2", study, table, excluded, COLUMNS)
 
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from bgbias.report import names, sources
+from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import correlation, rows, uncertainty
@@ -17,7 +17,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 8
-TITLE = "What the attribution score is worth"
 ABOUT = (
     "What the attribution score is worth: scores of networks that forgot what they learned and of maps that saw no photo, and"
     " whether what maps point at moves the embedding."
@@ -100,22 +99,19 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    count = len(table)
-    beaten = int(((table["over_all_p_holm"] < uncertainty.SIGNIFICANT) & (table["over_all"] > 0)).sum())
-    truer = table["faithful_over_centre_p_holm"] < uncertainty.SIGNIFICANT
-    truer &= table["faithful_over_centre"] > 0
-    above = int((table["model_low"] > table["centre_high"]).sum())
-    stars = sentences.stars(table, "the table's models")
-    return (
-        f"{sentences.title(TITLE, table)} The published score of {names.how_many(table, 'images', 'photo')}."
-        f"{sentences.trained(study, table)}\n\n"
-        f"Of {names.count(count, 'model')}, the score of {beaten} is more than that of their copy that forgot everything, beyond"
-        f" chance; that of {above} lies above the centre prior's, interval over interval; maps of {int(truer.sum())} are more"
-        f" faithful than the centre prior, beyond chance. Rank correlation of the score with the relative drop, over trainings:"
-        f" {sentences.correlated(table)}\n\n"
-        "Forgot: the entries of the embedding layer, of it and the upper half of the network, of all tensors are permuted. Centre"
-        " prior: one map for all, bright in the middle; blurred noise: another for each photo. Faithfulness: how much nearer to"
-        " the photo the embedding stays if places of least attribution are filled from around them than if those of most are,"
-        f" the mean over 10 to 90 % of places; of the model's own maps, of the maps of its copy that forgot, of the priors."
-        f" {sentences.intervals(table)} {stars}"
+    return sentences.caption(
+        "sanity.j2",
+        study,
+        table,
+        excluded,
+        models=len(table),
+        over_copy=_beyond_chance(table, "over_all"),
+        above_centre=int((table["model_low"] > table["centre_high"]).sum()),
+        more_faithful=_beyond_chance(table, "faithful_over_centre"),
+        **sentences.correlations(table),
     )
+
+
+def _beyond_chance(table: pd.DataFrame, difference: str) -> int:
+    is_sure = table[f"{difference}_p_holm"] < uncertainty.SIGNIFICANT
+    return int((is_sure & (table[difference] > 0)).sum())

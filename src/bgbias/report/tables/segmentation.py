@@ -92,18 +92,6 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    truths = {d: plan.truth(study, d) for d in plan.datasets(study)}
-    by = ", ".join(f"{names.dataset(name)} by {truth}" for name, truth in truths.items())
-    return (
-        f"{sentences.title('One-shot segmentation by similarity attention, then GrabCut', table)} Mean IoU in percent with the"
-        f" object's true place ({by}); of boxes, it is that of the largest part's box. Every episode has a test"
-        f" photo of its own, and no model was trained to segment.{sentences.selected(study)}"
-        f" {sentences.seeds(table)}; attention by the {study.segmentation.score} score.{sentences.folds(table)}\n\n"
-        "A map's object is as large a share of its photo as objects of validation photos are in the mean: maps differ by"
-        " where they point, not by how they are spread. 1-way: with one photo of the class; 2-way: with one (five) of it and"
-        " as many of another class, the mean of the maps. Map alone: without GrabCut. Over plain, over centre: IoU more than"
-        " plain's, than the centre prior's, which is one map for all photos, bright in the middle."
-        f" {sentences.intervals(table)} {sentences.BOLD}{sentences.spreads(table, COLUMNS)}"
-        " Zheng et al. (2020) report 41.6 (1-way 1-shot), 56.9 and 60.1 (2-way 1- and 5-shot) on PASCAL-5i, other photos with"
-        " several objects each: no number here compares with theirs."
-    )
+    truths = [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in plan.datasets(study)]
+    score = study.segmentation.score
+    return sentences.caption("segmentation.j2", study, table, excluded, COLUMNS, truths=truths, score=score)

@@ -15,8 +15,8 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
-from bgbias.report import names, sources
-from bgbias.report.columns import NOTHING, Column, Row, explained, interval, number
+from bgbias.report import sources
+from bgbias.report.columns import NOTHING, Column, Row, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.study import plan
@@ -24,7 +24,6 @@ from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
 
 NUMBER = 14
-TITLE = "Shape or texture"
 ABOUT = (
     "Shape or texture: whose class models find for an object's silhouette that is filled with the texture of an object of another"
     " class."
@@ -163,16 +162,5 @@ def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    negatives = {
-        "Alpha": "Negatives, alpha: what the backbone was kept away from as it learned without labels, and how much that counted."
-    }
-    return (
-        f"{sentences.title(TITLE, table)} In percent of {names.how_many(table, 'queries', 'query')}, each seen as the silhouette"
-        f" of its object on grey, filled with the texture of an object of another class,"
-        f" {names.count(study.evaluation.draws, 'draw')} each.{sentences.trained(study, table)}"
-        f"{sentences.exclusions(excluded, 'are no queries')}\n\n"
-        "Shape, texture, neither: whose class the nearest clean photo has. The photos that lent silhouette and texture are left"
-        " out. By chance: what shape is in a random order. Shape share: shape / (shape + texture); where classes are of"
-        " equal size, neither is followed more at 50, or both are found by chance alone."
-        f"{explained(table, COLUMNS, negatives)} {sentences.intervals(table)} {sentences.SAME_GALLERY}"
-    )
+    draws = study.evaluation.draws
+    return sentences.caption("shape_texture.j2", study, table, excluded, COLUMNS, draws=draws)

@@ -1,0 +1,56 @@
+"""Sentences for people, from templates (``*.j2``) that lie beside the modules that fill them.
+
+In a template a line may end anywhere: whatever white space stands between words is printed as one
+space, and ``¶`` begins a paragraph. A value that is not given is an error of Jinja's. A module names
+its template in full, so that digests count the template as part of the module's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bgbias.report import names
+from bgbias.report.columns import with_interval
+from bgbias.results.uncertainty import Estimate
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FOLDERS = (Path(__file__).parent, Path(__file__).parent / "tables")
+
+
+def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> list[str]:
+    """The paragraphs of a template; ``shared``: a template whose macros it may use, told the same."""
+    filled = _environment().get_template(template)
+    macros = vars(_environment().get_template(shared).make_module(dict(values))) if shared else {}
+
+    return _parted(filled.render(macros | dict(values)))
+
+
+def said(template: str, macro: str, **values: Any) -> list[str]:
+    """The paragraphs of one macro of a template, without empty ones."""
+    macros = _environment().get_template(template).module
+    return list(filter(None, _parted(getattr(macros, macro)(**values))))
+
+
+def _parted(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("¶")]
+
+
+@cache
+def _environment() -> Environment:
+    import jinja2  # planning does without
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDERS), undefined=jinja2.StrictUndefined, autoescape=False
+    )
+    environment.globals |= {"count": names.count}
+    environment.filters |= {"listed": names.listed, "interval": _interval}
+    return environment
+
+
+def _interval(number: Estimate, digits: int) -> str:
+    return with_interval(number.value, number.low, number.high, digits)
