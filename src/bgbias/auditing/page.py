@@ -12,7 +12,7 @@ import pandas as pd
 
 from bgbias.attribution.settings import Attribution
 from bgbias.auditing import advice, findings, saved, slices, written
-from bgbias.auditing.masked import BY_HAND
+from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.report import four_fields, html, maps

@@ -17,7 +17,8 @@ import pandas as pd
 from PIL import Image
 
 from bgbias import progress
-from bgbias.auditing import folders, studied, tables
+from bgbias.auditing import listing as listings
+from bgbias.auditing import tables
 from bgbias.auditing.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.images import pixels
@@ -195,7 +196,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
     place = Path(source).expanduser()
-    known = studied.datasets(params) if isinstance(source, str) and "/" not in source else ()
+    known = listings.datasets(params) if isinstance(source, str) and "/" not in source else ()
     if source in known:
         if place.exists():
             raise UserError(
@@ -207,11 +208,11 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
                 f"{source} is a dataset of {params}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        return studied.listed(str(source), params)
+        return listings.of_dataset(str(source), params)
     if not place.exists():
         raise UserError(_nowhere(place, known))
     if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
-        return folders.listed(place, name, class_level)
+        return listings.of_folder(place, name, class_level)
     if place.suffix.lower() in TABLES:
         _refuse(class_level)
         return tables.of_file(place, name)
