@@ -29,7 +29,6 @@ from bgbias.auditing import (
 from bgbias.auditing import masker as masking
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
-from bgbias.auditing.findings import Findings
 from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
@@ -47,7 +46,6 @@ from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
 from bgbias.report import queries as asking
-from bgbias.report.queries import ShownQuery
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
 
@@ -249,55 +247,51 @@ def _concluded(
     steps: Steps,
 ) -> Audit:
     """From embeddings to numbers and pictures."""
-    collection, asked, table = question.collection, question.asked, photos.table
+    collection, table = question.collection, photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
-    of_masks = trusted(prepared, photos.usable, table.ids)
+    remarks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
-    makers = Masks(collection, question.masker).makers
-    found: Findings | None = None
-    queries: dict[str, list[ShownQuery]] = {}
-    of_classes: dict[str, str] = {}
-    thirds: tuple[slices.Third, ...] = ()
-    surely: slices.SurelyMasked | None = None
-    better: tuple[slices.BetterMasked, ...] = ()
-    leaks: leak.Leak | None = None
-    if collection.labelled:
-        unsure = asking.unsure(prepared.qualities)
-        of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
-        found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws, unsure)
-        queries = measured.queries(found, photos, embeddings, of_label, prepared.qualities)
-        of_classes = measured.portraits(found, photos)
-        properties = slices.measured(prepared)
-        thirds = tuple(slices.thirds(found.photos, properties))
-        surely = slices.surely_masked(found.photos, properties)
-        if not makers.endswith(BY_HAND):  # what a person drew is the object, however small
-            better = tuple(slices.better_masked(found.photos, properties, thirds))
-        leaks = leak.of(photos)
-    ties = equal_vectors(vectors[CLEAN, 0])
-    return Audit(
-        collection,
-        model,
-        makers,
-        question.backgrounds,
-        asked,
-        found,
-        findings.shift(embeddings),
-        shares,
-        looked,
-        prepared.qualities,
-        photos.usable,
-        queries,
-        thirds,
-        surely,
-        better,
-        leaks,
-        of_classes,
-        measured.doubtful(prepared),
-        of_masks,
-        ties,
-        steps.took,
-        question.command,
+    audit = Audit(
+        collection=collection,
+        model=model,
+        masker=Masks(collection, question.masker).makers,
+        backgrounds=question.backgrounds,
+        asked=question.asked,
+        shift=findings.shift(embeddings),
+        shares=shares,
+        looks=looked,
+        qualities=prepared.qualities,
+        usable=photos.usable,
+        doubtful=measured.doubtful(prepared),
+        remarks=remarks,
+        ties=equal_vectors(vectors[CLEAN, 0]),
+        took=steps.took,
+        command=question.command,
+    )
+    return _with_classes(audit, photos, prepared, embeddings) if collection.labelled else audit
+
+
+def _with_classes(
+    audit: Audit, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
+) -> Audit:
+    """The same with all that needs to know who should be found."""
+    frame, qualities = photos.table.frame, prepared.qualities
+    names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
+    views, unsure = list(embeddings.views), asking.unsure(qualities)
+    found = findings.of_labelled(embeddings, names, views, audit.asked.draws, unsure)
+    properties = slices.measured(prepared)
+    thirds = tuple(slices.thirds(found.photos, properties))
+    by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
+    return replace(
+        audit,
+        findings=found,
+        queries=measured.queries(found, photos, embeddings, names, qualities),
+        portraits=measured.portraits(found, photos),
+        thirds=thirds,
+        surely=slices.surely_masked(found.photos, properties),
+        better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
+        leak=leak.of(photos),
     )
 
 

@@ -53,11 +53,7 @@ class Looks:
     maps: tuple[ShownMap, ...] = ()
 
 
-NOWHERE = Looks(
-    pd.DataFrame(columns=COLUMNS),
-    "none",
-    uncertainty.UNKNOWN,
-)
+NOWHERE = Looks(pd.DataFrame(columns=COLUMNS), "none", uncertainty.UNKNOWN)
 
 
 def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, steps: Steps) -> Looks:

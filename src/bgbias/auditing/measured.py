@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -71,9 +71,11 @@ def queries(
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
-    a mask. ``remarks``: of masks. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo of each
-    class that loses most (``portraits``), masks that are least sure. ``ties``: photos whose clean embedding is also another's.
+    """What was found; from ``findings`` on, what needs labels.
+
+    ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos whose clean embedding is also
+    another's. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
+    of each class that loses most (``portraits``), and masks that are least sure (``doubtful``).
     """
 
     collection: PhotoCollection
@@ -81,20 +83,20 @@ class Measured:
     masker: str
     backgrounds: BackgroundPhotos
     asked: Asked
-    findings: Findings | None
     shift: pd.DataFrame
     shares: Shares | None
     looks: Looks
     qualities: pd.DataFrame
     usable: frozenset[str]
-    queries: dict[str, list[ShownQuery]]
-    thirds: tuple[Third, ...]
-    surely: SurelyMasked | None
-    better: tuple[BetterMasked, ...]
-    leak: Leak | None
-    portraits: dict[str, str]
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     ties: int
     took: dict[str, float]
     command: str
+    findings: Findings | None = None
+    queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
+    portraits: dict[str, str] = field(default_factory=dict)
+    thirds: tuple[Third, ...] = ()
+    surely: SurelyMasked | None = None
+    better: tuple[BetterMasked, ...] = ()
+    leak: Leak | None = None

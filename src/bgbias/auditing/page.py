@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import advice, findings, saved, slices, written
+from bgbias.auditing import findings, saved, slices, written
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
-from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.report import four_fields, html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.decomposition import DROP
-from bgbias.results.uncertainty import ANY_LEVELS, Estimate
+from bgbias.results.uncertainty import ANY_LEVELS, FEWEST_CLASSES, Estimate
 from bgbias.version import VERSION
 
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SMALL = 150
+STRONGER = "birefnet_lite"  # a masker than the default one
 STEPS = {
     "pasting": "what cutting out and pasting costs by itself, with masks as they are",
     "own_background": "what the photo's very own background told",
@@ -72,7 +72,7 @@ def made(audit: Measured) -> str:
             }
             for m in audit.doubtful
         ],
-        "advice": list(advice.of(audit)),
+        "advice": list(advice(audit)),
         "facts": list(_facts(audit)),
     }
     return html.render("audit.html", values | _of_labelled(audit))
@@ -88,7 +88,8 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     if found is None:
         return {}
     steps = [
-        {"title": written.STEP_TITLES[str(step)]} | {s: _of(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
+        {"title": written.STEP_TITLES[str(step)]}
+        | {s: written.estimate(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
         for step, rows in found.steps.groupby("step", sort=False)
     ]
     short = findings.without_common_folder(found.classes["class_name"])
@@ -126,13 +127,6 @@ def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
     """Of the ends of thirds: as many as tell them apart, from two to six."""
     ends = [(third.least, third.most) for third in thirds if third.prop == prop and third.least < third.most]
     return next((n for n in range(2, 6) if all(f"{a:.{n}f}" != f"{b:.{n}f}" for a, b in ends)), 6)
-
-
-def _of(rows: pd.DataFrame, **where: str) -> Estimate:
-    for key, value in where.items():
-        rows = rows[rows[key] == value]
-    (row,) = rows.to_dict("records")
-    return Estimate(row["value"], row["low"], row["high"])
 
 
 def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tuple[int, int]:
@@ -205,6 +199,63 @@ def _trusted(audit: Measured) -> Iterator[str]:
 def _by_these(drop: Estimate) -> str:
     stands = "A loss is shown" if drop.low > 0 else "No loss beyond chance is shown"
     return "" if math.isnan(drop.low) else f" {stands} by these alone."
+
+
+def advice(audit: Measured) -> Iterator[str]:
+    """What the numbers suggest to do, each with what was measured of it on this very model."""
+    if audit.findings is None:
+        yield "Name the photos' classes: then this page says what is lost, and in which classes."
+        return
+    drop = written.drop(audit)
+    if written.hardly_finds(audit):
+        yield (
+            "Find out why the model finds nothing before anything else is asked. Usual causes: weights that were not loaded,"
+            " another preparation than in training (--mean, --std, --size), labels that do not say which photos look alike."
+        )
+        return
+    if math.isnan(drop.low):
+        few = len(audit.findings.classes) < FEWEST_CLASSES
+        yield (
+            "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+            if few
+            else "Nothing yet: too few queries have a trusted mask and another photo of their class to find. Take at least four"
+            " photos of each class."
+        )
+        return
+    if drop.low <= 0:
+        large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"
+        yield (
+            f"Undecided, which clears the model of nothing: no loss agrees with these classes, and so does {large}. Take more"
+            " classes; more photos of the same ones help less."
+        )
+        return
+    if doubtful := bool(written.of_better_masks(audit)):
+        why = "many are unsure" if written.many_unsure(audit) else "those that may be wrong lose most"
+        better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
+        yield f"Better masks first, since {why}:{better} draw masks (--masks), and see whether the drop stays."
+    if not audit.backgrounds.photographed:
+        yield (
+            "Backgrounds were drawn patterns: before money is spent, ask again with photos of places where objects will be seen"
+            " (--backgrounds FOLDER)."
+        )
+    grey, clean, then = (written.level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
+    if grey.value > then.value:
+        yield (
+            f"Grey backgrounds, in queries and catalogue, may help where backgrounds really differ: MAP@R"
+            f" {written.said(grey, 1)}, against {written.said(then, 1)} when all of them differ; on photos as they are it is"
+            f" {written.said(clean, 1)}. Masks were"
+            " those of the photos as they are; in use every query needs one, found in front of whatever background comes. Whether"
+            " the gain is more than chance was not tested."
+        )
+    yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
+    yield "Photograph what loses most in several places, and add these photos to the catalogue."
+    steps = audit.findings.steps
+    pasting = steps[(steps["setting"] == QUERY_ONLY) & (steps["step"] == "pasting")]
+    if len(pasting) and not doubtful and pasting["low"].iloc[0] > 0:
+        yield (
+            "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
+            " stays."
+        )
 
 
 def _facts(audit: Measured) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,8 @@ class PhotoCollection:
     ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
     SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
     what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
-    a person should know of what was chosen.
+    a person should know of what was chosen. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's
+    true mask of its size, encoded, its object white; None where nobody drew one.
     """
 
     name: str
@@ -50,26 +51,17 @@ class PhotoCollection:
     left_out: Mapping[str, str]
     oddities: tuple[Oddity, ...]
     remarks: tuple[str, ...]
+    upright: bool
+    truth: ReadMask
     _read: Read
-    _truth: ReadMask
-    _upright: bool
 
     def __len__(self) -> int:
         return len(self.table)
 
-    @property
-    def upright(self) -> bool:
-        """Whether photos are turned as their EXIF says."""
-        return self._upright
-
     def read(self, image_id: str) -> bytes:
         """The encoded photo as it lies there; one that carries an EXIF rotation as a person sees it, as PNG."""
         data = self._read(image_id)
-        return pixels.upright(data, image_id) if self._upright else data
-
-    def truth(self, image_id: str) -> bytes | None:
-        """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
-        return self._truth(image_id)
+        return pixels.upright(data, image_id) if self.upright else data
 
     def has_truth(self, image_id: str) -> bool:
         """Whether somebody drew the photo's mask; reads nothing."""
@@ -145,9 +137,9 @@ class ChosenPhotos:
             left_out=seen.left_out,
             oddities=tuple(seen.noticed()),
             remarks=remarks,
+            upright=listing.upright,
+            truth=listing.truth,
             _read=listing.read,
-            _truth=listing.truth,
-            _upright=listing.upright,
         )
 
 
