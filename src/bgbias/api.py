@@ -322,10 +322,10 @@ def audit(
 
     from bgbias.auditing import masker as masking
     from bgbias.auditing import workplace
-    from bgbias.auditing.asked import Asked
     from bgbias.auditing.audit import question, run
     from bgbias.auditing.backgrounds import find
     from bgbias.auditing.photos import choose
+    from bgbias.auditing.question import Asked
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted

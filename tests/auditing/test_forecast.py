@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing import crossed, forecast
-from bgbias.auditing.asked import Asked
+from bgbias.auditing import embedded, forecast
 from bgbias.auditing.embedded import Views
 from bgbias.auditing.forecast import Left, Size
-from bgbias.auditing.mapped import KeptRows
+from bgbias.auditing.question import Asked
+from bgbias.auditing.resumable import KeptRows
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.adapters import Adapted, Options, load
 from tests.support import commands, toy_folder
@@ -53,10 +53,10 @@ def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path)
     assert Views.left(tmp_path, 130) == 130
     views._done[0] = 1
     assert Views.left(tmp_path, 130) == sum(map(len, views.missing)) == 66
-    assert crossed.left(tmp_path, 100) == 100
-    rows = KeptRows(tmp_path / crossed.FOLDER, crossed.VECTORS, np.float32, (7, 2, 3))
+    assert embedded.objects_left(tmp_path, 100) == 100
+    rows = KeptRows(tmp_path / embedded.CROSSED[0], embedded.CROSSED[1], np.float32, (7, 2, 3))
     rows[4] = np.ones((2, 3))
-    assert crossed.left(tmp_path, 100) == 6
+    assert embedded.objects_left(tmp_path, 100) == 6
 
 
 # Layers whose values the gradients of 25 noisy photos keep: more than all the rest takes.

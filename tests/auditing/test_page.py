@@ -20,7 +20,7 @@ from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import advice, findings, slices, written
+from bgbias.auditing import findings, slices, written
 from bgbias.auditing import page as audit_page
 from bgbias.report import html
 from bgbias.results.uncertainty import Estimate
@@ -216,7 +216,7 @@ def test_what_is_too_few_is_named(classes: int, more: str) -> None:
         classes=pd.DataFrame({"class_name": map(str, range(classes))}),
     )
     audit: Any = SimpleNamespace(findings=found)
-    (only,) = advice.of(audit)
+    (only,) = audit_page.advice(audit)
     assert more in only
 
 
@@ -434,5 +434,5 @@ def test_a_model_that_finds_hardly_more_than_chance_is_asked_for_its_weights(
     if hardly:
         assert "hardly more than chance" in written.verdict(audit)
         assert "worse" not in written.verdict(audit)
-        (only,) = advice.of(audit)
+        (only,) = audit_page.advice(audit)
         assert "weights that were not loaded" in only

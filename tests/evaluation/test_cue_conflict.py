@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bgbias import seeds
-from bgbias.auditing.asked import Asked
+from bgbias.auditing.question import Asked
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import cue_conflict

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from small_study import described, load, run
 
-from bgbias.auditing import studied
+from bgbias.auditing import listing
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings as files
 from bgbias.images import pixels
@@ -116,7 +116,7 @@ def test_map_is_that_of_its_embeddings_query_by_query(study: Study, tmp_path: Pa
         if "queries" in table:
             assert set(table["queries"]) == {SPLITS["test"]}
     with pytest.raises(UserError, match="persons says which photos are queries"):
-        studied.listed("persons", tmp_path / "params.yaml")
+        listing.of_dataset("persons", tmp_path / "params.yaml")
     crossed = pd.read_parquet(study.files.at("crossed_queries", **CELL.wildcards))
     assert crossed["image_id"].str.endswith("_0.png").all()
 

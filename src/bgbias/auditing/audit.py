@@ -15,31 +15,27 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing import (
-    crossed,
     embedded,
     findings,
     forecast,
-    identity,
     looks,
+    measured,
     page,
     saved,
-    shown,
     slices,
     workplace,
     written,
 )
 from bgbias.auditing import masker as masking
-from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.findings import Findings
+from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.forecast import Forecast, Left, Size
-from bgbias.auditing.masked import BY_HAND, Masks, trusted
+from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
-from bgbias.auditing.question import Question
-from bgbias.auditing.steps import Steps
-from bgbias.auditing.vectors import equal_vectors, refuse_another_order, refuse_constant
+from bgbias.auditing.question import Asked, Question
+from bgbias.auditing.resumable import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -50,7 +46,6 @@ from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
 from bgbias.report import queries as asking
-from bgbias.report.queries import ShownQuery
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
 
@@ -109,23 +104,23 @@ def question(
 def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     """Whether the files in ``folder`` are what ``run`` would write there, by this very code; nothing is computed for it."""
     return workplace.answered(
-        folder, identity.of_answer(question, model), lambda: identity.of_model(question, model)
+        folder, workplace.of_answer(question, model), lambda: workplace.of_model(question, model)
     )
 
 
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
-    with workplace.working(folder, identity.of_question(question, model), identity.noise(model)) as work:
+    with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
         with steps.step("embeddings", sum(map(len, found.missing))) as done:
             found.embed(model, photos, done)
-        shares = crossed.shares(model, photos, question.asked, work, steps)
+        shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
         audit.write(folder)
-        workplace.finish(folder, identity.of_answer(question, model), identity.of_model(question, model))
+        workplace.finish(folder, workplace.of_answer(question, model), workplace.of_model(question, model))
         return audit
 
 
@@ -135,9 +130,9 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = identity.of_question(question, model)
+    digest = workplace.of_question(question, model)
     workplace.check_exported(digest)
-    with workplace.working(folder, digest, identity.noise(model)) as work:
+    with workplace.working(folder, digest, workplace.noise(model)) as work:
         refuse_another_order(vectors, question.collection.table.ids)
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
@@ -150,9 +145,9 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
     which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    digest = identity.of_question(question, model)
+    digest = workplace.of_question(question, model)
     workplace.begin_export(folder, digest)
-    with workplace.working(folder, digest, identity.noise(model)) as work:
+    with workplace.working(folder, digest, workplace.noise(model)) as work:
         steps, photos, _ = _seen(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         unwritten = _unwritten(folder, views, len(photos.table))
@@ -219,7 +214,7 @@ def _expected(
         Prepared.left(work / PHOTOS, count),
         len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         embedded.Views.left(work / EMBEDDINGS, count),
-        crossed.left(work, min(asked.objects, count)),
+        embedded.objects_left(work, min(asked.objects, count)),
         looks.left(model, work, min(asked.attribution, count)),
     )
     tried = table.ids[: forecast.TRIED]
@@ -252,55 +247,51 @@ def _concluded(
     steps: Steps,
 ) -> Audit:
     """From embeddings to numbers and pictures."""
-    collection, asked, table = question.collection, question.asked, photos.table
+    collection, table = question.collection, photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
-    of_masks = trusted(prepared, photos.usable, table.ids)
+    remarks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
-    makers = Masks(collection, question.masker).makers
-    found: Findings | None = None
-    queries: dict[str, list[ShownQuery]] = {}
-    of_classes: dict[str, str] = {}
-    thirds: tuple[slices.Third, ...] = ()
-    surely: slices.SurelyMasked | None = None
-    better: tuple[slices.BetterMasked, ...] = ()
-    leaks: leak.Leak | None = None
-    if collection.labelled:
-        unsure = asking.unsure(prepared.qualities)
-        of_label = dict(zip(table.frame["label"].astype(int), table.frame["class_name"], strict=True))
-        found = findings.of_labelled(embeddings, of_label, list(vectors), asked.draws, unsure)
-        queries = shown.queries(found, photos, embeddings, of_label, prepared.qualities)
-        of_classes = shown.portraits(found, photos)
-        properties = slices.measured(prepared)
-        thirds = tuple(slices.thirds(found.photos, properties))
-        surely = slices.surely_masked(found.photos, properties)
-        if not makers.endswith(BY_HAND):  # what a person drew is the object, however small
-            better = tuple(slices.better_masked(found.photos, properties, thirds))
-        leaks = leak.of(photos)
-    ties = equal_vectors(vectors[CLEAN, 0])
-    return Audit(
-        collection,
-        model,
-        makers,
-        question.backgrounds,
-        asked,
-        found,
-        findings.shift(embeddings),
-        shares,
-        looked,
-        prepared.qualities,
-        photos.usable,
-        queries,
-        thirds,
-        surely,
-        better,
-        leaks,
-        of_classes,
-        shown.doubtful(prepared),
-        of_masks,
-        ties,
-        steps.took,
-        question.command,
+    audit = Audit(
+        collection=collection,
+        model=model,
+        masker=Masks(collection, question.masker).makers,
+        backgrounds=question.backgrounds,
+        asked=question.asked,
+        shift=findings.shift(embeddings),
+        shares=shares,
+        looks=looked,
+        qualities=prepared.qualities,
+        usable=photos.usable,
+        doubtful=measured.doubtful(prepared),
+        remarks=remarks,
+        ties=equal_vectors(vectors[CLEAN, 0]),
+        took=steps.took,
+        command=question.command,
+    )
+    return _with_classes(audit, photos, prepared, embeddings) if collection.labelled else audit
+
+
+def _with_classes(
+    audit: Audit, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
+) -> Audit:
+    """The same with all that needs to know who should be found."""
+    frame, qualities = photos.table.frame, prepared.qualities
+    names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
+    views, unsure = list(embeddings.views), asking.unsure(qualities)
+    found = findings.of_labelled(embeddings, names, views, audit.asked.draws, unsure)
+    properties = slices.measured(prepared)
+    thirds = tuple(slices.thirds(found.photos, properties))
+    by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
+    return replace(
+        audit,
+        findings=found,
+        queries=measured.queries(found, photos, embeddings, names, qualities),
+        portraits=measured.portraits(found, photos),
+        thirds=thirds,
+        surely=slices.surely_masked(found.photos, properties),
+        better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
+        leak=leak.of(photos),
     )
 
 

@@ -1,18 +1,27 @@
-"""Embeddings of every view of every photo, in files that are mapped: chunk by chunk, so that a killed audit goes on."""
+"""Embeddings of every view of every photo, and of objects in front of the same backgrounds each.
+
+They lie in files that are mapped, so that a killed audit goes on. What cannot be a working model's embeddings, or is not in the
+photos' order, is refused.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from math import gcd
 from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing.mapped import mapped, zeros
+from bgbias.auditing.question import Asked
+from bgbias.auditing.resumable import KeptRows, Steps, mapped, zeros
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions import View
+from bgbias.evaluation import crossing, variance
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.retrieval import neighbours
+from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
 
 CHUNKS = "done.npy"
@@ -107,6 +116,87 @@ def shown(photos: Iterable[str]) -> Iterator[None]:
         ) from error
 
 
-def room(photos: int, views: int, dim: int) -> int:
-    """Bytes on the disk."""
-    return photos * views * dim * 4
+CROSSED = "crossing", "vectors"  # folder and name of the file
+
+
+def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, steps: Steps) -> Shares | None:
+    """Of variance, of a keyed subset of objects; None where too few have a trusted mask, or nobody asked."""
+    if not asked.objects or len(photos.trusted) < 2:
+        return None
+    assert photos.backgrounds is not None
+    objects = crossing.objects(photos, asked.objects)
+    drawn = photos.backgrounds.for_all(asked.backgrounds)
+    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    folder, name = CROSSED
+    kept = KeptRows(work / folder, name, np.float32, (len(objects), len(behind), model.dim))
+    # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
+    at_once = BATCH // gcd(BATCH, len(behind))
+    missing = set(kept.missing)
+    with steps.step("crossing", len(missing)) as done:
+        for start in range(0, len(objects), at_once):
+            some = range(start, min(start + at_once, len(objects)))
+            if missing.isdisjoint(some):
+                continue
+            ids = [objects.ids[row] for row in some]
+            whose = (i for name in ids for i in itertools.repeat(name, len(behind)))
+            flat = vectors(model, crossing.views(photos, ids, behind), whose)
+            for row, of_object in zip(some, flat.reshape(len(some), len(behind), -1), strict=True):
+                kept[row] = of_object
+            done(len(missing.intersection(some)))
+    return variance.shares(kept.values)
+
+
+def objects_left(work: Path, objects: int) -> int:
+    """How many of the crossed objects are missing; makes no file."""
+    folder, name = CROSSED
+    return KeptRows.left(work / folder, name, objects)
+
+
+# A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.
+ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand")
+# Of photos in a random order one is nearest to itself in the mean, and more than so many in one case of a thousand (Poisson).
+MOST_BY_CHANCE = 5
+FEWEST = 20  # photos of which so few can be told from all
+MOST_ALIKE = 0.5  # of the photos may share one vector
+
+
+def equal_vectors(vectors: np.ndarray) -> int:
+    """How many of the embeddings [N, D] are also another photo's."""
+    counts = np.unique(vectors, axis=0, return_counts=True)[1]
+    return int(counts[counts > 1].sum())
+
+
+def refuse_constant(vectors: np.ndarray, name: str) -> None:
+    """Refuse a model that gives many photos one and the same vector [N, D]: no background can change what it finds."""
+    most = int(np.unique(vectors, axis=0, return_counts=True)[1].max())
+    if most > max(1, MOST_ALIKE * len(vectors)):
+        raise UserError(
+            f"{name} gives {most} of {len(vectors)} photos the same embedding, so that it cannot tell them apart. Check its"
+            " weights, the layer that is taken, and the preparation of photos (--mean, --std, --size)."
+        )
+
+
+def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str]) -> None:
+    """Refuse embeddings [N, D] by view whose rows are not the same photos: a photo's own views are nearest to it far more often
+    than chance. ``ids`` [N]: the photos in their order.
+    """
+    if len(ids) < FEWEST:
+        return
+    clean = vectors[CLEAN, 0]
+    rows = np.arange(len(ids))
+    own = {
+        view: neighbours(array, rows, clean, rows, k=1, exclude_self=False).indices[:, 0]
+        for view, array in vectors.items()
+        if view[0] != CLEAN
+    }
+    hits = {view: int((nearest == rows).sum()) for view, nearest in own.items()}
+    alike = [hits[view] for view in hits if view[0] in ON_OTHERS]
+    for view, nearest in own.items():
+        pasted = view[0] in ON_OTHERS and max(alike) > 4 * MOST_BY_CHANCE
+        if hits[view] <= MOST_BY_CHANCE and (view[0] == "own_inpainted" or pasted):
+            row = int(np.flatnonzero(nearest != rows)[0])
+            raise UserError(
+                f"The embeddings of {CLEAN}-0 and {view[0]}-{view[1]} are not of the same photos in the same order:"
+                f" {hits[view]} of {len(ids)} photos are nearest to themselves, as many as by chance. The first that is not:"
+                f" {ids[row]}, whose nearest is {ids[nearest[row]]}. Embed each folder in the order of photos.csv."
+            )

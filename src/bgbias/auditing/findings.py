@@ -19,7 +19,6 @@ from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
-from bgbias.evaluation.variance import Shares
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
 from bgbias.results.rows import MAP_AT_R, Values, seen
@@ -63,14 +62,15 @@ def of_labelled(
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     shown = list(dict.fromkeys(condition for condition, _ in asked))
     times = {name: sum(view == name for view, _ in asked) for name in shown}
-    verdict = seen(queries, MODEL, {c: (_setting(QUERY_ONLY, c), c, times[c]) for c in shown})
+    verdict = seen(queries, MODEL, _views(QUERY_ONLY, times))
+    photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels)
     return Findings(
         _levels(queries, times),
         _steps(queries, times),
         _drops(queries, times),
-        _classes(verdict, names, unsure),
-        _photos(verdict, names),
+        _classes(photos, unsure),
+        photos,
         conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
     )
@@ -92,14 +92,9 @@ def shift(embeddings: Embeddings) -> pd.DataFrame:
     return pd.DataFrame({"image_id": ids, **means})
 
 
-def told_shares(shares: Shares) -> dict[str, float]:
-    """Shares of variance by name."""
-    return {name: float(getattr(shares, name)) for name in ("object", "background", "interaction")}
-
-
-def _setting(setting: str, condition: str) -> str:
+def _views(setting: str, times: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
     """Clean queries in the clean gallery are of either setting, and written as symmetric."""
-    return SYMMETRIC if condition == CLEAN else setting
+    return {c: (SYMMETRIC if c == CLEAN else setting, c, n) for c, n in times.items()}
 
 
 def _interval(estimate: Estimate) -> dict[str, float]:
@@ -123,8 +118,8 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
-            views = {c: (_setting(setting, c), c, n) for c, n in times.items()}
-            values = seen(queries, MODEL, views, metric, OTHERS if metric == MAP_AT_R else "")
+            others = OTHERS if metric == MAP_AT_R else ""
+            values = seen(queries, MODEL, _views(setting, times), metric, others)
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
@@ -148,10 +143,9 @@ def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
 
 
 def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
-    lines = []
+    lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        ends = [CLEAN, RANDOM_BACKGROUND]
-        values = seen(queries, MODEL, {c: (_setting(setting, c), c, times[c]) for c in ends})
+        values = seen(queries, MODEL, _views(setting, {c: times[c] for c in ends}))
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})
@@ -168,11 +162,10 @@ def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
     return made.assign(lost=made[CLEAN] - made[RANDOM_BACKGROUND])
 
 
-def _classes(verdict: Values, names: Mapping[int, str], unsure: Collection[str]) -> pd.DataFrame:
+def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
     """A row a class, the greatest loss first: queries, of how many the mask is unsure, MAP@R clean and corrupted, what is lost,
     and the standard deviation of that over its photos: these search for one another, so that it makes no interval.
     """
-    photos = _photos(verdict, names)
     lines = []
     for name, own in photos[photos["lost"].notna()].groupby("class_name", sort=True):
         clean, corrupted = float(own[CLEAN].mean()), float(own[RANDOM_BACKGROUND].mean())

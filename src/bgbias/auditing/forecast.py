@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from bgbias.auditing import crossed, embedded, looks, prepared
-from bgbias.auditing.asked import Asked
+from bgbias.auditing import embedded, looks, prepared
+from bgbias.auditing.question import Asked
 from bgbias.compute.device import threads
 from bgbias.images import pixels
 from bgbias.images.inpainting import without_object
@@ -23,6 +23,7 @@ WARM = 2  # times at most
 CONCLUDING = 50e6  # bytes of libraries and pictures for the last step, whatever the photos
 PER_VALUE = 100  # bytes of tables, of every query in every view and setting
 MB = 1e6
+FLOAT = 4  # bytes
 Work = Literal[
     "embed", "write", "read"
 ]  # views for the model, write them for another one, or read what that one made
@@ -95,7 +96,7 @@ def measure(
         "photos": DECODED * _timed(prepare) / len(photos) / threads() * left.photos,
     }
     shown = np.stack([np.asarray(look(photo)) for photo in photos])
-    mapped, written, dim = prepared.room(count, side), 0, 0
+    mapped, written, dim = count * side**2 * prepared.PIXEL, 0, 0
     if does == "write":
         encoded: list[bytes] = []
         per_view = _timed(lambda: encoded.extend(map(pixels.encode_png, shown))) / len(shown)
@@ -115,9 +116,8 @@ def measure(
             "attribution": per_map * left.attribution,
         }
         objects, maps = min(asked.objects, count), min(asked.attribution, count)
-        mapped += embedded.room(count, size.views, dim) + crossed.room(objects, size.backgrounds, dim)
-        mapped += looks.room(maps, side)
-    gallery = count * dim * 4
+        mapped += (count * size.views + objects * size.backgrounds) * dim * FLOAT + maps * side**2 * 2 * FLOAT
+    gallery = count * dim * FLOAT
     neighbours = count * max(2 * size.largest, 8) * 16
     tables = 2 * size.views * count * PER_VALUE
     held = psutil.Process().memory_info().rss + CONCLUDING + 4 * gallery + neighbours + tables

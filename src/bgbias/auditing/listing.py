@@ -1,4 +1,7 @@
-"""Photos by name, as a folder, an archive, a table or a study lists them, before anybody has looked at one."""
+"""Photos by name, before anybody has looked at one: of a folder, an archive, or a dataset of params.yaml.
+
+A folder has one folder for each class, and loose photos have none; ``tables`` lists those of a table.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import is_picture, stem, why_not
+from bgbias.files.pictures import PICTURES, has_suffix, is_picture, stem, why_not
+from bgbias.files.store import ImageStore
+from bgbias.images import heif
 from bgbias.images.drawn_masks import white
 from bgbias.photos import by_name
-from bgbias.photos.table import COLUMNS, ImageTable
+from bgbias.photos.table import COLUMNS, ImageTable, read_table
+from bgbias.settings import read_yaml
+from bgbias.study.params import load
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 TABLES = (".csv", ".parquet", ".pq")
@@ -108,3 +115,113 @@ def why_unlabelled(class_of: Mapping[str, str]) -> str:
     if sizes and max(sizes.values()) == 1:
         return "no class has two photos, so that there is nobody to find"
     return ""
+
+
+LEVELS = (
+    "Say which by --class-level: {levels}. If the first ones are splits, name the one to look at instead"
+    " of the folder around them."
+)
+
+
+def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing:
+    """The photos of a folder or archive, with their paths as ids. Photos beside the folders of the classes are left out; where
+    all are loose there are no classes. Folders in folders without a ``class_level``, and a place without photos, are errors.
+    """
+    name = name or title(place)
+    left_out: dict[str, str] = {}
+    files = Lookup(place, lambda name: True, left_out)
+    photos = [n for n in files.names if taken(n)]
+    left_out |= {n: why_left(n) for n in files.names if not taken(n)}
+    if not photos:
+        raise UserError(_empty(place, left_out))
+    loose = [n for n in photos if len(PurePosixPath(n).parent.parts) < (class_level or 1)]
+    inside = sorted(set(photos) - set(loose))
+    if class_level and not inside:
+        raise UserError(
+            f"{name}: '{loose[0]}' lies in no folder of level {class_level}; say a lower --class-level, or none."
+        )
+    class_of = by_name.classes(inside, class_level, name, LEVELS) if inside else {}
+    if inside:
+        left_out |= dict.fromkeys(
+            loose, "beside the folders of the classes: put it into its own class's folder"
+        )
+    why = why_unlabelled(class_of) if inside else "photos lie in no folders, which would say their classes"
+    ids = inside or photos
+    return Listing(
+        name=name,
+        table=table_of(name, ids, class_of, not why),
+        labelled=not why,
+        read=files.read,
+        truth=lambda image_id: None,
+        left_out=left_out,
+        linked=_linked(place, ids) if place.is_dir() else (),
+        others=tuple(left_out),
+        remarks=(why,) if why else (),
+    )
+
+
+def taken(name: str) -> bool:
+    """Whether a file of this name is a photo that can be read here."""
+    return has_suffix(name, PICTURES) or (has_suffix(name, heif.ENDINGS) and heif.readable())
+
+
+def why_left(name: str) -> str:
+    """Why a file of this name is not taken, and what to do."""
+    return f"{why_not(name)}, {heif.STEP}" if has_suffix(name, heif.ENDINGS) else why_not(name)
+
+
+def _empty(place: Path, left_out: dict[str, str]) -> str:
+    if not left_out:
+        return f"{place} is empty; name the folder that holds a folder of photos for each class."
+    tables = [n for n in left_out if has_suffix(n, TABLES)]
+    if tables:
+        return f"{place} holds no photos, but a table: name that one, {place / tables[0]}."
+    example, reason = min(left_out.items(), key=lambda found: (found[1].startswith("hidden"), found[0]))
+    return (
+        f"{place} holds no photos ({', '.join(PICTURES)}), not even in folders below it, but {len(left_out)} other files:"
+        f" '{example}' is {reason}."
+    )
+
+
+def _linked(place: Path, photos: list[str]) -> tuple[str, ...]:
+    folders = {folder for n in photos for folder in PurePosixPath(n).parents}
+    return tuple(sorted(str(folder) for folder in folders if (place / folder).is_symlink() and folder.name))
+
+
+def datasets(params: Path) -> tuple[str, ...]:
+    """The names of the datasets that can be named; none where there is no params.yaml."""
+    written = read_yaml(params).get("datasets") if params.is_file() else None
+    return tuple(map(str, written)) if isinstance(written, dict) else ()
+
+
+def of_dataset(dataset: str, params: Path) -> Listing:
+    """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
+    files = load(params).files
+    places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
+    absent = next((place for place in places.values() if not place.exists()), None)
+    if absent:
+        raise UserError(
+            f"The photos of {dataset} are not at hand ({absent} is missing); run: python -m bgbias fetch {dataset} and then:"
+            f" python -m bgbias index {dataset}"
+        )
+    table = read_table(places["table"])
+    test = table.split("test")
+    if test.given is not None:
+        raise UserError(
+            f"{dataset} says which photos are queries and which the gallery; an audit asks every photo among all others. A grid"
+            " of this dataset has its mAP: docs/data.md."
+        )
+    photos, masks = ImageStore(places["photos"]), ImageStore(places["truth"])
+    why = why_unlabelled(dict(zip(test.ids, map(str, test.labels), strict=True)))
+    beside = len(table) - len(test)
+    of_others = f"{beside} photos of its other splits are not looked at"
+    return Listing(
+        name=dataset,
+        table=test,
+        labelled=not why,
+        read=photos.read,
+        truth=lambda image_id: masks.read(image_id) if image_id in masks else None,
+        upright=False,
+        others=tuple(set(table.ids) - set(test.ids)),
+        remarks=tuple(filter(None, (why, of_others if beside else ""))),
+    )

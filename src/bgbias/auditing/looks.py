@@ -13,8 +13,7 @@ import pandas as pd
 
 from bgbias import seeds
 from bgbias.auditing import embedded
-from bgbias.auditing.mapped import KeptRows
-from bgbias.auditing.steps import Steps
+from bgbias.auditing.resumable import KeptRows, Steps
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted, failing
 from bgbias.photos import subset
@@ -54,11 +53,7 @@ class Looks:
     maps: tuple[ShownMap, ...] = ()
 
 
-NOWHERE = Looks(
-    pd.DataFrame(columns=COLUMNS),
-    "none",
-    uncertainty.UNKNOWN,
-)
+NOWHERE = Looks(pd.DataFrame(columns=COLUMNS), "none", uncertainty.UNKNOWN)
 
 
 def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, steps: Steps) -> Looks:
@@ -111,11 +106,6 @@ def looking(model: Adapted, size: int) -> tuple[str, LookAt]:
 def left(model: Adapted, work: Path, maps: int) -> int:
     """How many of the maps are missing; makes no file."""
     return KeptRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)
-
-
-def room(maps: int, size: int) -> int:
-    """Bytes on the disk."""
-    return maps * size**2 * 8
 
 
 def _by_gradients(model: Adapted, size: int) -> LookAt:

@@ -1,29 +1,81 @@
-"""All that an audit measured, before anybody writes or reads it."""
+"""All that an audit measured, before anybody writes or reads it, and what of it is shown as pictures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
-from bgbias.auditing.asked import Asked
 from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.findings import Findings
+from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.shown import DoubtfulMask
+from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.question import Asked
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
-from bgbias.report.queries import ShownQuery
+from bgbias.report import queries as asking
+from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results.leak import Leak
+
+MASKS = 8
+
+
+@dataclass(frozen=True)
+class DoubtfulMask:
+    """A photo uint8 [S, S, 3] with its mask uint8 [S, S], and how sure the masker was."""
+
+    image_id: str
+    confidence: float
+    photo: np.ndarray
+    mask: np.ndarray
+
+
+def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
+    """Those that the masker was least sure of; none where it tells nothing or somebody drew them."""
+    sure = prepared.qualities.dropna(subset=["confidence"])
+    least = sure[sure["confidence"] < 1].sort_values(["confidence", "image_id"]).head(MASKS)
+    photos, masks = prepared.photos, prepared.masks
+    return tuple(
+        DoubtfulMask(i, float(confidence), photos.get(i), masks.get(i))
+        for i, confidence in zip(least["image_id"], least["confidence"], strict=True)
+    )
+
+
+def portraits(found: Findings, photos: EvaluationPhotos) -> dict[str, str]:
+    """A photo, as a page holds it, of each of the classes that lose most: the first of its queries by name."""
+    queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
+    first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
+    return asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos)
+
+
+def queries(
+    found: Findings,
+    photos: EvaluationPhotos,
+    embeddings: Embeddings,
+    names: Mapping[int, str],
+    masks: pd.DataFrame,
+) -> dict[str, list[ShownQuery]]:
+    """The queries that lose most, and some by lot (``report.queries.shown``); ``masks``: what is measured of them."""
+    short = without_common_folder(names.values())
+    model = AskedModel("", embeddings, found.photos.set_index("image_id"))
+    return asking.shown(
+        [model], photos, {label: short[name] for label, name in names.items()}, asking.unsure(masks)
+    )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found. ``findings`` and ``leak`` are None without labels; ``shift`` and ``shares`` need none. ``qualities``: a row
-    a mask. ``remarks``: of masks. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo of each
-    class that loses most (``portraits``), masks that are least sure. ``ties``: photos whose clean embedding is also another's.
+    """What was found; from ``findings`` on, what needs labels.
+
+    ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos whose clean embedding is also
+    another's. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
+    of each class that loses most (``portraits``), and masks that are least sure (``doubtful``).
     """
 
     collection: PhotoCollection
@@ -31,20 +83,20 @@ class Measured:
     masker: str
     backgrounds: BackgroundPhotos
     asked: Asked
-    findings: Findings | None
     shift: pd.DataFrame
     shares: Shares | None
     looks: Looks
     qualities: pd.DataFrame
     usable: frozenset[str]
-    queries: dict[str, list[ShownQuery]]
-    thirds: tuple[Third, ...]
-    surely: SurelyMasked | None
-    better: tuple[BetterMasked, ...]
-    leak: Leak | None
-    portraits: dict[str, str]
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     ties: int
     took: dict[str, float]
     command: str
+    findings: Findings | None = None
+    queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
+    portraits: dict[str, str] = field(default_factory=dict)
+    thirds: tuple[Third, ...] = ()
+    surely: SurelyMasked | None = None
+    better: tuple[BetterMasked, ...] = ()
+    leak: Leak | None = None

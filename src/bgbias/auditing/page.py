@@ -8,23 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import advice, findings, saved, slices, written
-from bgbias.auditing.masked import BY_HAND
+from bgbias.auditing import findings, saved, slices, written
+from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
-from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.report import html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.results.decomposition import DROP
-from bgbias.results.rows import MAP_AT_R
-from bgbias.results.uncertainty import FEWEST_HARD, Estimate
+from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_HARD, Estimate
 from bgbias.version import VERSION
 
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SMALL = 150
+STRONGER = "birefnet_lite"  # a masker than the default one
+STEPS = {
+    "pasting": "what cutting out and pasting costs by itself, with masks as they are",
+    "own_background": "what the photo's very own background told",
+    "class_background": "what the class's backgrounds have in common",
+}
 
 
 def made(audit: Measured) -> str:
@@ -34,14 +38,21 @@ def made(audit: Measured) -> str:
         "title": f"{audit.collection.name}: does {model} look at the object?",
         "about": f"{model} on {audit.collection.name}: does it look at the object, or at what stands behind it?",
         "verdict": written.verdict(audit),
-        "caveats": list(_caveats(audit)),
+        "audit": audit,
+        "number_of_queries": written.queries(audit),
+        "evidence": list(written.evidence(audit)),
+        "of_small_masks": list(_of_small_masks(audit)),
+        "lost": written.drop(audit),
+        "said": written.said,
+        "interval": html.interval,
         "version": VERSION,
         "files": ["audit.json", *(name for name in saved.files(audit) if name != "audit.html")],
-        "draws": audit.asked.draws,
-        "leak": audit.leak,
         "levels": [],
         "queries": [],
-        "looks_told": list(_of_looks(audit)),
+        "scale": written.ATTRIBUTION_SCALE,
+        "score_and_loss": written.score_and_loss(audit),
+        "samples": Attribution().samples,
+        "shares": written.shares_in_words(audit.shares) if audit.shares else "",
         "maps": [
             {
                 "photo": inside(outlined(m.photo, m.mask), SMALL),
@@ -51,7 +62,7 @@ def made(audit: Measured) -> str:
             }
             for m in audit.looks.maps
         ],
-        "masks_told": list(_of_masks(audit)),
+        "trusted": list(_trusted(audit)),
         "doubtful": [
             {
                 "picture": inside(outlined(m.photo, m.mask), SMALL),
@@ -61,8 +72,7 @@ def made(audit: Measured) -> str:
             }
             for m in audit.doubtful
         ],
-        "advice": list(advice.of(audit)),
-        "methods": " ".join(_methods(audit)),
+        "advice": list(advice(audit)),
         "facts": list(_facts(audit)),
     }
     return html.render("audit.html", values | _of_labelled(audit))
@@ -78,41 +88,35 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
     if found is None:
         return {}
     steps = [
-        {"title": written.STEP_TITLES[str(step)]} | {s: _of(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
+        {"title": written.STEP_TITLES[str(step)]}
+        | {s: written.estimate(rows, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
         for step, rows in found.steps.groupby("step", sort=False)
     ]
     short = findings.without_common_folder(found.classes["class_name"])
-    rows = found.levels[found.levels["metric"] == MAP_AT_R]
     least = written.drop(audit).low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
         "levels": [
             {"title": written.LEVEL_TITLES.get(condition, condition), "condition": condition}
-            | {s: _of(of, setting=s) for s in (QUERY_ONLY, SYMMETRIC)}
-            for condition in written.shown(rows["condition"])
-            for of in [rows[rows["condition"] == condition]]
+            | {s: written.level(audit, condition, s) for s in (QUERY_ONLY, SYMMETRIC)}
+            for condition in written.shown(found.levels["condition"])
         ],
         "steps": steps,
         "relative": {s: written.drop(audit, s) for s in (QUERY_ONLY, SYMMETRIC)},
         "points": {s: written.drop(audit, s, "points") for s in (QUERY_ONLY, SYMMETRIC)},
         "spread": _spread(steps, audit.thirds),
-        "of_the_drop": list(_of_the_drop(audit)),
-        "classes_told": (
-            "MAP@R in percent, of queries as they are (clean) and on other backgrounds (changed); lost: points; sd: of what"
-            " a class's photos lose."
-        ),
+        "beyond_chance": _beyond_chance(audit),
+        "alone": written.level(audit, "only_fg"),
+        "conflict": found.conflict,
+        "conflict_of_errors": written.conflict_of_errors(audit),
         "classes": [
             {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
             | {key: row[key] for key in ("queries", "unsure_masks", "clean", "corrupted", "lost", "sd")}
             for row in found.classes.head(CLASSES).to_dict("records")
         ],
-        "more_classes": (
-            f"The {CLASSES} that lose most; classes.csv has all {len(found.classes)}."
-            if len(found.classes) > CLASSES
-            else ""
-        ),
-        "thirds": audit.thirds,
+        "number_of_classes": len(found.classes),
+        "fewest_hard": FEWEST_HARD,
         "properties": slices.PROPERTIES,
         "digits": {prop: _digits(audit.thirds, prop) for prop in slices.PROPERTIES},
         "queries": asking.on_page(audit.queries),
@@ -125,13 +129,6 @@ def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
     return next((n for n in range(2, 6) if all(f"{a:.{n}f}" != f"{b:.{n}f}" for a, b in ends)), 6)
 
 
-def _of(rows: pd.DataFrame, **where: str) -> Estimate:
-    for key, value in where.items():
-        rows = rows[rows[key] == value]
-    (row,) = rows.to_dict("records")
-    return Estimate(row["value"], row["low"], row["high"])
-
-
 def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tuple[int, int]:
     """The ends of the lines that points are drawn on, in tens of points."""
     every = [step[s] for step in steps for s in (QUERY_ONLY, SYMMETRIC)] + [third.lost for third in thirds]
@@ -142,21 +139,6 @@ def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tu
 
 def _coloured(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
     return np.round(255 * maps.overlay(photo, attribution)).astype(np.uint8)
-
-
-def _caveats(audit: Measured) -> Iterator[str]:
-    """What a reader of the verdict must know at once."""
-    yield f"{len(audit.collection):,} photos, {written.queries(audit):,} of them queries. Masks: {audit.masker}."
-    yield from (f"Photos: {line}." for line in audit.collection.remarks)
-    yield from (f"Masks: {line}." for line in audit.remarks)
-    yield from (f"Queries: {line}." for line in written.evidence(audit))
-    yield from _of_small_masks(audit)
-    if not math.isnan(written.drop(audit).low):
-        yield (
-            "[low, high]: 95 % confidence interval, for other classes of this kind; of a part of the queries, and where cues"
-            " conflict, for other classes of queries in the catalogue as it is. It is too narrow if fewer than"
-            f" {FEWEST_HARD} classes hold most of the effect."
-        )
 
 
 def _of_small_masks(audit: Measured) -> Iterator[str]:
@@ -177,77 +159,14 @@ def _of_small_masks(audit: Measured) -> Iterator[str]:
         )
 
 
-def _of_the_drop(audit: Measured) -> Iterator[str]:
-    """The steps in words: which is beyond chance, and which is not."""
-    found = audit.findings
-    assert found is not None
-    rows = found.steps[(found.steps["setting"] == QUERY_ONLY) & (found.steps["step"] != DROP)]
-    meant = {
-        "pasting": "what cutting out and pasting costs by itself, with masks as they are",
-        "own_background": "what the photo's very own background told",
-        "class_background": "what the class's backgrounds have in common",
-    }
-    if len(rows) and rows["low"].notna().all():
-        sure = "; ".join(meant[row["step"]] for _, row in rows.iterrows() if row["low"] > 0)
-        yield f"Where only queries change, beyond chance: {sure or 'none of the three, each by itself'}."
-    alone = written.level(audit, "only_fg")
-    yield (
-        "What a mask misses of the object stays in the picture where the background is its own, and counts as background."
-        f" With the object alone on grey, in queries and catalogue, MAP@R is {written.said(alone, 1)}."
-    )
-    if not math.isnan(found.conflict.value):
-        yield (
-            "In front of another class's background, of the queries that find either class first,"
-            f" {written.said(found.conflict)} % follow the background; if errors fell on all classes alike, it would be"
-            f" {html.percent(written.conflict_of_errors(audit), 0)} %."
-        )
-
-
-def _of_looks(audit: Measured) -> Iterator[str]:
-    mean, scores = audit.looks.mean, audit.looks.scores["score"].dropna()
-    if audit.looks.how == "none":
-        yield "Not known: the model ran elsewhere."
-    elif not audit.asked.attribution:
-        yield "Not asked for (--attribution)."
-    elif math.isnan(mean.value):
-        yield "No photo has a score."
-    else:
-        how = (
-            "from the gradients of the embedding's similarity to that of a black picture"
-            if audit.looks.how == "gradients"
-            else "by blurring one place after the other, because the model has no gradients"
-        )
-        score = html.interval(mean.value, mean.low, mean.high, 2, scale=1)
-        yield (
-            f"Attribution score by {audit.looks.how} {score}, the mean of {len(scores)} photos, {how}"
-            f" ({written.ATTRIBUTION_SCALE})."
-        )
-        rho, count = written.score_and_loss(audit)
-        if not math.isnan(rho):
-            yield (
-                f"Does the score tell what is lost? Rank correlation {html.number(rho, 2)} over {count} queries (−1: the more"
-                " lies on the object, the less is lost; 0: it tells nothing). Queries of a class are alike, so that no interval"
-                " is given: a few dozen say little."
-            )
-    if audit.shares is not None:
-        parts = written.shares_in_words(audit.shares)
-        yield f"What embeddings tell apart, of the same objects in front of the same backgrounds: {parts}."
-
-
-def _of_masks(audit: Measured) -> Iterator[str]:
-    masks, count = audit.qualities, len(audit.collection)
-    area, sure = (float(masks[name].mean()) for name in ("area", "confidence"))
-    empty, full = (int(masks[name].sum()) for name in ("empty", "full"))
-    confidence = f", mean confidence {html.number(sure, 2)}" if audit.doubtful else ""
-    empties = (
-        f"{empty} {'is' if empty == 1 else 'are'} empty or next to it,"
-        f" {full} {'covers' if full == 1 else 'cover'} the whole photo"
-    )
-    yield from _trusted(audit)
-    yield (
-        f"Masks: {audit.masker}. {len(audit.usable):,} of {count:,} photos have a mask of a plausible size; {empties}. Mean"
-        f" area {html.percent(area, 0)} %{confidence}."
-    )
+def _beyond_chance(audit: Measured) -> str | None:
+    """The steps that are beyond chance where only queries change, in words; None where nobody can tell."""
+    assert audit.findings is not None
+    rows = audit.findings.steps
+    rows = rows[(rows["setting"] == QUERY_ONLY) & (rows["step"] != DROP)]
+    if not len(rows) or rows["low"].isna().any():
+        return None
+    return "; ".join(STEPS[step] for step in rows.loc[rows["low"] > 0, "step"])
 
 
 def _trusted(audit: Measured) -> Iterator[str]:
@@ -282,44 +201,61 @@ def _by_these(drop: Estimate) -> str:
     return "" if math.isnan(drop.low) else f" {stands} by these alone."
 
 
-def _methods(audit: Measured) -> Iterator[str]:
-    """A paragraph for a paper."""
-    asked, trusted = audit.asked, len(audit.usable)
-    behind = audit.backgrounds.told.partition(";")[0]
-    masked = (
-        f"Of {len(audit.collection):,} photos {trusted:,} had a mask of a plausible size; the others kept their background and"
-        " were no queries."
-        if trusted < len(audit.collection)
-        else f"All {trusted:,} photos had a mask of a plausible size."
-    )
-    yield (
-        f"Following Kobs & Hotho (2022), objects were cut out by masks ({audit.masker}) and pasted in front of {asked.draws}"
-        f" random backgrounds each (of a pool of {behind}). {masked}"
-    )
-    found = audit.findings
-    if found is not None:
+def advice(audit: Measured) -> Iterator[str]:
+    """What the numbers suggest to do, each with what was measured of it on this very model."""
+    if audit.findings is None:
+        yield "Name the photos' classes: then this page says what is lost, and in which classes."
+        return
+    drop = written.drop(audit)
+    if written.hardly_finds(audit):
         yield (
-            f"Retrieval by cosine similarity of {audit.model.name} ({audit.model.dim} dimensions) was measured by MAP@R"
-            " (Musgrave et al. 2020) with queries as they are and with pasted ones, in the gallery of photos as they are, the"
-            " query itself left out."
+            "Find out why the model finds nothing before anything else is asked. Usual causes: weights that were not loaded,"
+            " another preparation than in training (--mean, --std, --size), labels that do not say which photos look alike."
         )
-        if not math.isnan(written.drop(audit).low):
-            yield (
-                "Intervals are 95 %, by the delete-one-class jackknife with Student's t, since queries of a class are not"
-                " independent (MacKinnon, Nielsen & Webb 2023)."
-            )
-        if len(found.steps):
-            yield (
-                "The drop was decomposed by pasting objects onto their own inpainted backgrounds and onto those of other photos"
-                " of their class."
-            )
-    if audit.looks.how == "gradients" and audit.looks.maps:
+        return
+    if math.isnan(drop.low):
+        few = len(audit.findings.classes) < FEWEST_CLASSES
         yield (
-            f"Attribution is SmoothGrad ({Attribution().samples} samples) of the embedding's similarity to that of a black"
-            " picture."
+            "Nothing yet: with fewer than five classes nobody can tell the drop from chance. Take more classes."
+            if few
+            else "Nothing yet: too few queries have a trusted mask and another photo of their class to find. Take at least four"
+            " photos of each class."
         )
-    if audit.looks.how == "occlusion" and audit.looks.maps:
-        yield "Attribution is by occlusion (Zeiler & Fergus 2014), blurring one place after the other."
+        return
+    if drop.low <= 0:
+        large = f"one of {html.percent(drop.high, 0)} %" if drop.high < 1 else "a large one"
+        yield (
+            f"Undecided, which clears the model of nothing: no loss agrees with these classes, and so does {large}. Take more"
+            " classes; more photos of the same ones help less."
+        )
+        return
+    if doubtful := bool(written.of_better_masks(audit)):
+        why = "many are unsure" if written.many_unsure(audit) else "those that may be wrong lose most"
+        better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
+        yield f"Better masks first, since {why}:{better} draw masks (--masks), and see whether the drop stays."
+    if not audit.backgrounds.photographed:
+        yield (
+            "Backgrounds were drawn patterns: before money is spent, ask again with photos of places where objects will be seen"
+            " (--backgrounds FOLDER)."
+        )
+    grey, clean, then = (written.level(audit, c) for c in ("only_fg", CLEAN, RANDOM_BACKGROUND))
+    if grey.value > then.value:
+        yield (
+            f"Grey backgrounds, in queries and catalogue, may help where backgrounds really differ: MAP@R"
+            f" {written.said(grey, 1)}, against {written.said(then, 1)} when all of them differ; on photos as they are it is"
+            f" {written.said(clean, 1)}. Masks were"
+            " those of the photos as they are; in use every query needs one, found in front of whatever background comes. Whether"
+            " the gain is more than chance was not tested."
+        )
+    yield "If you can train the model: BGAugment puts objects in front of random backgrounds, and needs masks in training alone."
+    yield "Photograph what loses most in several places, and add these photos to the catalogue."
+    steps = audit.findings.steps
+    pasting = steps[(steps["setting"] == QUERY_ONLY) & (steps["step"] == "pasting")]
+    if len(pasting) and not doubtful and pasting["low"].iloc[0] > 0:
+        yield (
+            "Part of the drop is pasting itself: try another masker (--masker), or draw masks (--masks), and see whether it"
+            " stays."
+        )
 
 
 def _facts(audit: Measured) -> Iterator[tuple[str, str]]:

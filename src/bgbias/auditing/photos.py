@@ -17,7 +17,8 @@ import pandas as pd
 from PIL import Image
 
 from bgbias import progress
-from bgbias.auditing import folders, studied, tables
+from bgbias.auditing import listing as listings
+from bgbias.auditing import tables
 from bgbias.auditing.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.images import pixels
@@ -39,7 +40,8 @@ class PhotoCollection:
     ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
     SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
     what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
-    a person should know of what was chosen.
+    a person should know of what was chosen. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's
+    true mask of its size, encoded, its object white; None where nobody drew one.
     """
 
     name: str
@@ -49,26 +51,17 @@ class PhotoCollection:
     left_out: Mapping[str, str]
     oddities: tuple[Oddity, ...]
     remarks: tuple[str, ...]
+    upright: bool
+    truth: ReadMask
     _read: Read
-    _truth: ReadMask
-    _upright: bool
 
     def __len__(self) -> int:
         return len(self.table)
 
-    @property
-    def upright(self) -> bool:
-        """Whether photos are turned as their EXIF says."""
-        return self._upright
-
     def read(self, image_id: str) -> bytes:
         """The encoded photo as it lies there; one that carries an EXIF rotation as a person sees it, as PNG."""
         data = self._read(image_id)
-        return pixels.upright(data, image_id) if self._upright else data
-
-    def truth(self, image_id: str) -> bytes | None:
-        """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
-        return self._truth(image_id)
+        return pixels.upright(data, image_id) if self.upright else data
 
     def has_truth(self, image_id: str) -> bool:
         """Whether somebody drew the photo's mask; reads nothing."""
@@ -144,9 +137,9 @@ class ChosenPhotos:
             left_out=seen.left_out,
             oddities=tuple(seen.noticed()),
             remarks=remarks,
+            upright=listing.upright,
+            truth=listing.truth,
             _read=listing.read,
-            _truth=listing.truth,
-            _upright=listing.upright,
         )
 
 
@@ -195,7 +188,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
     place = Path(source).expanduser()
-    known = studied.datasets(params) if isinstance(source, str) and "/" not in source else ()
+    known = listings.datasets(params) if isinstance(source, str) and "/" not in source else ()
     if source in known:
         if place.exists():
             raise UserError(
@@ -207,11 +200,11 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
                 f"{source} is a dataset of {params}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        return studied.listed(str(source), params)
+        return listings.of_dataset(str(source), params)
     if not place.exists():
         raise UserError(_nowhere(place, known))
     if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
-        return folders.listed(place, name, class_level)
+        return listings.of_folder(place, name, class_level)
     if place.suffix.lower() in TABLES:
         _refuse(class_level)
         return tables.of_file(place, name)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.mapped import mapped, zeros
+from bgbias.auditing.resumable import mapped, zeros
 from bgbias.compute.device import threads
 from bgbias.images.inpainting import without_object
 from bgbias.masks import quality
@@ -131,8 +131,3 @@ class Prepared:
     def _rows(self, pixels: np.ndarray, ids: set[str] | None = None) -> MappedPictures:
         named = {name: row for row, name in enumerate(self._table.ids) if ids is None or name in ids}
         return MappedPictures(pixels, named, tuple(named))
-
-
-def room(photos: int, size: int) -> int:
-    """Bytes on the disk."""
-    return photos * size * size * PIXEL

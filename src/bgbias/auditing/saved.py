@@ -23,6 +23,7 @@ from bgbias.results.uncertainty import Estimate
 from bgbias.version import VERSION
 
 SCHEMA = 1
+SHARES = ("object", "background", "interaction")
 CAPTION = 28  # letters that fit below a picture
 
 
@@ -74,7 +75,9 @@ def as_json(audit: Measured) -> dict[str, Any]:
             for some in audit.better
         ],
         "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
-        "shares_of_variance": None if audit.shares is None else _known_of(findings.told_shares(audit.shares)),
+        "shares_of_variance": None
+        if audit.shares is None
+        else {name: _known(float(getattr(audit.shares, name))) for name in SHARES},
         "attribution": {
             "how": audit.looks.how,
             "photos": int(audit.looks.scores["score"].notna().sum()),
@@ -154,10 +157,6 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _estimate(found: Estimate) -> dict[str, float | None]:
     return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
-
-
-def _known_of(values: dict[str, float]) -> dict[str, float | None]:
-    return {name: _known(value) for name, value in values.items()}
 
 
 def _known(value: Any) -> Any:

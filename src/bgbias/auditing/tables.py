@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageOps
 
-from bgbias.auditing.folders import taken, why_left
-from bgbias.auditing.listing import Listing, table_of, title, why_unlabelled
+from bgbias.auditing.listing import Listing, table_of, taken, title, why_left, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.files.pictures import is_photo
 from bgbias.files.tables import read_text

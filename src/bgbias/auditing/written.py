@@ -54,18 +54,21 @@ def drop(audit: Measured, setting: str = QUERY_ONLY, unit: str = "relative") -> 
     """The drop of MAP@R, 0..1: ``relative`` or in ``points``; unknown without labels."""
     if audit.findings is None:
         return Estimate(math.nan)
-    rows = audit.findings.drops
-    (row,) = rows[(rows["setting"] == setting) & (rows["unit"] == unit)].to_dict("records")
-    return Estimate(row["value"], row["low"], row["high"], row["p"])
+    return estimate(audit.findings.drops, setting=setting, unit=unit)
 
 
 def level(audit: Measured, condition: str, setting: str = SYMMETRIC) -> Estimate:
     """MAP@R, 0..1, in a condition; by default with queries and catalogue alike."""
     assert audit.findings is not None
-    rows = audit.findings.levels
-    chosen = (rows["metric"] == MAP_AT_R) & (rows["setting"] == setting) & (rows["condition"] == condition)
-    (row,) = rows[chosen].to_dict("records")
-    return Estimate(row["value"], row["low"], row["high"])
+    return estimate(audit.findings.levels, metric=MAP_AT_R, setting=setting, condition=condition)
+
+
+def estimate(rows: pd.DataFrame, **where: str) -> Estimate:
+    """The value with its interval of the one row in which these columns have these values."""
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    (row,) = rows.to_dict("records")
+    return Estimate(row["value"], row["low"], row["high"], row.get("p", math.nan))
 
 
 def said(found: Estimate, digits: int = 0) -> str:

@@ -97,11 +97,11 @@ def audit(
     from bgbias import plugins
     from bgbias.auditing import exported, workplace
     from bgbias.auditing import masker as masking
-    from bgbias.auditing.asked import SAMPLE, Asked
     from bgbias.auditing.audit import export as write_views
     from bgbias.auditing.audit import is_answered, of_embeddings, question, run
     from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import choose
+    from bgbias.auditing.question import SAMPLE, Asked
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
     from bgbias.results.uncertainty import FEWEST_CLASSES

@@ -1,15 +1,22 @@
-"""Arrays in files that are mapped into memory: nothing grows with the photos, and what is there outlives a kill.
+"""Work that outlives a kill: arrays in files that are mapped into memory, and the line that says how far it is.
 
-A row counts when all of it is there. Disks of a machine that lost its power may have lost rows; delete the files then.
+Nothing in memory grows with the photos. A row counts when all of it is there. Disks of a machine that lost its power may have
+lost rows; delete the files then.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bgbias.progress import SECONDS_BETWEEN_LINES, minutes, say
 
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
@@ -65,3 +72,39 @@ class KeptRows:
     def __setitem__(self, row: int, value: Any) -> None:
         self.values[row] = value
         self._there[row] = 1
+
+
+class Steps:
+    """Steps of work with their forecast seconds; what a step really takes per thing replaces its forecast."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self._left = dict(seconds)
+        self.took: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A step over ``total`` things; what is given is told how many more are done."""
+        self._left.pop(name, None)
+        begun = shown = time.monotonic()
+        finished, live = 0, sys.stderr.isatty()
+
+        def done(more: int) -> None:
+            nonlocal finished, shown
+            finished += more
+            now = time.monotonic()
+            if now - shown < (0.5 if live else SECONDS_BETWEEN_LINES) or not finished:
+                return
+            shown = now
+            left = (total - finished) * (now - begun) / finished + sum(self._left.values())
+            text = f"{name}: {finished} of {total}, about {minutes(left)} left in all"
+            if live:
+                print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+            else:
+                say(text)
+
+        try:
+            yield done
+        finally:
+            self.took[name] = time.monotonic() - begun
+            if live:
+                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
