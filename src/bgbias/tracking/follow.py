@@ -26,7 +26,7 @@ from bgbias.tracking.records import Records
 
 LONGEST_PAUSE = 60.0
 # Of a core, for looks at very many records: the next one waits, but not for long.
-SHARE, LONGEST_REST = 0.1, 10.0
+SHARE, LONGEST_REST = 0.05, 10.0
 # Where other machines write to the same store: it is tried again, at random moments.
 TRIES, LONGEST_WAIT = 10, 3.0
 
