@@ -125,7 +125,7 @@ def test_rows_that_cannot_be_taken_are_left_out_by_reason(tmp_path: Path, rows: 
     assert {name: reason.partition(":")[0] for name, reason in photos.left_out.items()} == {
         "gone.jpg": "no file is there",
         "row 11": "a row without a path",
-        "http:/x/1.jpg": "an address",
+        "http://x/1.jpg": "an address",
         "shoe 00/0.jpg (row 13)": "its photo is listed before",
         "shoe 00/1.jpg": "no class in its row",
     }

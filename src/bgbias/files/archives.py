@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from bgbias.errors import UserError
-from bgbias.files.pictures import walk
+from bgbias.files.pictures import NO_TEXT, compose_once, is_text, walk
 
 # What the standard library raises for broken, encrypted or strangely packed members.
 DAMAGED = (
@@ -31,13 +31,15 @@ DAMAGED = (
 )
 BLOCK = 1 << 20  # bytes
 NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
+UTF_8 = 0x800  # a flag of a zip's member: its name is
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
 def members(
     path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it.
+    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it. Names
+    have their composed form (``pictures``).
 
     ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
 
@@ -50,11 +52,12 @@ def members(
             yield from ((name, files.read(name)) for name in files.names)
             return
         with tarfile.open(path) as archive:
-            for member in _files(archive, path, wanted, {} if passed_over is None else passed_over):
+            others = {} if passed_over is None else passed_over
+            for name, member in _files(archive, path, wanted, others):
                 opened = archive.extractfile(member)
                 if opened is None:
-                    raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                yield member.name, opened.read()
+                    raise tarfile.TarError(f"'{name}' is a link to no file")
+                yield name, opened.read()
 
 
 class Lookup:
@@ -71,6 +74,7 @@ class Lookup:
         self.path = path
         others = {} if passed_over is None else passed_over
         self._files: dict[str, Path] = {}
+        self._members: dict[str, zipfile.ZipInfo] = {}
         self._spans: dict[str, tuple[int, int]] = {}
         if path.is_dir():
             found, left_out = walk(path)
@@ -80,10 +84,14 @@ class Lookup:
         elif zipfile.is_zipfile(path):
             with _readable(path):
                 self._zip = zipfile.ZipFile(path)
-            names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
-            for name in self._zip.namelist():
-                _check(name, path)
-            self.names = [name for name in names if wanted(name)]
+            stored: dict[str, str] = {}
+            self.names = []
+            for member in self._zip.infolist():
+                raw = _name_of(member)
+                _check(raw, path)
+                if not member.is_dir() and wanted(name := compose_once(raw, stored, path)):
+                    self.names.append(name)
+                    self._members[name] = member
         else:
             with _readable(path):
                 self._tar = _uncompressed(path)
@@ -96,7 +104,7 @@ class Lookup:
             return self._files[name].read_bytes()
         with _readable(self.path):
             if not self._spans:
-                return self._zip.read(name)
+                return self._zip.read(self._members[name])
             first, length = self._spans[name]
             data = os.pread(self._tar.fileno(), length, first)
             if len(data) < length:
@@ -126,23 +134,39 @@ def _spans(
     """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
     spans = {}
     with tarfile.open(fileobj=tar, mode="r:") as archive:
-        for member in _files(archive, path, wanted, passed_over):
+        for name, member in _files(archive, path, wanted, passed_over):
             held = archive.getmember(member.linkname) if member.islnk() else member
-            spans[member.name] = held.offset_data, held.size
+            spans[name] = held.offset_data, held.size
     return spans
 
 
 def _files(
     archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
-) -> Iterator[tarfile.TarInfo]:
-    """The wanted files of a tar, in its order."""
+) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """The wanted files of a tar by name, in its order."""
+    stored: dict[str, str] = {}
     for member in archive:
         _check(member.name, path)
-        if member.isfile() or member.islnk():
-            if wanted(member.name):
-                yield member
-        elif not member.isdir():
-            passed_over[member.name] = LINK
+        if member.isdir():
+            continue
+        if not is_text(member.name):
+            passed_over[ascii(member.name)] = NO_TEXT
+            continue
+        name = compose_once(member.name, stored, path)
+        if not (member.isfile() or member.islnk()):
+            passed_over[name] = LINK
+        elif wanted(name):
+            yield name, member
+
+
+def _name_of(member: zipfile.ZipInfo) -> str:
+    """The name of a zip's member, which is UTF-8 wherever it can be: macOS writes that without saying so."""
+    if member.flag_bits & UTF_8:
+        return member.filename
+    try:
+        return member.filename.encode("cp437").decode()
+    except UnicodeError:
+        return member.filename
 
 
 @contextmanager
