@@ -127,7 +127,7 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
     enter(str(folder), "", frozenset([os.path.realpath(folder)]))
     stored: dict[str, str] = {}
-    found = {compose_once(name, stored, folder): path for name, path in files.items()}
+    found = {compose_once(name, stored, folder): path for name, path in sorted(files.items())}
     return dict(sorted(found.items())), {compose(name): reason for name, reason in left_out.items()}
 
 
