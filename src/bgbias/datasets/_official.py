@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from bgbias.errors import UserError
 from bgbias.files.archives import members
+from bgbias.files.pictures import hidden
 
 Photo = TypeVar("Photo")
 
@@ -60,15 +61,10 @@ def names_in(
     return names
 
 
-def is_list(member: str, lists: Collection[str]) -> bool:
-    """Whether a member is one of these files."""
-    return PurePosixPath(member).name in lists and "__MACOSX" not in member
-
-
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
     found: dict[str, bytes] = {}
-    for member, data in members(archive, lambda name: is_list(name, lists)):
+    for member, data in members(archive, lambda n: PurePosixPath(n).name in lists and not hidden(n)):
         found[PurePosixPath(member).name] = data
         if len(found) == len(lists):
             break  # what follows in an archive may be gigabytes

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from bgbias.datasets._official import last_of_each_class, lists_in
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import DAMAGED
+from bgbias.files.archives import readable
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -131,19 +131,12 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                file = PurePosixPath(member.name).name
-                opened = tar.extractfile(member) if file in files else None
-                while opened and (data := opened.read(PHOTO)):
-                    yield file, data
-    except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the archive's
-        raise UserError(
-            f"The archive {archive} cannot be read ({error}); delete it and fetch it again."
-        ) from error
+    with readable(archive), tarfile.open(archive) as tar:
+        for member in tar:
+            file = PurePosixPath(member.name).name
+            opened = tar.extractfile(member) if file in files else None
+            while opened and (data := opened.read(PHOTO)):
+                yield file, data
 
 
 def upright(data: bytes) -> np.ndarray:

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -28,10 +29,10 @@ DAMAGED = (
     NotImplementedError,
     RuntimeError,
     KeyError,  # a hard link to no member
+    UnicodeDecodeError,
 )
 BLOCK = 1 << 20  # bytes
 NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
-UTF_8 = 0x800  # a flag of a zip's member: its name is
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
@@ -46,7 +47,7 @@ def members(
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    with _readable(path):
+    with readable(path):
         if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
             files = Lookup(path, wanted, passed_over)
             yield from ((name, files.read(name)) for name in files.names)
@@ -73,43 +74,55 @@ class Lookup:
         """``passed_over`` takes what ``members`` puts there."""
         self.path = path
         others = {} if passed_over is None else passed_over
-        self._files: dict[str, Path] = {}
-        self._members: dict[str, zipfile.ZipInfo] = {}
-        self._spans: dict[str, tuple[int, int]] = {}
-        if path.is_dir():
-            found, left_out = walk(path)
-            self._files = {name: file for name, file in found.items() if wanted(name)}
-            others.update(left_out)
-            self.names = list(self._files)
-        elif zipfile.is_zipfile(path):
-            with _readable(path):
-                self._zip = zipfile.ZipFile(path)
-            stored: dict[str, str] = {}
-            self.names = []
-            for member in self._zip.infolist():
-                raw = _name_of(member)
-                _check(raw, path)
-                if not member.is_dir() and wanted(name := compose_once(raw, stored, path)):
-                    self.names.append(name)
-                    self._members[name] = member
-        else:
-            with _readable(path):
-                self._tar = _uncompressed(path)
-                self._spans = _spans(self._tar, path, wanted, others)
-            self.names = list(self._spans)
+        with readable(path):
+            if path.is_dir():
+                files, left_out = walk(path)
+                others.update(left_out)
+                self._readers = {name: file.read_bytes for name, file in files.items() if wanted(name)}
+            elif zipfile.is_zipfile(path):
+                self._readers = _in_zip(path, wanted)
+            else:
+                self._readers = _in_tar(path, wanted, others)
+        self.names = list(self._readers)
 
     def read(self, name: str) -> bytes:
         """A file's bytes; a damaged one is an error that names the archive."""
-        if self._files:
-            return self._files[name].read_bytes()
-        with _readable(self.path):
-            if not self._spans:
-                return self._zip.read(self._members[name])
-            first, length = self._spans[name]
-            data = os.pread(self._tar.fileno(), length, first)
-            if len(data) < length:
-                raise EOFError(f"'{name}' is cut off")
-            return data
+        reader = self._readers[name]
+        with readable(self.path):
+            return reader()
+
+
+def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
+    try:  # macOS writes UTF-8 without saying so
+        archive = zipfile.ZipFile(path, metadata_encoding="utf-8")
+    except UnicodeDecodeError:
+        archive = zipfile.ZipFile(path)
+    stored: dict[str, str] = {}
+    readers: dict[str, Callable[[], bytes]] = {}
+    for member in archive.infolist():
+        _check(member.filename, path)
+        if not member.is_dir() and wanted(name := compose_once(member.filename, stored, path)):
+            readers[name] = partial(archive.read, member)
+    return readers
+
+
+def _in_tar(
+    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> dict[str, Callable[[], bytes]]:
+    plain = _uncompressed(path)
+    readers: dict[str, Callable[[], bytes]] = {}
+    with tarfile.open(fileobj=plain, mode="r:") as archive:
+        for name, member in _files(archive, path, wanted, passed_over):
+            held = archive.getmember(member.linkname) if member.islnk() else member
+            readers[name] = partial(_cut_out, plain, name, held.offset_data, held.size)
+    return readers
+
+
+def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
+    data = os.pread(plain.fileno(), length, first)
+    if len(data) < length:
+        raise EOFError(f"'{name}' is cut off")
+    return data
 
 
 def _uncompressed(path: Path) -> IO[bytes]:
@@ -126,18 +139,6 @@ def _uncompressed(path: Path) -> IO[bytes]:
             plain.write(block)
         plain.seek(0)
         return plain
-
-
-def _spans(
-    tar: IO[bytes], path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
-) -> dict[str, tuple[int, int]]:
-    """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
-    spans = {}
-    with tarfile.open(fileobj=tar, mode="r:") as archive:
-        for name, member in _files(archive, path, wanted, passed_over):
-            held = archive.getmember(member.linkname) if member.islnk() else member
-            spans[name] = held.offset_data, held.size
-    return spans
 
 
 def _files(
@@ -159,18 +160,9 @@ def _files(
             yield name, member
 
 
-def _name_of(member: zipfile.ZipInfo) -> str:
-    """The name of a zip's member, which is UTF-8 wherever it can be: macOS writes that without saying so."""
-    if member.flag_bits & UTF_8:
-        return member.filename
-    try:
-        return member.filename.encode("cp437").decode()
-    except UnicodeError:
-        return member.filename
-
-
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """What reads a damaged archive inside is an error that names it."""
     try:
         yield
     except DAMAGED as error:

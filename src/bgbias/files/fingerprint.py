@@ -61,15 +61,9 @@ def elsewhere(place: str | None) -> bool:
 
 def recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
-    record = record if record.exists() else sealed.aside(record)
-    return _spec(record.absolute(), record.stat().st_mtime_ns) if record.exists() else {}
-
-
-@cache
-def _spec(record: Path, mtime: int) -> dict[str, Any]:
     try:
-        return dict(sealed.read(record).get("spec", {}))
-    except (OSError, ValueError):  # damaged: made again
+        return dict(sealed.read(record if record.exists() else sealed.aside(record)).get("spec", {}))
+    except (OSError, ValueError):  # not there, or damaged: made again
         return {}
 
 
