@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import struct
-import warnings
 import zlib
 
 import numpy as np
@@ -296,22 +295,3 @@ def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif
     with pixels.opened(data, "x") as image:
         assert pixels.turned(image)
         assert pixels.is_turned_by_xmp(image) is not in_exif
-
-
-def test_pillow_warns_with_no_word_on_the_terminal(recwarn: pytest.WarningsRecorder) -> None:
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # which pytest has put back
-    data = broken_exif()
-    pixels.decode(data, "x.jpg")
-    with pixels.opened(data, "x.jpg") as image:
-        pixels.turned(image)
-    assert not recwarn
-    with pixels.warnings_of_pillow() as texts, pixels.opened(data, "x.jpg") as image:
-        pixels.turned(image)
-    assert texts == {"Corrupt EXIF data. Expecting to read 12 bytes but only got 2."}
-
-
-def broken_exif() -> bytes:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    whole = exif.tobytes()
-    return _encoded(Image.fromarray(picture(8, 8, 3)), "JPEG", exif=whole[:18])

@@ -21,7 +21,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from bgbias.errors import UserError
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
-# What Pillow warns of is collected, with the photo's name, where each photo is looked at (``warnings_of_pillow``).
+# What Pillow warns of is noted, with the photo's name, where each photo is looked at (photos/examination.py).
 warnings.filterwarnings("ignore", module=r"PIL\.")
 FULL_SCALE = 4096  # levels of 16 bits: a brightest one below it is no dark photo, but one of 12 bits or fewer
 KEPT = 512  # pictures, 400 kB each at short side 256
@@ -145,18 +145,6 @@ def is_turned_by_xmp(image: Image.Image) -> bool:
     exif = Image.Exif()
     exif.load(image.info.get("exif", b""))
     return ExifTags.Base.Orientation not in exif
-
-
-@contextmanager
-def warnings_of_pillow() -> Iterator[set[str]]:
-    """What Pillow warns of while pictures are decoded in this thread; no other one may decode any."""
-    texts: set[str] = set()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield texts
-        finally:
-            texts.update(" ".join(str(warning.message).split()) for warning in caught)
 
 
 def upright(data: bytes, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,13 +49,9 @@ FINDINGS = {
         "what shows there is white; the pixels that are hidden there are not used",
     ),
     "animated": ("animated pictures", "their first frame is taken"),
-    "rotated_by_xmp": (
+    "rotation_in_xmp": (
         "photos with a rotation in their XMP, and none in their EXIF",
-        "it is not applied; `upright: true` in the dataset's options turns them",
-    ),
-    "turned_by_xmp": (
-        "photos with a rotation in their XMP, and none in their EXIF",
-        "they are turned, as Pillow's exif_transpose turns them; most other programs and loaders look at EXIF alone",
+        "it is treated as one in the EXIF would be; most other programs and loaders do not look at XMP",
     ),
     "sixteen_bits": (
         "photos of 16 bits",
@@ -148,10 +145,12 @@ class Examination:
 
     def takes(self, item: Item) -> bool:
         """Whether the photo can be used; what Pillow warns of is noted."""
-        with pixels.warnings_of_pillow() as texts:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             is_taken = self._can_be_used(item)
-        if texts and is_taken:
-            self._read["warned_of"].append(f"{item.image_id} ({' '.join(sorted(texts))})")
+        if caught and is_taken:
+            texts = sorted({" ".join(str(warning.message).split()) for warning in caught})
+            self._read["warned_of"].append(f"{item.image_id} ({' '.join(texts)})")
         return is_taken
 
     def _can_be_used(self, item: Item) -> bool:
@@ -188,7 +187,7 @@ class Examination:
             "turned_by_exif" if self._upright else "rotated_by_exif": turned and not by_xmp,
             "transparent": transparent,
             "animated": animated,
-            "turned_by_xmp" if self._upright else "rotated_by_xmp": by_xmp,
+            "rotation_in_xmp": by_xmp,
             "sixteen_bits": sixteen_bits,
             "tiny": min(height, width) < TINY,
             "huge": height * width > HUGE,
