@@ -51,7 +51,7 @@ def test_what_is_no_utf_8_keeps_the_names_that_dos_gave_it(tmp_path: Path) -> No
 def test_two_files_whose_names_read_alike_are_both_named(tmp_path: Path, make: object) -> None:
     place = make(tmp_path / "shop", COMPOSED | DECOMPOSED)  # type: ignore[operator]
     with pytest.raises(
-        UserError, match=r"read alike: '.*' and '(Mu\\u0308|M\\xfc|K\\xe4|Ka\\u0308).*'; rename"
+        UserError, match=r"the files '(Mu\\u0308|M\\xfc|K\\xe4|Ka\\u0308).*' and '.*' have one name; rename"
     ):
         Lookup(place, pictures.is_picture)
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from bgbias.errors import UserError
-from bgbias.files.pictures import NO_TEXT, compose_once, is_text, walk
+from bgbias.files.pictures import NO_TEXT, compose, is_text, unique, walk
 
 # What the standard library raises for broken, encrypted or strangely packed members.
 DAMAGED = (
@@ -97,13 +97,11 @@ def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[],
         archive = zipfile.ZipFile(path, metadata_encoding="utf-8")
     except UnicodeDecodeError:
         archive = zipfile.ZipFile(path)
-    stored: dict[str, str] = {}
-    readers: dict[str, Callable[[], bytes]] = {}
-    for member in archive.infolist():
-        _check(member.filename, path)
-        if not member.is_dir() and wanted(name := compose_once(member.filename, stored, path)):
-            readers[name] = partial(archive.read, member)
-    return readers
+    member_of = {member.filename: member for member in archive.infolist()}
+    for name in member_of:
+        _check(name, path)
+    files = unique((n for n, m in member_of.items() if not m.is_dir()), compose, f"{path}: the files")
+    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if wanted(name)}
 
 
 def _in_tar(
@@ -153,7 +151,8 @@ def _files(
         if not is_text(member.name):
             passed_over[ascii(member.name)] = NO_TEXT
             continue
-        name = compose_once(member.name, stored, path)
+        name = compose(member.name)
+        unique({stored.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
         if not (member.isfile() or member.islnk()):
             passed_over[name] = LINK
         elif wanted(name):

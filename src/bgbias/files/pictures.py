@@ -32,16 +32,6 @@ def compose(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def compose_once(name: str, stored: dict[str, str], place: Path) -> str:
-    """The composed form of a name in ``place``; ``stored`` holds the others by theirs. Two that read alike are an error."""
-    own = compose(name)
-    if stored.setdefault(own, name) != name:
-        raise UserError(
-            f"{place} holds two files whose names read alike: {stored[own]!a} and {name!a}; rename or remove one."
-        )
-    return own
-
-
 def locator() -> Callable[[Path], Path]:
     """Gives the file or folder that a path means in whatever form its names lie on the disk, else the path as it is."""
 
@@ -126,9 +116,9 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
                 left_out[own] = "a link that leads nowhere, or no file: put the file there"
 
     enter(str(folder), "", frozenset([os.path.realpath(folder)]))
-    stored: dict[str, str] = {}
-    found = {compose_once(name, stored, folder): path for name, path in sorted(files.items())}
-    return dict(sorted(found.items())), {compose(name): reason for name, reason in left_out.items()}
+    stored = unique(sorted(files), compose, f"{folder}: the files")
+    found = {name: files[stored[name]] for name in sorted(stored)}
+    return found, {compose(name): reason for name, reason in left_out.items()}
 
 
 def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
@@ -159,8 +149,8 @@ def unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[s
     """The names by their key; two of one key are an error that names both and says ``what`` they are."""
     by_key: dict[str, str] = {}
     for name in names:
-        if by_key.setdefault(key(name), name) != name:
-            raise UserError(
-                f"{what} '{by_key[key(name)]}' and '{name}' have one name; rename or remove one of them."
-            )
+        if (other := by_key.setdefault(key(name), name)) != name:
+            alike = compose(other) == compose(name)
+            both = f"{other!a} and {name!a}" if alike else f"'{other}' and '{name}'"
+            raise UserError(f"{what} {both} have one name; rename or remove one of them.")
     return by_key
