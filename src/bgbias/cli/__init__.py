@@ -107,7 +107,8 @@ def told(command: typer.Typer) -> None:
     except OSError as error:
         place = error.filename or Path.cwd()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            text = f"the disk is full ({place}). Free some space and run the same command again; nothing finished is lost."
+            text = f"the disk is full ({place}). Free some space and run the same command again;"
+            text += "\nnothing that was finished is lost."
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             text = (
                 f"{place} cannot be written or read ({error.strerror}). Copy the study to a folder of your own\n(cp -a), or ask"

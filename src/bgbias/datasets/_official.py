@@ -7,11 +7,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from pydantic import Field
+
 from bgbias.errors import UserError
 from bgbias.files.archives import members
+from bgbias.files.fetch import Source
 from bgbias.files.pictures import hidden
+from bgbias.settings import Strict
 
 Photo = TypeVar("Photo")
+
+
+class ArchiveParams(Strict):
+    """Where the archive is."""
+
+    source: str | None = Field(
+        None, description="path or URL of the official archive; the official host if null"
+    )
+    sha256: str | None = None
+
+    def archive(self, *official: Source, keep: tuple[str, ...] = ()) -> tuple[Source, ...]:
+        """The user's if one is named, else the official one."""
+        own = Source(place=self.source, sha256=self.sha256, keep=keep)
+        return (own,) if self.source else official
 
 
 def split_of(label: int, ranges: Mapping[str, tuple[int, int]]) -> str:

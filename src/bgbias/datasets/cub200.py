@@ -14,12 +14,11 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import listed_photos, lists_in, places, split_of
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
 
 TITLE = "CUB200"
 KEY = "cub200"
@@ -44,13 +43,9 @@ LISTS = ("images.txt", "image_class_labels.txt")
 BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 
 
-class Params(Strict):
+class Params(ArchiveParams):
     """Where the archives are, and which part of them to use."""
 
-    source: str | None = Field(
-        None, description="a file, folder or URL of the official archive; the official hosts if null"
-    )
-    sha256: str | None = None
     segmentations: bool = Field(
         False,
         description="fetch the archive of true masks; those inside the photos' archive are read without it",
@@ -74,9 +69,7 @@ class Params(Strict):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The photos: the user's file if one is named, else the official archive; and, if wanted, the segmentations."""
-    sources: dict[str, tuple[Source, ...]] = {"photos": (OFFICIAL, MIRROR)}
-    if params.source:
-        sources["photos"] = (Source(place=params.source, sha256=params.sha256, keep=(".txt",)),)
+    sources = {"photos": params.archive(OFFICIAL, MIRROR, keep=(".txt",))}
     if params.segmentations:
         sources["segmentations"] = (SEGMENTATIONS,)
     return sources
