@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 20.0
+UNSEEN = ("Cc", "Cf", "Cs")  # Unicode's control and format characters, and bytes that are no text
 
 
-def say(text: str) -> None:
-    """One line for the person or the log."""
-    print(text, file=sys.stderr, flush=True)
+def printable(text: str) -> str:
+    """The text with escapes in the place of what a terminal obeys or hides, as names of files may have it."""
+    return "".join(
+        ascii(c)[1:-1] if unicodedata.category(c) in UNSEEN and c not in "\n\t" else c for c in text
+    )
+
+
+def say(text: str, out: TextIO | None = None) -> None:
+    """Lines for the person or the log, by standard error unless ``out`` is another stream."""
+    print(printable(text), file=out or sys.stderr, flush=True)
+
+
+def size(count: float) -> str:
+    """Bytes: ``820 bytes``, ``12.3 MB``, ``4.0 GB``."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:.0f} bytes"
 
 
 def minutes(seconds: float) -> str:
@@ -28,9 +45,11 @@ def track(things: Iterable[T], total: int | None, label: str) -> Iterator[T]:
     """The things, one by one, while the share that is done, the rate and the time left are shown (``total`` unknown: None)."""
     if sys.stderr.isatty():
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import track as bar
 
-        yield from bar(things, description=label, total=total, console=Console(stderr=True), transient=True)
+        description = escape(printable(label))
+        yield from bar(things, description, total=total, console=Console(stderr=True), transient=True)
         return
     begun = shown = time.monotonic()
     for done, thing in enumerate(things, 1):

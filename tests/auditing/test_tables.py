@@ -125,7 +125,7 @@ def test_rows_that_cannot_be_taken_are_left_out_by_reason(tmp_path: Path, rows: 
     assert {name: reason.partition(":")[0] for name, reason in photos.left_out.items()} == {
         "gone.jpg": "no file is there",
         "row 11": "a row without a path",
-        "http:/x/1.jpg": "an address",
+        "http://x/1.jpg": "an address",
         "shoe 00/0.jpg (row 13)": "its photo is listed before",
         "shoe 00/1.jpg": "no class in its row",
     }
@@ -162,3 +162,12 @@ def test_class_level_is_refused_where_no_folder_is_a_class(tmp_path: Path, rows:
         collect(rows, class_level=1)
     with pytest.raises(UserError, match="There is no folder or archive"):
         collect(tmp_path / "nowhere", class_level=1)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_a_picture_in_memory_whose_levels_nobody_knows_is_left_out(kind: type) -> None:
+    pictures = [Image.fromarray(np.full((40, 40), level, np.uint8)) for level in range(4)]
+    pictures.append(Image.fromarray(np.full((40, 40), 1, kind)))
+    photos = collect(pictures)
+    assert len(photos) == 4
+    assert "of which nobody can tell which is white" in photos.left_out["4"]

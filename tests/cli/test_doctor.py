@@ -79,3 +79,14 @@ def test_doctor_tells_what_makes_it_no_dataset(tmp_path: Path) -> None:
     assert "9 photos of 9 classes" in said(folder, "--class-level", 2)
     with pytest.raises(UserError, match="There is no folder or archive"):
         said(tmp_path / "absent")
+
+
+def test_no_name_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    picture = encode_png(np.full((4, 4), 7, np.uint8))
+    name = "a\x1b[2J/1\u202e.jpg"
+    folder = as_folder(tmp_path / "shop\x07", {name: picture, "b/1.png": picture, "b/\x1b]0;x\x07.heic": b""})
+    told = said(folder)
+    assert r"a\x1b[2J/1\u202e.jpg" in told
+    assert r"b/\x1b]0;x\x07.heic" in told
+    assert r"shop\x07: 2 photos" in told
+    assert told.replace("\n", "").isprintable()

@@ -149,12 +149,12 @@ def test_class_folders_of_two_depths_are_refused_and_a_folder_around_all_is_none
     around.mkdir()
     classes.rename(around / "shop")
     found = folder_items(around)
-    assert sorted({i.class_name for i in found}) == [f"shop/class {c:02d}" for c in range(12)]
+    assert sorted({i.class_name for i in found}) == [f"class {c:02d}" for c in range(12)]
     (around / "shop" / "class 03" / "details").mkdir()
     (around / "shop" / "class 03" / "details" / "a.jpg").touch()
     with pytest.raises(UserError, match=r"2 \(12 classes, e\.g\. 'shop/class 00'\)"):
         folder_items(around)
-    assert sum(i.class_name == "shop/class 03" for i in folder_items(around, class_level=2)) == 4
+    assert sum(i.class_name == "class 03" for i in folder_items(around, class_level=2)) == 4
 
 
 def test_folder_with_pictures_beside_the_classes_is_refused(classes: Path) -> None:

@@ -1,6 +1,9 @@
-"""Times as people say them."""
+"""Times and sizes as people say them, and names that a terminal does not obey."""
 
 from __future__ import annotations
+
+import io
+import sys
 
 import pytest
 
@@ -10,3 +13,40 @@ from bgbias import progress
 @pytest.mark.parametrize(("seconds", "said"), [(99.4, "99 s"), (720.0, "12 min"), (11100.0, "3 h 05 min")])
 def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert progress.minutes(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 bytes"), (999, "999 bytes"), (2**28, "268.4 MB"), (4e9, "4.0 GB"), (4200, "4.2 kB")],
+)
+def test_sizes_are_said_in_a_unit_that_shows_them(count: float, said: str) -> None:
+    assert progress.size(count) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\x1b[2Jb.jpg", r"a\x1b[2Jb.jpg"),
+        ("photo\u202egpj.exe", r"photo\u202egpj.exe"),  # which a terminal shows from right to left
+        ("a\rb\x9b31m\x00", r"a\rb\x9b31m\x00"),
+        ("\udcff.jpg", r"\udcff.jpg"),
+        ("Käse 日本 [red]\n\tline", "Käse 日本 [red]\n\tline"),
+    ],
+)
+def test_a_terminal_obeys_no_name(name: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    progress.say(name)
+    progress.say(name, sys.stdout)
+    assert capsys.readouterr() == (f"{shown}\n", f"{shown}\n")
+
+
+def test_a_bar_shows_a_name_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert list(progress.track([1, 2], 2, "looking at [/x] a\x07b")) == [1, 2]
+    assert r"looking at [/x] a\x07b" in screen.getvalue()

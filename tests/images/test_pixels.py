@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import math
+import struct
+import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, TiffImagePlugin
+from PIL import Image, PngImagePlugin, TiffImagePlugin
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -239,3 +241,57 @@ def test_a_textual_xmp_tag_stops_no_photo() -> None:
     tags[700] = "<x:xmpmeta>words</x:xmpmeta>"
     data = _encoded(Image.fromarray(picture(8, 8, 3)), "TIFF", tiffinfo=tags)
     assert np.array_equal(pixels.decode(data, "x.tif"), picture(8, 8, 3))
+
+
+def png_of_16_bits(levels: np.ndarray) -> bytes:
+    """A PNG [H, W, C] of 16 bits: grey, grey and alpha, RGB or RGBA; Pillow writes none of colours."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, channels = levels.shape
+    header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in levels)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_colours_of_sixteen_bits_have_the_rule_of_grey_ones(channels: int) -> None:
+    bright, dark = (np.full((4, 4, channels), level, np.uint16) for level in (40_000, 4095))
+    if channels != 3:
+        bright[..., -1] = dark[..., -1] = 65_535  # an opaque picture is no bright one
+    assert (pixels.decode(png_of_16_bits(bright), "x.png") == 40_000 // 256).all()
+    with pytest.raises(pixels.UnknownLevelsError, match=r"'x\.png' .*levels up to 4095 alone") as caught:
+        pixels.decode(png_of_16_bits(dark), "x.png")
+    assert caught.value.kind == "levels_of_few_bits"
+
+
+def test_a_turned_picture_of_unknown_levels_stays_as_it_is_and_is_refused_later() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    chunk = b"eXIf" + exif.tobytes()
+    data = png_of_16_bits(np.full((4, 6, 3), 4000, np.uint16))
+    end = data.index(b"IDAT") - 4
+    length = struct.pack(">I", len(chunk) - 4)
+    data = data[:end] + length + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[end:]
+    with pixels.opened(data, "x.png") as image:
+        assert pixels.turned(image)
+    assert pixels.upright(data, "x.png") == data
+
+
+XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+
+
+@pytest.mark.parametrize("in_exif", [False, True])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif: bool) -> None:
+    exif, text = Image.Exif(), PngImagePlugin.PngInfo()
+    if in_exif:
+        exif[0x0112] = 6
+    text.add_itxt("XML:com.adobe.xmp", XMP)
+    options = {"pnginfo": text} if kind == "PNG" else {"xmp": XMP.encode()}
+    data = _encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
+    with pixels.opened(data, "x") as image:
+        assert pixels.turned(image)
+        assert pixels.is_turned_by_xmp(image) is not in_exif

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from bgbias.images.pixels import encode_png
@@ -62,3 +63,59 @@ def test_sizes_of_photo_and_mask_are_told() -> None:
     seen = Examination({})
     assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((40, 50), np.uint8))))
     assert "the photo is 60x40 pixels, the mask 50x40" in seen.left_out["a/1.png"]
+
+
+def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
+    def deep(kind: type, most: int) -> bytes:
+        stream = io.BytesIO()
+        Image.fromarray(np.linspace(0, most, 2400).reshape(40, 60).astype(kind)).save(stream, "TIFF")
+        return stream.getvalue()
+
+    seen = Examination({})
+    photos = {
+        "a/1.tif": deep(np.uint16, 65_535),
+        "a/2.tif": deep(np.uint16, 4000),
+        "a/3.tif": deep(np.uint16, 300),
+        "a/4.tif": deep(np.float32, 1),
+        "a/5.tif": deep(np.int32, 70_000),
+        "a/6.png": photo(1),
+    }
+    assert [seen.takes(item(name, 0, data)) for name, data in photos.items()] == [True] + [False] * 4 + [True]
+    lines = "\n".join(seen.told("mine"))
+    for words in (
+        "left out: photos of 16 bits whose levels are all below 4096: 2 (a/2.tif, a/3.tif): 'a/2.tif' cannot",
+        "left out: photos whose levels are floating point numbers: 1 (a/4.tif): ",
+        "left out: photos whose levels are whole numbers of 32 bits: 1 (a/5.tif): ",
+        "photos of 16 bits: 1 (a/1.tif): their levels 0 to 65,535 become 0 to 255",
+    ):
+        assert words in lines
+
+
+def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder) -> None:
+    exif, stream = Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6
+    Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(stream, "JPEG", exif=exif.tobytes()[:18])
+    seen = Examination({})
+    assert seen.takes(item("a/1.jpg", 0, stream.getvalue()))
+    assert seen.takes(item("a/2.png", 0, photo(3)))
+    (line,) = seen.told("mine")
+    assert line.startswith(
+        "mine: photos that Pillow warns of: 1 (a/1.jpg (Corrupt EXIF data. Expecting to read 12"
+    )
+    assert not recwarn
+
+
+@pytest.mark.parametrize(("upright", "finding"), [(False, "rotated_by_exif"), (True, "turned_by_exif")])
+def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif(upright: bool, finding: str) -> None:
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    seen = Examination({}, upright=upright)
+    for number, options in enumerate(({"xmp": xmp}, {"exif": exif}, {"exif": exif, "xmp": xmp})):
+        stream = io.BytesIO()
+        Image.fromarray(np.full((40, 60, 3), 9 * number, np.uint8)).save(stream, "JPEG", **options)
+        assert seen.takes(item(f"a/{number}.jpg", 0, stream.getvalue()))
+    assert seen.findings == {
+        finding: ["a/1.jpg", "a/2.jpg"],
+        "rotation_in_xmp": ["a/0.jpg"],
+    }

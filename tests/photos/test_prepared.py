@@ -141,9 +141,11 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
 ) -> None:
     full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(
-        UserError, match=r"5 pictures of .*photos\.zip at short side 32 take .* GB.* paths\.work"
-    ):
+    words = (
+        r"5 pictures of .*photos\.zip at short side 32 take 20\.6 kB, and 268\.4 MB are kept free; .*prepared"
+        r" has 1\.0 MB: 267\.5 MB are missing\. Free them, or name .* paths\.work"
+    )
+    with pytest.raises(UserError, match=words):
         prepared.pictures(store, 32, tmp_path / "prepared")
 
 

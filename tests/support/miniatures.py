@@ -56,6 +56,22 @@ def as_zip(path: Path, files: Files) -> Path:
     return path
 
 
+class _MacInfo(zipfile.ZipInfo):
+    """A member whose name is UTF-8 without the flag that says so, as the Finder writes it."""
+
+    def _encodeFilenameFlags(self) -> tuple[bytes, int]:
+        return self.filename.encode(), self.flag_bits
+
+
+def as_mac_zip(path: Path, files: Files) -> Path:
+    """A zip as the Finder writes it, with its own file beside each."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(_MacInfo(name), data)
+            archive.writestr(_MacInfo(f"__MACOSX/{name}"), b"")
+    return path
+
+
 def as_folder(path: Path, files: Files) -> Path:
     """Unpacked."""
     for name, data in files.items():

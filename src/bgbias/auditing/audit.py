@@ -44,7 +44,7 @@ from bgbias.evaluation.variance import Shares
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say
+from bgbias.progress import say, size
 from bgbias.report import queries as asking
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
@@ -314,6 +314,6 @@ def _room(work: Path, needed: int) -> None:
     free = shutil.disk_usage(work).free + there
     if free < needed:
         raise UserError(
-            f"{work} has room for {free / 1e6:,.0f} MB, and {needed / 1e6:,.0f} MB are needed while the audit runs; name another"
-            " folder by --out, or fewer photos by --sample."
+            f"{work} has room for {size(free)}, and the audit needs {size(needed)} while it runs: {size(needed - free)} more."
+            " Name another folder by --out, or fewer photos by --sample."
         )

@@ -70,7 +70,7 @@ def find(place: str | None) -> BackgroundPhotos:
         )
     if is_picture(place) and places.source(place).is_file():
         raise UserError(f"{place} is one picture; name the folder that holds it and others by --backgrounds.")
-    pairs = sorted(pools.files(place), key=lambda pair: pair[0])
+    pairs = sorted(pools.files(place))
     if len(pairs) < 2:
         raise UserError(
             f"{place} holds {len(pairs)} pictures, and two backgrounds are the least; twenty or more say something."

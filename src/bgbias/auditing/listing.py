@@ -14,7 +14,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import PICTURES, has_suffix, is_picture, stem, why_not
+from bgbias.files.pictures import PICTURES, compose, has_suffix, is_picture, locator, stem, why_not
 from bgbias.files.store import ImageStore
 from bgbias.images import heif
 from bgbias.images.drawn_masks import white
@@ -69,7 +69,7 @@ class Listing:
         # What lies beside a photo under its name, as its raw file or a note, has no mask of its own.
         stems = set(map(stem, self.table.ids))
         others_of = {stem(name): name for name in self.others if stem(name) not in stems}
-        mask_of = by_name.masks(drawn, [*self.table.ids, *others_of.values()], self.name, str(place))
+        mask_of = by_name.masks(drawn, self.table.ids, self.name, str(place), others_of.values())
 
         def truth(image_id: str) -> bytes | None:
             mask = mask_of.get(stem(image_id))
@@ -101,7 +101,7 @@ def table_of(
 
 def title(place: Path) -> str:
     """What a folder, or an archive or table of it, is called: the same for ``shop``, ``shop.tar.gz`` and ``shop.csv``."""
-    name = place.resolve().name
+    name = compose(place.resolve().name)
     while not place.is_dir() and PurePosixPath(name).suffix.lower() in ARCHIVES + TABLES:
         name = PurePosixPath(name).stem
     return name
@@ -124,8 +124,9 @@ LEVELS = (
 
 
 def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing:
-    """The photos of a folder or archive, with their paths as ids. Photos beside the folders of the classes are left out; where
-    all are loose there are no classes. Folders in folders without a ``class_level``, and a place without photos, are errors.
+    """The photos of a folder or archive, with their paths as ids, and as keys without the folders around all of them. Photos
+    beside the folders of the classes are left out; where all are loose there are no classes. Folders in folders without a
+    ``class_level``, and a place without photos, are errors.
     """
     name = name or title(place)
     left_out: dict[str, str] = {}
@@ -134,7 +135,10 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
     left_out |= {n: why_left(n) for n in files.names if not taken(n)}
     if not photos:
         raise UserError(_empty(place, left_out))
-    loose = [n for n in photos if len(PurePosixPath(n).parent.parts) < (class_level or 1)]
+    depth = {n: len(PurePosixPath(n).parent.parts) for n in photos}
+    # An archive of a folder has that folder around all that lies in it.
+    is_enclosed = not place.is_dir() and by_name.around(photos) > 0 and max(depth.values()) > 1
+    loose = [n for n in photos if depth[n] < (class_level or 1 + is_enclosed)]
     inside = sorted(set(photos) - set(loose))
     if class_level and not inside:
         raise UserError(
@@ -147,9 +151,10 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
         )
     why = why_unlabelled(class_of) if inside else "photos lie in no folders, which would say their classes"
     ids = inside or photos
+    shared = by_name.around(ids)
     return Listing(
         name=name,
-        table=table_of(name, ids, class_of, not why),
+        table=table_of(name, ids, class_of, not why, {i: by_name.inside(i, shared) for i in ids}),
         labelled=not why,
         read=files.read,
         truth=lambda image_id: None,
@@ -185,7 +190,8 @@ def _empty(place: Path, left_out: dict[str, str]) -> str:
 
 def _linked(place: Path, photos: list[str]) -> tuple[str, ...]:
     folders = {folder for n in photos for folder in PurePosixPath(n).parents}
-    return tuple(sorted(str(folder) for folder in folders if (place / folder).is_symlink() and folder.name))
+    locate = locator()
+    return tuple(sorted(str(f) for f in folders if f.name and locate(place / f).is_symlink()))
 
 
 def datasets(params: Path) -> tuple[str, ...]:

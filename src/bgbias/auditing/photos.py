@@ -21,6 +21,7 @@ from bgbias.auditing import listing as listings
 from bgbias.auditing import tables
 from bgbias.auditing.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
 from bgbias.errors import UserError
+from bgbias.files.pictures import locator
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
 from bgbias.photos import subset
@@ -187,7 +188,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
         # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
-    place = Path(source).expanduser()
+    place = locator()(Path(source).expanduser())
     known = listings.datasets(params) if isinstance(source, str) and "/" not in source else ()
     if source in known:
         if place.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from bgbias.auditing.listing import Listing, table_of, taken, title, why_left, why_unlabelled
 from bgbias.errors import UserError
-from bgbias.files.pictures import is_photo
+from bgbias.files.pictures import compose, is_photo, locator
 from bgbias.files.tables import read_text
 from bgbias.images import pixels
 from bgbias.images.drawn_masks import white
@@ -53,9 +53,16 @@ def of_frame(
     files of which none is there are errors.
     """
     folder = (folder or Path.cwd()).resolve()
+    locate = locator()
     columns = _columns(frame, place)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    rows = [row | {"number": n} for n, row in enumerate(rows, first)]
+    rows = [
+        {
+            meaning: _composed(value, meaning, folder, locate)
+            for meaning, value in zip(columns, values, strict=True)
+        }
+        | {"number": number}
+        for number, values in enumerate(zip(*columns.values(), strict=True), first)
+    ]
     tested = [row for row in rows if row.get("split") == "test"]
     remarks = []
     if tested and len(tested) < len(rows):
@@ -65,7 +72,7 @@ def of_frame(
     taken_rows: dict[str, dict[str, Any]] = {}
     for row in tested or rows:
         image_id = _id(row, folder)
-        why = _why_not(row, image_id, folder, "class" in columns)
+        why = _why_not(row, image_id, "class" in columns)
         if not why and image_id in taken_rows:
             image_id, why = f"{image_id} (row {row['number']})", "its photo is listed before: remove the row"
         if why:
@@ -81,12 +88,21 @@ def of_frame(
         name=name,
         table=table_of(name, taken_rows, class_of, not why, key_of),
         labelled=not why,
-        read=lambda image_id: _encoded(taken_rows[image_id]["photo"], image_id, folder),
-        truth=_masks(taken_rows, folder),
+        read=lambda image_id: _encoded(taken_rows[image_id]["photo"], image_id),
+        truth=_masks(taken_rows),
         left_out=left_out,
         others=(*left_out, *(_id(row, folder) for row in rows if tested and row["split"] != "test")),
         remarks=(*remarks, *([why] if why else [])),
     )
+
+
+def _composed(value: Any, meaning: str, folder: Path, locate: Callable[[Path], Path]) -> Any:
+    """A cell whose names are compared as people read them; a path to a file as it lies on the disk."""
+    if _is_nothing(value) or not isinstance(value, (str, Path)) or "://" in str(value):
+        return value
+    if meaning in ("photo", "mask"):
+        return locate(folder / str(value).strip().replace("\\", "/"))
+    return compose(str(value))
 
 
 def _columns(frame: pd.DataFrame, place: str) -> dict[str, list[Any]]:
@@ -131,23 +147,22 @@ def _id(row: dict[str, Any], folder: Path) -> str:
     photo = row["photo"]
     if _is_nothing(photo):
         return f"row {row['number']}"
-    if not isinstance(photo, (str, Path)):
-        return str(row.get("key", row["number"]))
-    path = PurePosixPath(str(photo).strip().replace("\\", "/"))
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    if isinstance(photo, Path):
+        photo = photo.relative_to(folder) if photo.is_relative_to(folder) else photo
+    return compose(str(photo)) if isinstance(photo, (str, Path)) else str(row.get("key", row["number"]))
 
 
-def _why_not(row: dict[str, Any], image_id: str, folder: Path, labelled: bool) -> str:
+def _why_not(row: dict[str, Any], image_id: str, labelled: bool) -> str:
     """Why a row's photo is left out, and what to do; empty if it is not."""
     photo = row["photo"]
     if _is_nothing(photo):
         return "a row without a path: fill it in, or remove the row"
     if labelled and _is_nothing(row["class"]):
         return "no class in its row: fill it in"
-    if isinstance(photo, (str, Path)):
-        if "://" in str(photo):
-            return "an address: download the photo, and write its path"
-        if not (folder / image_id).is_file():
+    if isinstance(photo, str):
+        return "an address: download the photo, and write its path"
+    if isinstance(photo, Path):
+        if not photo.is_file():
             return GONE
         if is_photo(image_id) and not taken(image_id):
             return why_left(image_id)
@@ -173,7 +188,7 @@ def _nothing(place: str, folder: Path, left_out: dict[str, str]) -> str:
     return f"{place} names no photo that can be taken, e.g. {shown}; most often: {reason}."
 
 
-def _masks(rows: dict[str, dict[str, Any]], folder: Path) -> Callable[[str], bytes | None]:
+def _masks(rows: dict[str, dict[str, Any]]) -> Callable[[str], bytes | None]:
     def truth(image_id: str) -> bytes | None:
         mask = rows[image_id].get("mask")
         if _is_nothing(mask):
@@ -181,15 +196,15 @@ def _masks(rows: dict[str, dict[str, Any]], folder: Path) -> Callable[[str], byt
         name = f"mask of {image_id}"
         if isinstance(mask, np.ndarray) and mask.dtype == bool:
             mask = mask.astype(np.uint8)
-        return white(_encoded(mask, name, folder), name)
+        return white(_encoded(mask, name), name)
 
     return truth
 
 
-def _encoded(picture: Any, name: str, folder: Path) -> bytes:
+def _encoded(picture: Any, name: str) -> bytes:
     """A picture as bytes: those of its file, those that are given, or as PNG, which loses nothing. Another thing is an error."""
     if isinstance(picture, (str, Path)):
-        return (folder / str(picture).strip().replace("\\", "/")).read_bytes()
+        return Path(picture).read_bytes()
     if isinstance(picture, (bytes, bytearray, memoryview)):
         return bytes(picture)
     if isinstance(picture, Image.Image):

@@ -18,7 +18,7 @@ from bgbias.errors import UserError
 from bgbias.files import fetch
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import is_picture
+from bgbias.files.pictures import compose, is_picture
 from bgbias.files.places import source
 
 COLUMNS = ("name", "url", "licence", "sha256")
@@ -51,7 +51,7 @@ def read_list(path: Path, group: str | None = None) -> list[Listed]:
     for line, row in rows:
         if group is not None and row["pool"] != group:
             continue
-        photo = Listed(*(row[c] or "" for c in COLUMNS))
+        photo = Listed(*(compose(row[c] or "") for c in COLUMNS))
         if not is_picture(photo.name) or "/" in photo.name:
             raise UserError(f"{path}, line {line}: '{photo.name}' is not the file name of a picture.")
         if photo.name in by_name:

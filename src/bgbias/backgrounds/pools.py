@@ -11,7 +11,7 @@ from bgbias.backgrounds.settings import PoolSource, Proposal
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
-from bgbias.files.pictures import is_picture, listed
+from bgbias.files.pictures import compose, is_picture, listed
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
@@ -85,15 +85,12 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
             f"The background source {origin} is missing. Put it there, set BGBIAS_SHARED_DATA to the folder that has it, or name"
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
-    if origin.is_dir():
-        found = (p for p in sorted(origin.rglob("*")) if is_picture(p.relative_to(origin).as_posix()))
-        yield from ((p.name, p.read_bytes()) for p in found)
-    elif origin.suffix in (".txt", ".lst"):
-        written = [origin.parent / line for line in listed(origin)]
+    if origin.suffix in (".txt", ".lst") and origin.is_file():
+        written = listed(origin).values()
         absent = [p for p in written if not p.exists()]
         if absent:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")
-        yield from ((p.name, p.read_bytes()) for p in written)
+        yield from ((compose(p.name), p.read_bytes()) for p in written)
     else:
         yield from ((PurePosixPath(name).name, data) for name, data in members(origin, is_picture))
 

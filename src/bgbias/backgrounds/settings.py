@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Annotated
 
+from pydantic import AfterValidator, Field, model_validator
+
+from bgbias.files.pictures import compose
 from bgbias.settings import Strict
 
 PROCEDURAL = ("colours", "gradients", "textures", "toy_scenes")
@@ -58,8 +61,12 @@ class Proposal(Strict):
     masker: str = Field(description="whose saliency tells a foreground")
     shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
     seed: int = Field(0, ge=0, description="of the random shares")
-    keep: tuple[str, ...] = Field((), description="names to take whatever the masker sees")
-    drop: tuple[str, ...] = Field((), description="names to leave out whatever the masker sees")
+    keep: tuple[Annotated[str, AfterValidator(compose)], ...] = Field(
+        (), description="names to take whatever the masker sees"
+    )
+    drop: tuple[Annotated[str, AfterValidator(compose)], ...] = Field(
+        (), description="names to leave out whatever the masker sees"
+    )
     licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")

@@ -96,25 +96,25 @@ def told(command: typer.Typer) -> None:
     """
     try:
         command(standalone_mode=True)
+        return
     except UserError as error:
-        say(f"\nbgbias: {error}")
-        sys.exit(2)
+        text = str(error)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        say(f"\nbgbias: this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'")
-        sys.exit(2)
+        text = f"this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'"
     except OSError as error:
         place = error.filename or Path.cwd()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            say(f"\nbgbias: the disk is full ({place}). Free some space and run the same command again;")
-            say("nothing that was finished is lost.")
+            text = f"the disk is full ({place}). Free some space and run the same command again;"
+            text += "\nnothing that was finished is lost."
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            say(
-                f"\nbgbias: {place} cannot be written or read ({error.strerror}). Copy the study to a folder of your own"
+            text = (
+                f"{place} cannot be written or read ({error.strerror}). Copy the study to a folder of your own\n(cp -a), or ask"
+                " for the right to write there, and run the same command again."
             )
-            say("(cp -a), or ask for the right to write there, and run the same command again.")
         else:
             raise
-        sys.exit(2)
+    say(f"\nbgbias: {text}")
+    sys.exit(2)

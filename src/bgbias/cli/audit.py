@@ -158,7 +158,7 @@ def audit(
             )
         else:
             run(asking, audited, out)
-    print((out / "verdict.txt").read_text(encoding="utf-8"), end="")
+    say((out / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
     say(f"the page for people: {out / 'audit.html'}")
     say(
         f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (out / name).is_file())} in {out}"

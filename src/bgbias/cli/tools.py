@@ -53,9 +53,12 @@ def doctor(
     name = path.resolve().name if path.exists() else None
     photo_set = collect(photos, masks, name, class_level)
     for line in photo_set.told(sys.maxsize if every else SHOWN):
-        print(line)
+        say(line, sys.stdout)
     of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"
-    print(f"{photo_set.name}: {len(photo_set)} photos{of_classes}, {len(photo_set.left_out)} files left out")
+    say(
+        f"{photo_set.name}: {len(photo_set)} photos{of_classes}, {len(photo_set.left_out)} files left out",
+        sys.stdout,
+    )
 
 
 @app.command()

@@ -7,10 +7,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from pydantic import Field
+
 from bgbias.errors import UserError
 from bgbias.files.archives import members
+from bgbias.files.fetch import Source
+from bgbias.files.pictures import hidden
+from bgbias.settings import Strict
 
 Photo = TypeVar("Photo")
+
+
+class ArchiveParams(Strict):
+    """Where the archive is."""
+
+    source: str | None = Field(
+        None, description="path or URL of the official archive; the official host if null"
+    )
+    sha256: str | None = None
+
+    def archive(self, *official: Source, keep: tuple[str, ...] = ()) -> tuple[Source, ...]:
+        """The user's if one is named, else the official one."""
+        own = Source(place=self.source, sha256=self.sha256, keep=keep)
+        return (own,) if self.source else official
 
 
 def split_of(label: int, ranges: Mapping[str, tuple[int, int]]) -> str:
@@ -60,15 +79,10 @@ def names_in(
     return names
 
 
-def is_list(member: str, lists: Collection[str]) -> bool:
-    """Whether a member is one of these files."""
-    return PurePosixPath(member).name in lists and "__MACOSX" not in member
-
-
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
     found: dict[str, bytes] = {}
-    for member, data in members(archive, lambda name: is_list(name, lists)):
+    for member, data in members(archive, lambda n: PurePosixPath(n).name in lists and not hidden(n)):
         found[PurePosixPath(member).name] = data
         if len(found) == len(lists):
             break  # what follows in an archive may be gigabytes

@@ -14,12 +14,11 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import is_list, listed_photos, lists_in, places, split_of
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
 
 TITLE = "CUB200"
 KEY = "cub200"
@@ -44,13 +43,9 @@ LISTS = ("images.txt", "image_class_labels.txt")
 BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 
 
-class Params(Strict):
+class Params(ArchiveParams):
     """Where the archives are, and which part of them to use."""
 
-    source: str | None = Field(
-        None, description="a file, folder or URL of the official archive; the official hosts if null"
-    )
-    sha256: str | None = None
     segmentations: bool = Field(
         False,
         description="fetch the archive of true masks; those inside the photos' archive are read without it",
@@ -74,9 +69,7 @@ class Params(Strict):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The photos: the user's file if one is named, else the official archive; and, if wanted, the segmentations."""
-    sources: dict[str, tuple[Source, ...]] = {"photos": (OFFICIAL, MIRROR)}
-    if params.source:
-        sources["photos"] = (Source(place=params.source, sha256=params.sha256, keep=(".txt",)),)
+    sources = {"photos": params.archive(OFFICIAL, MIRROR, keep=(".txt",))}
     if params.segmentations:
         sources["segmentations"] = (SEGMENTATIONS,)
     return sources
@@ -92,10 +85,10 @@ def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, floa
     archive = parts["photos"]
     paths, listed = lists_in(archive, BOX_LISTS, "CUB-200-2011").values()
     try:
-        path_of: dict[str, str] = dict(_rows(paths.decode()))
+        path_of: dict[str, str] = dict(_rows(paths))
         return {
             path_of[number]: (float(left), float(top), float(width), float(height))
-            for number, left, top, width, height in _rows(listed.decode())
+            for number, left, top, width, height in _rows(listed)
         }
     except (KeyError, ValueError) as error:
         raise UserError(
@@ -115,17 +108,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     a photo that its list names, is an error.
     """
     archive = parts["photos"]
-    listed: dict[str, str] = {}
-    truth: dict[str, bytes] = {}
-    for member, data in members(archive, lambda n: is_list(n, LISTS) or _is_mask(n)):
-        if _is_mask(member):
-            truth[_stem(member)] = data
-        else:
-            listed[PurePosixPath(member).name] = data.decode()
-    absent = [n for n in LISTS if n not in listed]
-    if absent:
-        raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of CUB-200-2011.")
-    label = _labels(listed, archive)
+    label = _labels(lists_in(archive, LISTS, "CUB-200-2011"), archive)
+    truth = {_stem(n): data for n, data in members(archive, _is_mask)}
     _check_counts(label, params, archive, name)
     # In the order of images.txt.
     official = places((path, split_of(number, OFFICIAL_SPLIT)) for path, number in label.items())
@@ -151,7 +135,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def _labels(listed: dict[str, str], archive: Path) -> dict[str, int]:
+def _labels(listed: dict[str, bytes], archive: Path) -> dict[str, int]:
     """The class, counted from 0, of each path of ``images.txt``, in its order."""
     try:
         number_of: dict[str, str] = dict(_rows(listed["image_class_labels.txt"]))
@@ -179,8 +163,8 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
         )
 
 
-def _rows(text: str) -> Iterator[Any]:
-    return (line.split() for line in text.splitlines() if line.strip())
+def _rows(data: bytes) -> Iterator[Any]:
+    return (line.split() for line in data.decode().splitlines() if line.strip())
 
 
 def _is_mask(member: str) -> bool:

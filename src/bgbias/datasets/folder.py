@@ -72,7 +72,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Pictures outside any folder, folders in folders without a ``class_level``, too few classes for three splits, and a mask that
     belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
-    names = [member for member, _ in members(parts["photos"], is_picture)]
+    names = names_in(parts["photos"], is_picture)
     class_of = by_name.classes(names, params.class_level, name, LEVELS.format(name=name))
     classes = sorted(set(class_of.values()))
     label_of = {c: number for number, c in enumerate(classes)}

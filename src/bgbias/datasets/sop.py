@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pydantic import Field
-
-from bgbias.datasets._official import listed_photos, lists_in
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
 
 TITLE = "SOP"
 KEY = "sop"
@@ -33,13 +30,8 @@ PHOTO_BYTES = 25_000  # about: small photos, some 3 GB in all
 COUNTS = {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
 
 
-class Params(Strict):
+class Params(ArchiveParams):
     """Where the archive is."""
-
-    source: str | None = Field(
-        None, description="a file, folder or URL of the official archive; the official host if null"
-    )
-    sha256: str | None = None
 
 
 class ListedPhoto(NamedTuple):
@@ -52,8 +44,7 @@ class ListedPhoto(NamedTuple):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's archive if one is named, else the official one."""
-    own = Source(place=params.source, sha256=params.sha256, keep=(".txt",)) if params.source else None
-    return {"photos": (own or OFFICIAL,)}
+    return {"photos": params.archive(OFFICIAL, keep=(".txt",))}
 
 
 def expected(params: Params) -> dict[str, int]:

@@ -16,14 +16,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import last_of_each_class, lists_in
+from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import DAMAGED
+from bgbias.files.archives import readable
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
 
 TITLE = "STL-10"
 KEY = "stl10"
@@ -43,13 +42,9 @@ TAKEN = {"labelled": ("train", "test"), "unlabelled": ("unlabeled",), "all": ("t
 PHOTO_BYTES = 19_000  # about: as PNG
 
 
-class Params(Strict):
+class Params(ArchiveParams):
     """Where the archive is, and which of its photos to take."""
 
-    source: str | None = Field(
-        None, description="a file or URL of the official archive; the official host if null"
-    )
-    sha256: str | None = None
     photos: Literal["labelled", "unlabelled", "all"] = Field(
         "labelled",
         description="labelled ones, to train and to test; unlabelled ones, or these and the labelled training photos (`all`),"
@@ -74,8 +69,7 @@ class Params(Strict):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's archive if one is named, else the official one."""
-    own = Source(place=params.source, sha256=params.sha256) if params.source else None
-    return {"photos": (own or OFFICIAL,)}
+    return {"photos": params.archive(OFFICIAL)}
 
 
 def expected(params: Params) -> dict[str, int]:
@@ -131,19 +125,12 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                file = PurePosixPath(member.name).name
-                opened = tar.extractfile(member) if file in files else None
-                while opened and (data := opened.read(PHOTO)):
-                    yield file, data
-    except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the archive's
-        raise UserError(
-            f"The archive {archive} cannot be read ({error}); delete it and fetch it again."
-        ) from error
+    with readable(archive), tarfile.open(archive) as tar:
+        for member in tar:
+            file = PurePosixPath(member.name).name
+            opened = tar.extractfile(member) if file in files else None
+            while opened and (data := opened.read(PHOTO)):
+                yield file, data
 
 
 def upright(data: bytes) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup, members
@@ -121,7 +122,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Everything that is wrong with the table is told at once, with row and column.
     """
     rows, columns = read_rows(parts["table"], params.source)
-    names = {n for n, _ in members(parts["photos"], is_picture)}
+    names = set(names_in(parts["photos"], is_picture))
     problems = [*_of_rows(rows, columns, names), *_across_rows(rows, columns, params)]
     if problems:
         more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""

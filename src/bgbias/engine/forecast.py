@@ -19,6 +19,7 @@ from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
+from bgbias.progress import size
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, options
@@ -106,8 +107,7 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
     total = sum(costs.values(), NONE)
     for name, c in {**costs, "total": total}.items():
         images = (f"{c.images:,}" if c.images else "-") + ("+?" if c.unknown else "")
-        disk = f"{c.disk / 1e9:.1f} GB" if c.disk >= 1e8 else f"{c.disk / 1e6:.1f} MB"
-        lines.append(row.format(name, c.nodes, images, _range(c.forward), _range(c.backward), disk))
+        lines.append(row.format(name, c.nodes, images, _range(c.forward), _range(c.backward), size(c.disk)))
     if total.unknown:
         lines.append(
             "  +?: and those of datasets and backgrounds that are not counted yet;"

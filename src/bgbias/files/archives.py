@@ -11,11 +11,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from bgbias.errors import UserError
-from bgbias.files.pictures import walk
+from bgbias.files.pictures import NO_TEXT, compose, is_text, unique, walk
 
 # What the standard library raises for broken, encrypted or strangely packed members.
 DAMAGED = (
@@ -28,6 +29,7 @@ DAMAGED = (
     NotImplementedError,
     RuntimeError,
     KeyError,  # a hard link to no member
+    UnicodeDecodeError,
 )
 BLOCK = 1 << 20  # bytes
 NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
@@ -37,24 +39,26 @@ LINK = "a link, which is not followed in an archive: pack the file itself (tar -
 def members(
     path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it.
+    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it. Names
+    have their composed form (``pictures``).
 
     ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    with _readable(path):
+    with readable(path):
         if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
             files = Lookup(path, wanted, passed_over)
             yield from ((name, files.read(name)) for name in files.names)
             return
         with tarfile.open(path) as archive:
-            for member in _files(archive, path, wanted, {} if passed_over is None else passed_over):
+            others = {} if passed_over is None else passed_over
+            for name, member in _files(archive, path, wanted, others):
                 opened = archive.extractfile(member)
                 if opened is None:
-                    raise tarfile.TarError(f"'{member.name}' is a link to no file")
-                yield member.name, opened.read()
+                    raise tarfile.TarError(f"'{name}' is a link to no file")
+                yield name, opened.read()
 
 
 class Lookup:
@@ -70,38 +74,53 @@ class Lookup:
         """``passed_over`` takes what ``members`` puts there."""
         self.path = path
         others = {} if passed_over is None else passed_over
-        self._files: dict[str, Path] = {}
-        self._spans: dict[str, tuple[int, int]] = {}
-        if path.is_dir():
-            found, left_out = walk(path)
-            self._files = {name: file for name, file in found.items() if wanted(name)}
-            others.update(left_out)
-            self.names = list(self._files)
-        elif zipfile.is_zipfile(path):
-            with _readable(path):
-                self._zip = zipfile.ZipFile(path)
-            names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
-            for name in self._zip.namelist():
-                _check(name, path)
-            self.names = [name for name in names if wanted(name)]
-        else:
-            with _readable(path):
-                self._tar = _uncompressed(path)
-                self._spans = _spans(self._tar, path, wanted, others)
-            self.names = list(self._spans)
+        with readable(path):
+            if path.is_dir():
+                files, left_out = walk(path)
+                others.update(left_out)
+                self._readers = {name: file.read_bytes for name, file in files.items() if wanted(name)}
+            elif zipfile.is_zipfile(path):
+                self._readers = _in_zip(path, wanted)
+            else:
+                self._readers = _in_tar(path, wanted, others)
+        self.names = list(self._readers)
 
     def read(self, name: str) -> bytes:
         """A file's bytes; a damaged one is an error that names the archive."""
-        if self._files:
-            return self._files[name].read_bytes()
-        with _readable(self.path):
-            if not self._spans:
-                return self._zip.read(name)
-            first, length = self._spans[name]
-            data = os.pread(self._tar.fileno(), length, first)
-            if len(data) < length:
-                raise EOFError(f"'{name}' is cut off")
-            return data
+        reader = self._readers[name]
+        with readable(self.path):
+            return reader()
+
+
+def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
+    try:  # macOS writes UTF-8 without saying so
+        archive = zipfile.ZipFile(path, metadata_encoding="utf-8")
+    except UnicodeDecodeError:
+        archive = zipfile.ZipFile(path)
+    member_of = {member.filename: member for member in archive.infolist()}
+    for name in member_of:
+        _check(name, path)
+    files = unique((n for n, m in member_of.items() if not m.is_dir()), compose, f"{path}: the files")
+    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if wanted(name)}
+
+
+def _in_tar(
+    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> dict[str, Callable[[], bytes]]:
+    plain = _uncompressed(path)
+    readers: dict[str, Callable[[], bytes]] = {}
+    with tarfile.open(fileobj=plain, mode="r:") as archive:
+        for name, member in _files(archive, path, wanted, passed_over):
+            held = archive.getmember(member.linkname) if member.islnk() else member
+            readers[name] = partial(_cut_out, plain, name, held.offset_data, held.size)
+    return readers
+
+
+def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
+    data = os.pread(plain.fileno(), length, first)
+    if len(data) < length:
+        raise EOFError(f"'{name}' is cut off")
+    return data
 
 
 def _uncompressed(path: Path) -> IO[bytes]:
@@ -120,33 +139,29 @@ def _uncompressed(path: Path) -> IO[bytes]:
         return plain
 
 
-def _spans(
-    tar: IO[bytes], path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
-) -> dict[str, tuple[int, int]]:
-    """The wanted members of a tar that is not compressed, and where the bytes of each begin and how many they are."""
-    spans = {}
-    with tarfile.open(fileobj=tar, mode="r:") as archive:
-        for member in _files(archive, path, wanted, passed_over):
-            held = archive.getmember(member.linkname) if member.islnk() else member
-            spans[member.name] = held.offset_data, held.size
-    return spans
-
-
 def _files(
     archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
-) -> Iterator[tarfile.TarInfo]:
-    """The wanted files of a tar, in its order."""
+) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """The wanted files of a tar by name, in its order."""
+    stored: dict[str, str] = {}
     for member in archive:
         _check(member.name, path)
-        if member.isfile() or member.islnk():
-            if wanted(member.name):
-                yield member
-        elif not member.isdir():
-            passed_over[member.name] = LINK
+        if member.isdir():
+            continue
+        if not is_text(member.name):
+            passed_over[ascii(member.name)] = NO_TEXT
+            continue
+        name = compose(member.name)
+        unique({stored.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
+        if not (member.isfile() or member.islnk()):
+            passed_over[name] = LINK
+        elif wanted(name):
+            yield name, member
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """What reads a damaged archive inside is an error that names it."""
     try:
         yield
     except DAMAGED as error:

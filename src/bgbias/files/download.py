@@ -45,7 +45,7 @@ def download(url: str, partial: Path, label: str, size: int | None = None) -> No
                 pauses = iter(PAUSES)
             pause = next(pauses, None) if may_pass else None
             if pause is None:
-                kept = f"; {have / 1e6:.1f} MB are kept, the same command goes on there" if have else ""
+                kept = f"; {progress.size(have)} are kept, the same command goes on there" if have else ""
                 raise NotHad(f"{_words(error)}{kept}") from error
             progress.say(f"{label}: {_words(error)}; trying again in {pause:g} s")
             time.sleep(pause)
@@ -80,7 +80,7 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
         if size is not None and total is not None and total != size:
             raise NotHad(f"a file of {total} bytes is there, not one of {size}")
         if resumed:
-            progress.say(f"{label}: going on after {have / 1e6:.1f} MB")
+            progress.say(f"{label}: going on after {progress.size(have)}")
         # Only a strong ETag, or a date, says that two answers are of one file.
         tag = str(response.headers.get("ETag") or "")
         strong = tag.startswith('"')

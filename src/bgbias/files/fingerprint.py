@@ -29,11 +29,13 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     if root.is_dir():
         found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
     elif root.is_file() and root.suffix in (".txt", ".lst"):
-        for line in pictures.listed(root):
-            if (listed := root.parent / line).is_file():
+        for line, listed in pictures.listed(root).items():
+            if listed.is_file():
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
     if only is not None:
-        found = {path: stat for path, stat in found.items() if os.fsdecode(names[path]) in only}
+        found = {
+            path: stat for path, stat in found.items() if pictures.compose(os.fsdecode(names[path])) in only
+        }
     sha256 = checksums.sha256_of(found, database)
     text = b"\n".join(sorted(b"%s %s" % (names[path], sha256[path].encode()) for path in found))
     return hashlib.sha256(text).hexdigest()[:DIGITS]
@@ -59,15 +61,9 @@ def elsewhere(place: str | None) -> bool:
 
 def recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
-    record = record if record.exists() else sealed.aside(record)
-    return _spec(record.absolute(), record.stat().st_mtime_ns) if record.exists() else {}
-
-
-@cache
-def _spec(record: Path, mtime: int) -> dict[str, Any]:
     try:
-        return dict(sealed.read(record).get("spec", {}))
-    except (OSError, ValueError):  # damaged: made again
+        return dict(sealed.read(record if record.exists() else sealed.aside(record)).get("spec", {}))
+    except (OSError, ValueError):  # not there, or damaged: made again
         return {}
 
 

@@ -35,7 +35,12 @@ def locked(path: Path, seconds: float = math.inf, waiting: str = "") -> Iterator
     # A lock that is only a file would outlive a killed holder: better none than such a one.
     lock = FileLock(path, fallback_to_soft=False)
     try:
-        _acquire(lock, seconds, waiting)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if waiting and seconds > 0:
+                say(waiting)
+            lock.acquire(-1 if math.isinf(seconds) else seconds, SECONDS_BETWEEN_TRIES)
     except Timeout as error:
         raise Taken(path, path.read_text(encoding="utf-8").strip() or "unknown", seconds) from error
     except OSError as error:
@@ -48,15 +53,3 @@ def locked(path: Path, seconds: float = math.inf, waiting: str = "") -> Iterator
         yield
     finally:
         lock.release()
-
-
-def _acquire(lock: FileLock, seconds: float, waiting: str) -> None:
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if seconds <= 0:
-            raise
-        if waiting:
-            say(waiting)
-        timeout = -1 if math.isinf(seconds) else seconds
-        lock.acquire(timeout=timeout, poll_interval=SECONDS_BETWEEN_TRIES)

@@ -1,9 +1,15 @@
-"""Which files of a folder are pictures, and why the others are not taken: nothing that lies there is passed over in silence."""
+"""Which files of a folder are pictures, and why the others are not taken: nothing that lies there is passed over in silence.
+
+Names are compared as people read them: ``ü`` is one character or two (``u`` and its dots), as a system or a program stores it.
+What comes from folders, archives and tables has its composed form (NFC); the disk is asked in the form that lies there.
+"""
 
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
@@ -18,6 +24,32 @@ UNREAD = (
     *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),
 )
 BY_SYSTEMS = ("thumbs.db", "desktop.ini", "__macosx")
+NO_TEXT = "its name is no text (UTF-8): rename it"
+
+
+def compose(name: str) -> str:
+    """The name in the form in which names are compared."""
+    return unicodedata.normalize("NFC", name)
+
+
+def locator() -> Callable[[Path], Path]:
+    """Gives the file or folder that a path means in whatever form its names lie on the disk, else the path as it is."""
+
+    @cache
+    def entries(folder: Path) -> dict[str, Path]:
+        return {compose(p.name): p for p in folder.iterdir()} if folder.is_dir() else {}
+
+    def locate(path: Path) -> Path:
+        if path.exists() or path == path.parent:
+            return path
+        return entries(locate(path.parent)).get(compose(path.name), path)
+
+    return locate
+
+
+def is_text(name: str) -> bool:
+    """Whether the name's bytes are text; others stand in it as surrogates."""
+    return not "\udc7f" < max(name, default="") < "\ue000"
 
 
 def is_picture(name: str) -> bool:
@@ -69,8 +101,8 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
         for entry in entries:
             own = f"{name}/{entry.name}" if name else entry.name
             real = os.path.realpath(entry.path)
-            if "\udc7f" < max(entry.name) < "\ue000":  # bytes that are no text
-                left_out[ascii(own)] = "its name is no text (UTF-8): rename it"
+            if not is_text(entry.name):
+                left_out[ascii(own)] = NO_TEXT
             elif Path(entry.path).is_dir():
                 if hidden(entry.name):
                     left_out[own] = why_not(own)
@@ -84,7 +116,9 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
                 left_out[own] = "a link that leads nowhere, or no file: put the file there"
 
     enter(str(folder), "", frozenset([os.path.realpath(folder)]))
-    return dict(sorted(files.items())), left_out
+    stored = unique(sorted(files), compose, f"{folder}: the files")
+    found = {name: files[stored[name]] for name in sorted(stored)}
+    return found, {compose(name): reason for name, reason in left_out.items()}
 
 
 def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
@@ -94,15 +128,16 @@ def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
     return dict(sorted((reasons | others).items()))
 
 
-def listed(path: Path) -> list[str]:
-    """The lines of a list of files, without empty ones; a list that is no text is an error."""
+def listed(path: Path) -> dict[str, Path]:
+    """What the lines of a list name, without empty ones, relative to its folder; a list that is no text is an error."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(
             f"The list {path} is not UTF-8 ({error.reason}); save it as UTF-8, one path a line."
         ) from error
-    return [line.strip() for line in lines if line.strip()]
+    locate = locator()
+    return {line.strip(): locate(path.parent / line.strip()) for line in lines if line.strip()}
 
 
 def stem(name: str) -> str:
@@ -114,8 +149,8 @@ def unique(names: Iterable[str], key: Callable[[str], str], what: str) -> dict[s
     """The names by their key; two of one key are an error that names both and says ``what`` they are."""
     by_key: dict[str, str] = {}
     for name in names:
-        if by_key.setdefault(key(name), name) != name:
-            raise UserError(
-                f"{what} '{by_key[key(name)]}' and '{name}' have one name; rename or remove one of them."
-            )
+        if (other := by_key.setdefault(key(name), name)) != name:
+            alike = compose(other) == compose(name)
+            both = f"{other!a} and {name!a}" if alike else f"'{other}' and '{name}'"
+            raise UserError(f"{what} {both} have one name; rename or remove one of them.")
     return by_key

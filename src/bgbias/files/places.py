@@ -7,6 +7,8 @@ from pathlib import Path
 
 import platformdirs
 
+from bgbias.files.pictures import locator
+
 SHARED_PREFIX = "shared:"
 PUBLISHED = Path("data/published")
 RESULTS = Path("docs/results")  # of a project's own grids, as its pages show them
@@ -26,8 +28,10 @@ def cache() -> Path:
 
 
 def source(text: str) -> Path:
-    """A source as params.yaml spells it: ``shared:x`` lies in $BGBIAS_SHARED_DATA (default ../shared/data), else as written."""
+    """A source as params.yaml spells it: ``shared:x`` lies in $BGBIAS_SHARED_DATA (default ../shared/data), else as written,
+    in whatever form its name lies on the disk.
+    """
     if text.startswith(SHARED_PREFIX):
         shared = Path(os.environ.get("BGBIAS_SHARED_DATA", project_root().parent / "shared" / "data"))
         return shared / text.removeprefix(SHARED_PREFIX)
-    return Path(text).expanduser()
+    return locator()(Path(text).expanduser())

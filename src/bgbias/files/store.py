@@ -86,13 +86,11 @@ class StoreWriter:
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self._ids: set[str] = set()
 
     def add(self, image_id: str, data: bytes) -> None:
         """Append one encoded picture; an id that is there already is an error."""
-        if image_id in self._ids:
+        if image_id in self._archive.NameToInfo:
             raise UserError(f"Two pictures are called '{image_id}'; rename or remove one of them.")
-        self._ids.add(image_id)
         self._archive.writestr(zipfile.ZipInfo(image_id, EPOCH), data, compress_type=zipfile.ZIP_STORED)
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 import pandas as pd
 
 from bgbias.errors import UserError
+from bgbias.files.pictures import compose
 
 PARQUET = b"PAR1"
 CALLED_PARQUET = (".parquet", ".pq")
 
 
 def read_text(path: Path, source: str) -> tuple[pd.DataFrame, int]:
-    """The table with every cell as text without spaces around it, empty where there is nothing; and the number of its first
-    row: as a spreadsheet shows it, or counted from 1 in a Parquet file. An unreadable file is an error that names ``source``.
+    """The table with every cell as composed text without spaces around it, empty where there is nothing; and the number of its
+    first row: as a spreadsheet shows it, or counted from 1 in a Parquet file. An unreadable file is an error that names
+    ``source``.
     """
     with path.open("rb") as file:
         parquet = file.read(len(PARQUET)) == PARQUET
@@ -30,5 +32,5 @@ def read_text(path: Path, source: str) -> tuple[pd.DataFrame, int]:
             f"{source} cannot be read as CSV or Parquet ({said}). Save it anew, with a row of columns' names first."
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
-    text = frame.astype(object).where(frame.notna(), "").map(lambda v: str(v).strip())
+    text = frame.astype(object).where(frame.notna(), "").map(lambda v: compose(str(v).strip()))
     return text, 1 if parquet else 2

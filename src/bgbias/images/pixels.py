@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,11 +21,21 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from bgbias.errors import UserError
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
+# What Pillow warns of is noted, with the photo's name, where each photo is looked at (photos/examination.py).
+warnings.filterwarnings("ignore", module=r"PIL\.")
 FULL_SCALE = 4096  # levels of 16 bits: a brightest one below it is no dark photo, but one of 12 bits or fewer
 KEPT = 512  # pictures, 400 kB each at short side 256
 
 Picture = Callable[[int], np.ndarray]
 """The picture at a place in some collection, uint8 [H, W, 3] or [H, W]; it is read when it is asked for."""
+
+
+class UnknownLevelsError(UserError):
+    """Nobody can tell which level of a picture is white; ``kind`` is a name for the reason."""
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,9 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
             if isinstance(xmp := image.info.get("xmp"), str):  # Pillow looks for bytes in it
                 image.info["xmp"] = xmp.encode()
             yield image
+    except UnknownLevelsError as error:
+        text = f"'{name}' cannot be decoded ({error}); replace or remove this picture."
+        raise UnknownLevelsError(text, error.kind) from error
     except UnidentifiedImageError as error:  # whose text is the address of a buffer
         raise UserError(
             f"'{name}' cannot be decoded (no picture of a kind that is known here); replace or remove this picture."
@@ -63,27 +77,37 @@ def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
     """A picture of Pillow's as uint8 [H, W, 3] (RGB) or [H, W] (L); what is transparent is white.
 
     Of 16 bits the levels 0 to 65,535 become 0 to 255. What black and white are in other pictures of more than 8 bits, nobody
-    can tell: a ValueError.
+    can tell: an ``UnknownLevelsError``.
     """
     return np.asarray(_opaque(_eight_bit(image)).convert(mode))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """Pillow's own conversion would cut all that is not black to white."""
+    """Pillow's own conversion would cut all that is not black to white; of colours it has the upper 8 bits of 16."""
     if image.mode in ("I", "F"):
-        kind = "whole numbers of 32 bits" if image.mode == "I" else "floating point numbers"
-        raise ValueError(
-            f"its levels are {kind}, of which nobody can tell which is white; save it with 8 bits"
+        whole = image.mode == "I"
+        numbers = "whole numbers of 32 bits" if whole else "floating point numbers"
+        raise UnknownLevelsError(
+            f"its levels are {numbers}, of which nobody can tell which is white; save it with 8 bits",
+            "levels_of_32_bits" if whole else "levels_of_floats",
         )
-    if not image.mode.startswith("I;16"):
+    if not has_sixteen_bits(image):
         return image
-    levels = np.asarray(image)
-    if 0 < levels.max() < FULL_SCALE:
-        raise ValueError(
-            f"its 16 bits hold levels up to {levels.max()} alone, as of a camera with fewer bits; stretch white to 65535, or"
-            " save it with 8 bits"
+    is_grey = image.mode.startswith("I;16")
+    levels = np.asarray(image if is_grey else image.convert("RGB"))
+    brightest = int(levels.max()) if is_grey else 256 * int(levels.max()) + 255
+    if 0 < brightest < FULL_SCALE:
+        raise UnknownLevelsError(
+            f"its 16 bits hold levels up to {brightest} alone, as of a camera with fewer bits; stretch white to 65535, or save it"
+            " with 8 bits",
+            "levels_of_few_bits",
         )
-    return Image.fromarray(np.rint(levels / 257).astype(np.uint8))
+    return Image.fromarray(np.rint(levels / 257).astype(np.uint8)) if is_grey else image
+
+
+def has_sixteen_bits(image: Image.Image) -> bool:
+    """Whether the picture is stored with 16 bits a level, as long as it is not decoded."""
+    return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
 
 
 def transparent(image: Image.Image) -> bool:
@@ -105,18 +129,32 @@ def size(data: bytes, name: str) -> tuple[int, int]:
 
 
 def turned(image: Image.Image) -> bool:
-    """Whether a camera says in the picture (EXIF) that it is to be shown rotated or mirrored."""
+    """Whether a camera says in the picture (EXIF, else XMP) that it is to be shown rotated or mirrored; of a decoded TIFF, which
+    Pillow turns itself, not any more.
+    """
     try:
         return image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
     except Exception:  # damaged EXIF is none
         return False
 
 
+def is_turned_by_xmp(image: Image.Image) -> bool:
+    """Whether a rotation stands in the picture's XMP alone, where Pillow looks if the EXIF has none."""
+    if not turned(image) or not {"xmp", "XML:com.adobe.xmp"} & image.info.keys():
+        return False
+    exif = Image.Exif()
+    exif.load(image.info.get("exif", b""))
+    return ExifTags.Base.Orientation not in exif
+
+
 def upright(data: bytes, name: str) -> bytes:
     """An encoded picture as its EXIF says that it is to be shown: as PNG if that turns it, else as it is, as a broken one."""
     try:
         with opened(data, name) as image:
-            return encode_png(from_pillow(ImageOps.exif_transpose(image))) if turned(image) else data
+            if not turned(image):
+                return data
+            _eight_bit(image)  # which cannot tell any more what levels there were in a picture that is turned
+            return encode_png(from_pillow(ImageOps.exif_transpose(image)))
     except UserError:
         return data
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import is_picture, stem, unique
+from bgbias.files.pictures import compose, is_picture, stem, unique
 from bgbias.images import drawn_masks
 
 SUFFIX = "_mask"
@@ -57,7 +57,7 @@ def from_coco(path: Path, ids: Sequence[str]) -> Given:
     entry_of: dict[str, dict[str, Any]] = {}
     ends = _ends(ids)
     for entry in described["images"]:
-        fitting = ends.get(str(entry["file_name"]).removeprefix("./"), [])
+        fitting = ends.get(compose(str(entry["file_name"])).removeprefix("./"), [])
         if len(fitting) > 1:
             raise UserError(
                 f"{path}: file_name '{entry['file_name']}' fits the photos '{fitting[0]}' and '{fitting[1]}';"

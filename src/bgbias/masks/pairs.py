@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bgbias import progress
 from bgbias.errors import UserError
-from bgbias.files.pictures import is_picture
+from bgbias.files.pictures import is_picture, locator, stem, walk
+from bgbias.files.tables import read_text
 from bgbias.images import drawn_masks, pixels
 
 MASK, PHOTO = "_mask", "_image"
@@ -50,18 +50,19 @@ def read_pairs(place: Path) -> list[MaskPair]:
 
 
 def _in_folder(root: Path) -> Iterator[tuple[str, str, Path, Path]]:
-    pictures = sorted(p for p in root.rglob("*") if p.is_file() and is_picture(p.name))
-    masks = {p.with_name(p.stem.removesuffix(MASK)): p for p in pictures if p.stem.endswith(MASK)}
+    pictures = {name: path for name, path in walk(root)[0].items() if is_picture(name)}
+    masks = {stem(n).removesuffix(MASK): path for n, path in pictures.items() if stem(n).endswith(MASK)}
     ignored = 0
-    for photo in (p for p in pictures if not p.stem.endswith(MASK)):
-        key = photo.with_name(photo.stem.removesuffix(PHOTO))
-        mask = masks.pop(key, None)
+    for photo, path in pictures.items():
+        if stem(photo).endswith(MASK):
+            continue
+        name = PurePosixPath(stem(photo).removesuffix(PHOTO))
+        mask = masks.pop(str(name), None)
         if mask is not None:
-            name = key.relative_to(root).as_posix()
-            yield name, key.parent.relative_to(root).as_posix(), photo, mask
-        elif photo.suffix.lower() in LOSSY or photo.stem.endswith(PHOTO):
+            yield str(name), str(name.parent), path, mask
+        elif path.suffix.lower() in LOSSY or stem(photo).endswith(PHOTO):
             raise UserError(
-                f"{photo} has no mask; draw {key.name}{MASK}.png (white object on black) or move the photo away."
+                f"{path} has no mask; draw {name.name}{MASK}.png (white object on black) or move the photo away."
             )
         else:
             ignored += 1
@@ -73,16 +74,20 @@ def _in_folder(root: Path) -> Iterator[tuple[str, str, Path, Path]]:
 
 
 def _in_table(table: Path) -> Iterator[tuple[str, str, Path, Path]]:
-    frame = pd.read_csv(table, dtype=str, keep_default_na=False)
+    frame, first = read_text(table, str(table))
+    locate = locator()
     for column in ("image", "mask"):
         if column not in frame.columns:
             raise UserError(f"{table} has no column '{column}'; it has: {', '.join(frame.columns)}.")
     groups = frame["group"] if "group" in frame.columns else [""] * len(frame)
-    for number, (image, mask, group) in enumerate(zip(frame["image"], frame["mask"], groups, strict=True), 2):
-        for column, value in (("image", image), ("mask", mask)):
-            if not value or not (table.parent / value).is_file():
+    for number, (image, mask, group) in enumerate(
+        zip(frame["image"], frame["mask"], groups, strict=True), first
+    ):
+        photo, drawn = locate(table.parent / image), locate(table.parent / mask)
+        for column, value, path in (("image", image, photo), ("mask", mask, drawn)):
+            if not path.is_file():
                 raise UserError(f"{table}, line {number}: no file '{value}' ({column}); correct the line.")
-        yield image, group or ".", table.parent / image, table.parent / mask
+        yield image, group or ".", photo, drawn
 
 
 def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import takewhile
+from os.path import commonpath
 from pathlib import PurePosixPath
 
 from bgbias.errors import UserError
@@ -12,8 +12,19 @@ from bgbias.files.pictures import stem, unique
 from bgbias.progress import say
 
 
+def around(names: Iterable[str]) -> int:
+    """How many folders lie around all files, as in many archives of a folder."""
+    return len(PurePosixPath(commonpath([PurePosixPath(n).parent for n in names])).parts)
+
+
+def inside(name: str, folders: int) -> str:
+    """A name as it is inside its first ``folders``."""
+    return "/".join(PurePosixPath(name).parts[folders:])
+
+
 def classes(names: list[str], level: int | None, name: str, to_do: str) -> dict[str, str]:
     """Each picture's class: the folders of its path down to ``level``; all of them, if no level is named and none is doubtful.
+    What lies around all classes is no part of their names: a folder and an archive of it have the same.
 
     Pictures in no folder, and folders in folders without a level, are errors; ``to_do`` ends the latter, with ``{levels}`` in
     the place of those that there are. ``name`` is what people call the collection.
@@ -25,8 +36,9 @@ def classes(names: list[str], level: int | None, name: str, to_do: str) -> dict[
         raise UserError(
             f"{name}: '{loose[0]}' lies {place}; put each class's pictures into a folder of its own."
         )
+    shared = around(names)
     if level:
-        class_of = {n: "/".join(folders[n][:level]) for n in names}
+        class_of = {n: "/".join(folders[n][min(shared, level - 1) : level]) for n in names}
         above: dict[str, set[str]] = defaultdict(set)
         for c in set(class_of.values()):
             above[PurePosixPath(c).name].add(c)
@@ -36,28 +48,35 @@ def classes(names: list[str], level: int | None, name: str, to_do: str) -> dict[
                 f"{name}: {len(twice)} folders' names stand for two classes or more, e.g. {' and '.join(twice[0])}"
             )
         return class_of
-    # A folder around all of them, as in many archives, is no level: what follows it must be the class, and nothing below it.
+    # What follows the folders around all of them must be the class, and nothing below it.
     different = sorted(set(folders.values()))
-    around = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*different, strict=False)))
-    if len(different) > 1 and {len(f) for f in different} != {around + 1}:
+    if len(different) > 1 and {len(f) for f in different} != {shared + 1}:
         raise UserError(_nested(different, name, to_do))
-    return {n: "/".join(f) for n, f in folders.items()}
+    return {n: f[-1] for n, f in folders.items()}
 
 
-def masks(drawn: Iterable[str], photos: Iterable[str], name: str, place: str) -> dict[str, str]:
-    """The masks by the stem they share with their photo. A mask is taken for no photo's if the names do not fit: an error,
-    for the photo would silently go without. So are two masks of one photo, and two photos of one mask. ``place`` is what
-    people call the masks' folder.
+def masks(
+    drawn: Iterable[str], photos: Iterable[str], name: str, place: str, others: Iterable[str] = ()
+) -> dict[str, str]:
+    """The masks by the stem of their photo, which is theirs too, but for folders around all masks, or all photos. A mask is taken
+    for no photo's if the names do not fit: an error, for the photo would silently go without. So are two masks of one photo, and
+    two photos of one mask. ``place`` is what people call the masks' folder; ``others`` are no photos, and may have masks.
     """
     drawn, photos = sorted(drawn), list(photos)
-    stems = {stem(n) for n in photos}
-    homeless = [n for n in drawn if stem(n) not in stems]
-    if homeless:
+    shared = around(photos)
+    photos += others
+    stem_of = {stem(inside(n, shared)): stem(n) for n in photos} | {stem(n): stem(n) for n in photos}
+    for folders in range(around(drawn) + 1):
+        photo_of = {n: stem_of.get(stem(inside(n, folders)), "") for n in drawn}
+        if all(photo_of.values()):
+            break
+    else:
+        homeless = [n for n in drawn if stem(n) not in stem_of]
         raise UserError(
             f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
             f" the ending .png, in the same folders below {place}."
         )
-    mask_of = unique(drawn, stem, f"{name}: the masks")
+    mask_of = unique(drawn, photo_of.__getitem__, f"{name}: the masks")
     unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")
     return mask_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ HUGE = 100_000_000  # pixels
 # Why photos are left out, each for a reason of its own.
 LEFT_OUT = {
     "unreadable": "photos that cannot be read, or whose mask cannot",
+    "levels_of_few_bits": f"photos of 16 bits whose levels are all below {pixels.FULL_SCALE}",
+    "levels_of_floats": "photos whose levels are floating point numbers",
+    "levels_of_32_bits": "photos whose levels are whole numbers of 32 bits",
     "masks_of_another_size": "photos whose true mask has another size",
 }
 
@@ -33,11 +37,11 @@ TURN_MASK = " The photo is turned as its EXIF says: turn the mask too."
 # What is counted among photos that are taken: its name in records, what it is, and what follows.
 FINDINGS = {
     "rotated_by_exif": (
-        "photos with a rotation in their EXIF or XMP",
+        "photos with a rotation in their EXIF",
         "it is not applied; `upright: true` in the dataset's options turns them",
     ),
     "turned_by_exif": (
-        "photos with a rotation in their EXIF or XMP",
+        "photos with a rotation in their EXIF",
         "they are turned, as a person sees them; see that your model's loader turns them too",
     ),
     "transparent": (
@@ -45,6 +49,18 @@ FINDINGS = {
         "what shows there is white; the pixels that are hidden there are not used",
     ),
     "animated": ("animated pictures", "their first frame is taken"),
+    "rotation_in_xmp": (
+        "photos with a rotation in their XMP, and none in their EXIF",
+        "it is treated as one in the EXIF would be; most other programs and loaders do not look at XMP",
+    ),
+    "sixteen_bits": (
+        "photos of 16 bits",
+        "their levels 0 to 65,535 become 0 to 255; see that your model's loader does the same",
+    ),
+    "warned_of": (
+        "photos that Pillow warns of",
+        "they are taken; look at them, and save them anew where they are not what they should be",
+    ),
     "tiny": (
         f"pictures with a side below {TINY} pixels",
         "they are enlarged to what a model sees; name the originals if these are previews",
@@ -128,12 +144,24 @@ class Examination:
         self._class_of: dict[str, str] = {}
 
     def takes(self, item: Item) -> bool:
+        """Whether the photo can be used; what Pillow warns of is noted."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            is_taken = self._can_be_used(item)
+        if caught and is_taken:
+            texts = sorted({" ".join(str(warning.message).split()) for warning in caught})
+            self._read["warned_of"].append(f"{item.image_id} ({' '.join(texts)})")
+        return is_taken
+
+    def _can_be_used(self, item: Item) -> bool:
         """Whether the photo can be used. A true mask that numbers regions is an error: all masks of its maker will."""
         try:
             with pixels.opened(item.data, item.image_id) as image:
+                sixteen_bits = pixels.has_sixteen_bits(image)
                 pixels.from_pillow(image)  # a file may break off anywhere
                 turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
+                by_xmp = pixels.is_turned_by_xmp(image)
                 width, height = seen.size
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
@@ -142,7 +170,7 @@ class Examination:
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
-            return self.leaves_out(item.image_id, "unreadable", str(error))
+            return self.leaves_out(item.image_id, getattr(error, "kind", "unreadable"), str(error))
         if truth is not None and truth.shape != (height, width):
             across = turned and truth.shape == (width, height)
             hint = "" if not across else TURN_MASK if self._upright else TURN_PHOTO
@@ -156,9 +184,11 @@ class Examination:
         first, label = self._first.setdefault(digest, (item.image_id, item.label))
         copy, same = first != item.image_id, label == item.label
         for name, found in {
-            "turned_by_exif" if self._upright else "rotated_by_exif": turned,
+            "turned_by_exif" if self._upright else "rotated_by_exif": turned and not by_xmp,
             "transparent": transparent,
             "animated": animated,
+            "rotation_in_xmp": by_xmp,
+            "sixteen_bits": sixteen_bits,
             "tiny": min(height, width) < TINY,
             "huge": height * width > HUGE,
             "identical_under_two_labels": copy and self._labelled and not same,

@@ -179,10 +179,11 @@ def _prepare(
     lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
     total = int(lengths.sum())
     free = shutil.disk_usage(path.parent).free
-    if free < total + ROOM_TO_LEAVE:
+    if (missing := total + ROOM_TO_LEAVE - free) > 0:
+        size = progress.size
         raise UserError(
-            f"{len(ids)} pictures of {label} take {total / 1e9:.1f} GB, and {path.parent} has room for"
-            f" {max(0, free - ROOM_TO_LEAVE) / 1e9:.1f} GB; free some, or name a larger disk as paths.work in params.yaml."
+            f"{len(ids)} pictures of {label} take {size(total)}, and {size(ROOM_TO_LEAVE)} are kept free; {path.parent} has"
+            f" {size(free)}: {size(missing)} are missing. Free them, or name a larger disk as paths.work in params.yaml."
         )
 
     def decoded(image_id: str) -> bytes:
