@@ -127,7 +127,8 @@ def test_a_folder_without_a_processor_says_what_was_assumed(vit: Path, tmp_path:
         (tmp_path / name).write_bytes((vit / name).read_bytes())
     found = load(f"transformers:{tmp_path}", CPU)
     assert found.look.size == 32
-    assert "nothing in the model tells it" in found.told[0]
+    assert "ImageNet defaults, because the model specifies none" in found.told[0]
+    assert "give --mean, --std of its training" in found.guesses[0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ needs a library imports it inside (``_library.py``). Nothing is fetched where ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ NORMALISES = frozenset({"mean", "std"})
 # Files that are a whole model by themselves.
 BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported"}
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".bin")
+Vectors = Callable[[np.ndarray], Any]
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,9 @@ class Options:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} is {value}; it is a number of pixels, at least 1.")
         for name in ("mean", "std"):
-            if (value := getattr(self, name)) is not None and len(value) != 3:
-                raise UserError(
-                    f"--{name} takes three numbers, one for each of R, G and B; there are {len(value)}."
-                )
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, str) or np.shape(value) != (3,)):
+                raise UserError(f"--{name} takes three numbers, one for each of R, G and B, not {value}.")
         if self.std is not None and min(self.std) <= 0:
             raise UserError("--std takes numbers above 0.")
         if self.pooling not in (None, "cls", "mean"):
@@ -89,16 +89,19 @@ class Adapted:
     """A model as a function from what it sees to vectors.
 
     ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
-    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each.
+    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each. ``guesses``:
+    sentences on what was guessed and may make all numbers wrong. ``alternatives``: ``vectors`` as they are by other options.
     """
 
     name: str
     look: Look
     dim: int
     told: tuple[str, ...] = field(repr=False)
-    vectors: Callable[[np.ndarray], Any] = field(repr=False)
+    vectors: Vectors = field(repr=False)
     network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     device: str = "cpu"
+    guesses: tuple[str, ...] = field(default=(), repr=False)
+    alternatives: Mapping[str, Vectors] = field(default_factory=dict, repr=False)
 
     def embed(self, views: np.ndarray) -> np.ndarray:
         """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, _pooling
 from bgbias.models.adapters._failing import failing
 from bgbias.models.adapters._preparation import Preparation
+from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,17 +41,16 @@ def adapted(
     dtype = _dtype(network)
     how = None if embedding else options.pooling
 
-    def seen(x: Tensor) -> Tensor:
-        y = x if preparation.normalise is None else preparation.normalise(x)
-        return y.to(dtype)
+    def seen(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
+        return (x if normalise is None else normalise(x)).to(dtype)
 
-    def embedded(x: Tensor) -> Tensor:
-        parts = [seen(x)] if batch is None else seen(x).split(batch)
+    def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
+        parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(batch)
         return torch.cat([_pooling.pooled(network(part), how) for part in parts]).float()
 
-    def vectors(views: np.ndarray) -> np.ndarray:
+    def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
-            return embedded(_batch(views, device)).cpu().numpy()
+            return embedded(_batch(views, device), normalise).cpu().numpy()
 
     side = preparation.look.size
     black = np.zeros((batch or 1, side, side, 3), np.uint8)
@@ -61,7 +62,13 @@ def adapted(
         raise UserError(
             f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
         )
-    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device)
+    others = {
+        options: partial(vectors, normalise=normalise)
+        for options, normalise in preparation.alternatives().items()
+    }
+    return Adapted(
+        name, preparation.look, dim, lines, vectors, embedded, device, preparation.guesses(), others
+    )
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:

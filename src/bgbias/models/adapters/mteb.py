@@ -7,7 +7,6 @@ what is seen of a photo; else they prepare the pictures themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +52,7 @@ def _adapted(model: Any, options: Options, name: str) -> Adapted:
     ask = getattr(model, "get_image_embeddings", None) or partial(model.encode, **_as_a_task_would())
     processor = _image_processor.of(model)
     if processor is None:
-        preparation = replace(usual(options), normalise=None)
+        preparation = usual(options, normalises_itself=True)
         told = "embedding: its image embeddings, for which it prepares these pictures itself"
     else:
         options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")

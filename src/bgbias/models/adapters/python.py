@@ -15,7 +15,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -95,7 +94,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     options.only(LOOKS, name)
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
-    given = replace(usual(options), normalise=None)
+    given = usual(options, normalises_itself=True)
     if callable(encode):
         return _pictures.adapted(
             name,
