@@ -16,6 +16,7 @@ import numpy as np
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
+from bgbias.models.adapters._alone import AloneCheck
 from bgbias.models.adapters._failing import failing
 from bgbias.models.look import Interpolation, Look
 
@@ -102,13 +103,14 @@ class Adapted:
     device: str = "cpu"
     guesses: tuple[str, ...] = field(default=(), repr=False)
     alternatives: Mapping[str, Vectors] = field(default_factory=dict, repr=False)
+    _check: AloneCheck = field(default_factory=AloneCheck, init=False, repr=False, compare=False)
 
     def embed(self, views: np.ndarray) -> np.ndarray:
-        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error, and
-        any error of the model's own is a UserError that names it.
+        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number, or depends on the
+        other views (``AloneCheck``), is an error, and any error of the model's own is a UserError that names it.
         """
         with failing(self.name, f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"):
-            found = np.asarray(self.vectors(views), np.float32)
+            found = self._array(views)
         if found.shape != (len(views), self.dim):
             raise UserError(
                 f"{self.name} gave {list(found.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."
@@ -117,7 +119,11 @@ class Adapted:
             raise UserError(
                 f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
             )
+        self._check(self.name, views, found, self._array)
         return found
+
+    def _array(self, views: np.ndarray) -> np.ndarray:
+        return np.asarray(self.vectors(views), np.float32)
 
 
 def load(model: object, options: Options | None = None) -> Adapted:
@@ -163,18 +169,12 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _tried(model: Adapted) -> Adapted:
-    """The model, if it gives different vectors for two pictures, and the same for one of them alone."""
+    """The model, if it gives different vectors for two pictures."""
     side = model.look.size
     views = seeds.generator("adapters").integers(0, 256, (2, side, side, 3), np.uint8)
     both = model.embed(views)
     if np.array_equal(both[0], both[1]):
         raise UserError(f"{model.name} gives the same vector for different pictures; check its weights.")
-    alone = model.embed(views[:1])
-    if np.abs(alone[0] - both[0]).max() > 0.01 * np.abs(both[0]).max():
-        raise UserError(
-            f"{model.name} gives another vector for a picture alone than for the same one among others;"
-            " put the network into evaluation mode (model.eval()) before you hand it over."
-        )
     if model.network is not None and not _has_gradients(model):
         told = "gradients: none (they are switched off in its code), so that it is looked into by other means"
         return replace(model, network=None, told=(*model.told, told))
