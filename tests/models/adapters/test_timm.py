@@ -54,6 +54,21 @@ def test_pooling_can_be_chosen(tmp_path: Path) -> None:
     assert any("avg pooling" in line for line in found.told)
 
 
+def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
+    network = randomised(timm.create_model("vit_xsmall_patch16_clip_224", num_classes=512))
+    weights = saved(network, tmp_path / "w.pth")
+    found = load("timm:vit_xsmall_patch16_clip_224.tinyclip_yfcc15m", Options(weights=weights, device="cpu"))
+    assert found.dim == network.num_features
+    assert any("projection: left out; " in line and "open_clip:<model>/<tag>" in line for line in found.told)
+    assert {"activation: GELU"} <= set(found.told)
+
+
+def test_published_weights_are_not_computed_with_another_activation() -> None:
+    """timm's own page of them says: natively QuickGELU."""
+    with pytest.raises(UserError, match=r"name timm:vit_base_patch32_clip_quickgelu_224.openai"):
+        load("timm:vit_base_patch32_clip_224.openai")
+
+
 def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path) -> None:
     network = randomised(timm.create_model("test_vit.r160_in1k"))
     network.train()

@@ -71,6 +71,8 @@ def test_vectors_are_those_of_transformers(brought: tuple[str, Path, Any]) -> No
     # Its resize by torchvision is up to a grey level beside Pillow's.
     assert_equal(ours(found), theirs(kind, folder, network, "torchvision"), 0.1)
     assert found.look.size == 32
+    assert any(line.startswith("activation: ") for line in found.told)
+    assert ("projected" in found.told[1]) == (kind in ("clip", "clip_vision"))
     assert_gradients_reach_the_picture(found)
 
 
@@ -120,6 +122,13 @@ def test_pooling_and_size_can_be_chosen(vit: Path) -> None:
     larger = load(f"transformers:{vit}", Options(size=48, device="cpu"))
     assert larger.look.size == 48
     assert_equal(ours(larger), tokens(larger, vit, interpolate_pos_encoding=True)[:, 0].numpy())
+
+
+def test_a_clip_without_its_projection_is_reported(brought: tuple[str, Path, Any]) -> None:
+    kind, folder, _ = brought
+    if kind == "clip":
+        found = load(f"transformers:{folder}", Options(pooling="cls", device="cpu"))
+        assert "without CLIP's projection" in found.told[1]
 
 
 def test_a_folder_without_a_processor_says_what_was_assumed(vit: Path, tmp_path: Path) -> None:

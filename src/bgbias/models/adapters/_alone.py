@@ -9,7 +9,7 @@ import numpy as np
 
 from bgbias.errors import UserError
 
-SAME = 0.01  # of a vector's largest number, by which rounding in another batch moves it at most
+SAME = 0.02  # of a vector's largest number, by which rounding in another batch moves it at most
 
 
 class AloneCheck:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted, Options, _pooling
+from bgbias.models.adapters import Adapted, Options, _activation, _pooling
 from bgbias.models.adapters._failing import failing
 from bgbias.models.adapters._preparation import Preparation
 from bgbias.models.preprocess import Preprocess
@@ -27,6 +27,7 @@ def adapted(
     told: tuple[str, ...] = (),
     embedding: str = "",
     batch: int | None = None,
+    guesses: tuple[str, ...] = (),
 ) -> Adapted:
     """The network, which is moved to the device and into evaluation mode, behind its preparation.
 
@@ -38,6 +39,9 @@ def adapted(
     device = pick(options.device)
     if isinstance(network, torch.nn.Module):
         network = _evaluating(network).to(device)
+        computed = _activation.names(network)
+        if computed and not any(line.startswith("activation: ") for line in told):
+            told = (f"activation: {computed}", *told)
     dtype = _dtype(network)
     how = None if embedding else options.pooling
 
@@ -66,9 +70,8 @@ def adapted(
         options: partial(vectors, normalise=normalise)
         for options, normalise in preparation.alternatives().items()
     }
-    return Adapted(
-        name, preparation.look, dim, lines, vectors, embedded, device, preparation.guesses(), others
-    )
+    guesses = (*preparation.guesses(), *guesses)
+    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others)
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:

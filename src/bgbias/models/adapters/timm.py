@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
 from bgbias.models.adapters._library import PAGE, asked, named
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
@@ -27,6 +27,10 @@ TAKES = "the name of a model of timm, or hf-hub:<owner>/<name>"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
 POOLINGS = {"cls": "token", "mean": "avg"}
 ELSEWHERE = ("hf-hub:", "hf_hub:", "local-dir:")
+UNPROJECTED = (
+    "projection: left out; these are the features before it. The projected ones, with which people search, are those of"
+    " open_clip:<model>/<tag>"
+)
 
 
 def adapt(which: str, options: Options) -> Adapted:
@@ -34,11 +38,12 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
+    guesses = () if elsewhere else _guesses(which, options)
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
         told = fill(network, options.weights, name, lambda state: _converted(network, state))
-    return _adapted(network, options, name, told)
+    return _adapted(network, options, name, told, guesses)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
@@ -49,7 +54,9 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
     return _adapted(network, options, name, ())
 
 
-def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -> Adapted:
+def _adapted(
+    network: Any, options: Options, name: str, told: tuple[str, ...], guesses: tuple[str, ...] = ()
+) -> Adapted:
     import timm
 
     config = timm.data.resolve_model_data_config(network)
@@ -59,7 +66,36 @@ def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
     embedding = f"embedding: timm's features before the classifier{how}"
-    return adapted(name, network, prepared(own, options), options, told, embedding)
+    if _is_clip(network):
+        told = (*told, UNPROJECTED)
+    return adapted(name, network, prepared(own, options), options, told, embedding, guesses=guesses)
+
+
+def _is_clip(network: Any) -> bool:
+    """Whether what timm calls the classifier is the projection of a CLIP, and not of a fine-tuned one."""
+    config = network.pretrained_cfg
+    is_fine_tuned = "_ft_" in str(config.get("tag"))
+    return (
+        "_clip" in str(config.get("architecture")) and bool(config.get("num_classes")) and not is_fine_tuned
+    )
+
+
+def _guesses(which: str, options: Options) -> tuple[str, ...]:
+    """Of a CLIP that has a twin with QuickGELU; published weights that want the twin are an error."""
+    import timm
+
+    architecture, _, tag = which.partition(".")
+    quick = architecture.replace("_clip_", "_clip_quickgelu_")
+    if "quickgelu" in architecture or quick not in timm.list_models():
+        return ()
+    notes = " ".join(timm.models.get_pretrained_cfg(which).notes or ())
+    if options.weights is not None:
+        return (_activation.guess(f"timm:{which}", options.weights, f"timm:{quick}"),)
+    if "QuickGELU" in notes:
+        raise UserError(
+            f"The weights '{tag}' were trained with QuickGELU, and timm:{which} computes GELU: name timm:{quick}.{tag}."
+        )
+    return ()
 
 
 def _page(which: str) -> str:
