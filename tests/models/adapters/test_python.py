@@ -284,6 +284,14 @@ def test_a_library_that_fails_alone_is_told_without_a_line() -> None:
         load(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), Options(size=32, device="cpu"))
 
 
+def test_the_size_is_blamed_where_a_network_takes_another_one() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
+    with pytest.raises(
+        UserError, match=r"Sequential works without --size 32, and not with it: .*mat1 and mat2"
+    ):
+        load(network, Options(size=32, device="cpu"))
+
+
 def test_a_command_that_is_told_to_end_ends() -> None:
     """The network may be at work then, and has not failed."""
 

@@ -8,6 +8,7 @@ needs a library imports it inside (``_library.py``). Nothing is fetched where ``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,9 +130,29 @@ class Adapted:
 def load(model: object, options: Options | None = None) -> Adapted:
     """The model behind ``<kind>:<which>``, a file's name or an object of Python's, tried out on two pictures.
 
-    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError.
+    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError. One that comes
+    of ``size`` or ``pooling``, without which the model works, says so.
     """
     options = options or Options()
+    try:
+        return _loaded(model, options)
+    except Exception as error:  # of somebody else's code: any kind
+        why = str(error).partition(". ")[0]
+        for name in ("size", "pooling"):
+            value = getattr(options, name)
+            if value is None or f"--{name}" in why:
+                continue
+            with suppress(Exception):
+                which = _loaded(model, replace(options, **{name: None})).name
+                break
+        else:
+            raise
+        raise UserError(
+            f"{which} works without --{name} {value}, and not with it: {why}. Leave it out, or choose another model."
+        ) from error
+
+
+def _loaded(model: object, options: Options) -> Adapted:
     if not isinstance(model, (str, Path)):
         return _tried(plugins.load("adapters", "python").of_object(model, options))
     kind, which = _split(str(model))
