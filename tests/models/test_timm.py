@@ -13,6 +13,7 @@ from torch import nn
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.files.state_dicts import read_state_dict
 from bgbias.models import backbones
 from bgbias.models.backbones import _weights
 from bgbias.models.backbones import timm as plugin
@@ -156,3 +157,16 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     save_file(make("timm:mobilenetv3_small_050").trunk.net.state_dict(), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"other.safetensors does not hold weights of timm:vit_tiny"):
         make("timm:vit_tiny_patch16_224", weights=tmp_path / "other.safetensors")
+
+
+def test_a_size_of_photos_that_weights_are_not_for_is_blamed_and_not_the_weights(tmp_path: Path) -> None:
+    """A mixer's layers are made for a number of patches, which nobody resamples."""
+    save_file(timm.create_model("mixer_s32_224").state_dict(), tmp_path / "right.safetensors")
+    state = read_state_dict(tmp_path / "right.safetensors", "a test", "meta")
+    with torch.device("meta"):
+        trunk = build("mixer_s32_224", img_size=256)
+    with pytest.raises(UserError, match=r"right\.safetensors fits .*leave backbones\..*\.img_size .* out"):
+        _weights.fitted(trunk, state, "timm:mixer_s32_224", "right.safetensors")
+    other = {"stem.weight": state["stem.proj.weight"]}
+    with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):
+        _weights.fitted(trunk, other, "timm:mixer_s32_224", "other.safetensors")

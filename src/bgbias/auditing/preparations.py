@@ -66,7 +66,7 @@ def compare(model: Adapted, collection: PhotoCollection) -> Comparison:
             continue  # it fails on such numbers, so that they are not its preparation
     best = max(values, key=lambda options: values[options].mean())
     more = uncertainty.estimate([values[best], values[AS_GUESSED]], labels, uncertainty.difference)
-    is_clear = more.p < SIGNIFICANT / len(model.alternatives)
+    is_clear = best != AS_GUESSED and more.p < SIGNIFICANT / len(model.alternatives)
     means = {options: float(of_queries.mean()) for options, of_queries in values.items()}
     return Comparison(len(ids), means, best if is_clear else None)
 
