@@ -99,14 +99,14 @@ def test_norm_that_follows_pooling_is_applied_to_each_token() -> None:
 
 
 def test_unknown_model_is_told_with_near_ones() -> None:
-    with pytest.raises(UserError, match=r"no model 'vit_tiny_patch16_22'; near it are: vit_tiny_patch16_224"):
+    with pytest.raises(
+        UserError, match=r"no model of timm 'vit_tiny_patch16_22'. Did you mean vit_tiny_patch16_224"
+    ):
         build("vit_tiny_patch16_22")
 
 
 def test_unknown_weights_of_a_model_are_told_with_those_that_exist() -> None:
-    with pytest.raises(
-        UserError, match=r"no weights 'mine' of vit_tiny_patch16_224; there are: .*augreg_in21k"
-    ):
+    with pytest.raises(UserError, match=r"no tag of vit_tiny_patch16_224 'mine'. .*augreg_in21k"):
         build("vit_tiny_patch16_224.mine")
 
 

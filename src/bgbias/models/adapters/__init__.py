@@ -143,7 +143,7 @@ def load(model: object, options: Options | None = None) -> Adapted:
             if value is None or f"--{name}" in why:
                 continue
             with suppress(Exception):
-                which = _loaded(model, replace(options, **{name: None})).name
+                which = _loaded(model, replace(options, **{name: None})).name  # type: ignore[arg-type]
                 break
         else:
             raise

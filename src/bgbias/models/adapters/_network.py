@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,9 @@ def adapted(
 
     device = pick(options.device)
     if isinstance(network, torch.nn.Module):
-        network = _evaluating(network).to(device)
+        with suppress(NotImplementedError):  # of exported programs, which know no modes
+            network.eval()
+        network.to(device)
         computed = _activation.names(network)
         if computed and not any(line.startswith("activation: ") for line in told):
             told = (f"activation: {computed}", *told)
@@ -86,14 +89,6 @@ def _batch(views: np.ndarray, device: str) -> Tensor:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
-
-
-def _evaluating(network: Any) -> Any:
-    # Exported programs know no modes.
-    try:
-        return network.eval()
-    except NotImplementedError:
-        return network
 
 
 def _dtype(network: Any) -> Any:

@@ -49,7 +49,9 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
 
 def _adapted(model: Any, options: Options, name: str) -> Adapted:
     """By ``get_image_embeddings``, which most encoders have, or by ``encode`` alone."""
-    ask = getattr(model, "get_image_embeddings", None) or partial(model.encode, **_as_a_task_would())
+    if (ask := getattr(model, "get_image_embeddings", None)) is None:
+        task = needed("mteb", "mteb").get_task(TASK)
+        ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
     processor = _image_processor.of(model)
     if processor is None:
         preparation = usual(options, normalises_itself=True)
@@ -64,12 +66,6 @@ def _adapted(model: Any, options: Options, name: str) -> Adapted:
             return ask(_Batches(views), show_progress_bar=False)
 
     return _pictures.adapted(name, embed, preparation, (told,))
-
-
-def _as_a_task_would() -> dict[str, Any]:
-    """What an image task says of itself."""
-    task = needed("mteb", "mteb").get_task(TASK)
-    return {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
 
 
 class _Batches:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
-from bgbias.models.adapters._library import PAGE, asked, named
+from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill
+from bgbias.models.backbones.timm import converted, published_config
 from bgbias.models.look import Look
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OF = "timm"
 TAKES = "the name of a model of timm, or hf-hub:<owner>/<name>"
@@ -42,7 +39,7 @@ def adapt(which: str, options: Options) -> Adapted:
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        told = fill(network, options.weights, name, lambda state: _converted(network, state))
+        told = fill(network, options.weights, name, lambda state: converted(network, state))
     return _adapted(network, options, name, told, guesses)
 
 
@@ -88,7 +85,7 @@ def _guesses(which: str, options: Options) -> tuple[str, ...]:
     quick = architecture.replace("_clip_", "_clip_quickgelu_")
     if "quickgelu" in architecture or quick not in timm.list_models():
         return ()
-    notes = " ".join(timm.models.get_pretrained_cfg(which).notes or ())
+    notes = " ".join(published_config(which).notes or ())
     if options.weights is not None:
         return (_activation.guess(f"timm:{which}", options.weights, f"timm:{quick}"),)
     if "QuickGELU" in notes:
@@ -100,16 +97,7 @@ def _guesses(which: str, options: Options) -> tuple[str, ...]:
 
 def _page(which: str) -> str:
     """Where the weights come from; an unknown name is refused with near ones."""
-    import timm
-    from timm.models import get_pretrained_cfg
-
-    architecture, _, tag = which.partition(".")
-    listing = 'python -c "import timm; print(*timm.list_models(pretrained=True))"'
-    named(architecture, timm.list_models(), "model of timm", listing)
-    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
-    if tag:
-        named(tag, tags, f"tag of {architecture}", " ".join(tags))
-    config = get_pretrained_cfg(which)
+    config = published_config(which)
     hub = getattr(config, "hf_hub_id", None)
     return f"{PAGE}{hub}" if hub else getattr(config, "url", "")
 
@@ -119,7 +107,7 @@ def _created(which: str, source: str, options: Options) -> Any:
 
     more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
     published = not which.startswith(ELSEWHERE)
-    config = timm.models.get_pretrained_cfg(which) if published else None
+    config = published_config(which) if published else None
     if options.size and config is not None and config.fixed_input_size:
         more["img_size"] = options.size
     if options.weights is None and config is not None and not config.has_weights:
@@ -135,15 +123,6 @@ def _created(which: str, source: str, options: Options) -> Any:
             ) from error
 
     return asked(f"timm:{which}", source, create)
-
-
-def _converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Another publisher's names and another size's positions as timm's own, as far as it knows how."""
-    own = network.state_dict()
-    if all(name in state and state[name].shape == tensor.shape for name, tensor in own.items()):
-        return state
-    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
-    return convert(state, network) if convert else state
 
 
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:
