@@ -153,6 +153,11 @@ def test_model_without_published_weights_says_so() -> None:
         plugin.published("mixer_s16_224", plugin.Params(weights="published"))
 
 
+def test_published_weights_are_not_computed_with_another_activation() -> None:
+    with pytest.raises(UserError, match=r"QuickGELU, .*name timm:vit_base_patch32_clip_quickgelu_224.openai"):
+        plugin.published("vit_base_patch32_clip_224.openai", plugin.Params(weights="published"))
+
+
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     save_file(make("timm:mobilenetv3_small_050").trunk.net.state_dict(), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"other.safetensors does not hold weights of timm:vit_tiny"):

@@ -30,6 +30,7 @@ def test_vectors_are_those_of_timm(name: str, tmp_path: Path) -> None:
     config = timm.data.resolve_model_data_config(network)
     assert_equal(ours(found), theirs(timm.data.create_transform(**config), network))
     assert found.dim == network.num_features or name.startswith("mobilenet")
+    assert not found.guesses, "timm specifies everything"
 
 
 def test_a_chosen_size_goes_with_the_configurations_crop(tmp_path: Path) -> None:

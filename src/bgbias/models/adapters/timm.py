@@ -16,7 +16,7 @@ from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill
-from bgbias.models.backbones.timm import converted, published_config
+from bgbias.models.backbones.timm import converted, published_config, with_quick_gelu
 from bgbias.models.look import Look
 
 OF = "timm"
@@ -35,7 +35,8 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
-    guesses = () if elsewhere else _guesses(which, options)
+    twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
+    guesses = (_activation.guess(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
@@ -75,24 +76,6 @@ def _is_clip(network: Any) -> bool:
     return (
         "_clip" in str(config.get("architecture")) and bool(config.get("num_classes")) and not is_fine_tuned
     )
-
-
-def _guesses(which: str, options: Options) -> tuple[str, ...]:
-    """Of a CLIP that has a twin with QuickGELU; published weights that want the twin are an error."""
-    import timm
-
-    architecture, _, tag = which.partition(".")
-    quick = architecture.replace("_clip_", "_clip_quickgelu_")
-    if "quickgelu" in architecture or quick not in timm.list_models():
-        return ()
-    notes = " ".join(published_config(which).notes or ())
-    if options.weights is not None:
-        return (_activation.guess(f"timm:{which}", options.weights, f"timm:{quick}"),)
-    if "QuickGELU" in notes:
-        raise UserError(
-            f"The weights '{tag}' were trained with QuickGELU, and timm:{which} computes GELU: name timm:{quick}.{tag}."
-        )
-    return ()
 
 
 def _page(which: str) -> str:

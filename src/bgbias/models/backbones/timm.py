@@ -77,6 +77,23 @@ def converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return convert(state, network) if convert else state
 
 
+def with_quick_gelu(variant: str, is_published: bool) -> str:
+    """The name of a CLIP's twin that computes QuickGELU, empty if there is none. Of published weights, those that were trained
+    with it are an error.
+    """
+    import timm
+
+    name, _, tag = variant.partition(".")
+    twin = name.replace("_clip_", "_clip_quickgelu_")
+    if twin == name or "quickgelu" in name or twin not in timm.list_models():
+        return ""
+    if is_published and "QuickGELU" in " ".join(published_config(variant).notes or ()):
+        raise UserError(
+            f"The weights '{tag}' were trained with QuickGELU, and timm:{variant} computes GELU: name timm:{twin}.{tag}."
+        )
+    return twin
+
+
 def published(variant: str, params: Params) -> dict[str, Tensor]:
     """The weights that timm itself fetches (and keeps in its cache); an error says where a copy may be put instead."""
     import timm
@@ -84,6 +101,7 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     config = published_config(variant)
     if not config.has_weights:
         raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
+    with_quick_gelu(variant, is_published=True)
     try:
         # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
         network = timm.create_model(variant, pretrained=True)
