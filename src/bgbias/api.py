@@ -66,7 +66,8 @@ def embed(model: Embedder | Embedding, photos: Iterable[Photo], batch_size: int 
     """Embeddings float32 [N, D] of unit length, in the photos' order; a photo that cannot be read is a UserError naming it.
 
     ``model`` is what ``load`` gives, or any function from a list of decoded photos to their vectors; those are brought to unit
-    length. Photos are read batch by batch, so that ``photos`` may be a generator over more than fits into memory.
+    length, and a function that gives a photo another vector among others than alone is a UserError. Photos are read batch by
+    batch, so that ``photos`` may be a generator over more than fits into memory.
 
     >>> vectors = bgbias.embed(model, ["mug_0.png", "mug_1.png", "house.png"])
     >>> vectors.shape, vectors.dtype
@@ -364,10 +365,16 @@ def _distance(model: Embedder) -> str:
 
 
 def _embedded(model: Embedding, photos: Iterator[np.ndarray], batch_size: int) -> Iterator[np.ndarray]:
-    while batch := list(islice(photos, batch_size)):
+    from bgbias.models.adapters._alone import AloneCheck
+
+    def embed(batch: list[np.ndarray]) -> np.ndarray:
         answer = model(batch)
         # A tensor may want gradients, or lie on a GPU.
-        vectors = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, np.float32)
+        return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, np.float32)
+
+    check = AloneCheck()
+    while batch := list(islice(photos, batch_size)):
+        vectors = embed(batch)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True) if vectors.ndim == 2 else np.zeros(0)
         if len(vectors) != len(batch) or lengths.shape != (len(batch), 1):
             raise UserError(
@@ -375,6 +382,7 @@ def _embedded(model: Embedding, photos: Iterator[np.ndarray], batch_size: int) -
             )
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
+        check("The model", batch, vectors, embed)
         yield vectors / lengths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -75,6 +76,22 @@ def test_the_terminal_the_json_and_the_tables_say_the_same(audited: tuple[Path, 
     assert sum(steps) == pytest.approx(together, abs=1e-12)
     assert together == pytest.approx(drop["query", "points"]["value"], abs=0.1)
     assert told["schema"] == 1
+
+
+def test_a_guessed_preparation_stands_beside_the_verdict(audited: tuple[Path, str]) -> None:
+    """And first in what to do, and in the JSON; the model in the file says nothing of mean and deviation."""
+    out, text = audited
+    (guess,) = json.loads((out / "audit.json").read_text())["model"]["guesses"]
+    assert "assumed: ImageNet's mean, ImageNet's std" in guess
+    assert text.splitlines()[1] == guess
+    page = html.unescape(re.sub('<span class="nowrap">|</span>', "", (out / "audit.html").read_text()))
+    assert f"Model: {guess}" in page.partition("<main>")[0]
+    assert f'What to do</h2>\n<ul class="plain"><li>{guess}' in page
+
+
+def test_numbers_with_commas_are_read_like_those_with_spaces(place: Path) -> None:
+    done = run(place, "photos", "--model", "my_model.py:build", "--mean", "0.5,0.5,.5", "--std=0.5,0.5,0")
+    assert "--std takes numbers above 0" in done.stderr
 
 
 def test_a_biased_model_is_found_out(audited: tuple[Path, str]) -> None:

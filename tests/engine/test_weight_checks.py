@@ -110,7 +110,7 @@ def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -
 def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
     for weights in (None, "published"):
         with pytest.raises(
-            UserError, match="timm has no model 'vit_tiny_patch16_244'; near it are: vit_tiny_patch16_224"
+            UserError, match=r"no model of timm 'vit_tiny_patch16_244'. Did you mean vit_tiny_patch16_224"
         ):
             checks.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", weights))
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.files.state_dicts import read_state_dict
 from bgbias.models import backbones
 from bgbias.models.backbones import _weights
 from bgbias.models.backbones import timm as plugin
@@ -98,14 +99,14 @@ def test_norm_that_follows_pooling_is_applied_to_each_token() -> None:
 
 
 def test_unknown_model_is_told_with_near_ones() -> None:
-    with pytest.raises(UserError, match=r"no model 'vit_tiny_patch16_22'; near it are: vit_tiny_patch16_224"):
+    with pytest.raises(
+        UserError, match=r"no model of timm 'vit_tiny_patch16_22'. Did you mean vit_tiny_patch16_224"
+    ):
         build("vit_tiny_patch16_22")
 
 
 def test_unknown_weights_of_a_model_are_told_with_those_that_exist() -> None:
-    with pytest.raises(
-        UserError, match=r"no weights 'mine' of vit_tiny_patch16_224; there are: .*augreg_in21k"
-    ):
+    with pytest.raises(UserError, match=r"no tag of vit_tiny_patch16_224 'mine'. .*augreg_in21k"):
         build("vit_tiny_patch16_224.mine")
 
 
@@ -152,7 +153,25 @@ def test_model_without_published_weights_says_so() -> None:
         plugin.published("mixer_s16_224", plugin.Params(weights="published"))
 
 
+def test_published_weights_are_not_computed_with_another_activation() -> None:
+    with pytest.raises(UserError, match=r"QuickGELU, .*name timm:vit_base_patch32_clip_quickgelu_224.openai"):
+        plugin.published("vit_base_patch32_clip_224.openai", plugin.Params(weights="published"))
+
+
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     save_file(make("timm:mobilenetv3_small_050").trunk.net.state_dict(), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"other.safetensors does not hold weights of timm:vit_tiny"):
         make("timm:vit_tiny_patch16_224", weights=tmp_path / "other.safetensors")
+
+
+def test_a_size_of_photos_that_weights_are_not_for_is_blamed_and_not_the_weights(tmp_path: Path) -> None:
+    """A mixer's layers are made for a number of patches, which nobody resamples."""
+    save_file(timm.create_model("mixer_s32_224").state_dict(), tmp_path / "right.safetensors")
+    state = read_state_dict(tmp_path / "right.safetensors", "a test", "meta")
+    with torch.device("meta"):
+        trunk = build("mixer_s32_224", img_size=256)
+    with pytest.raises(UserError, match=r"right\.safetensors fits .*leave backbones\..*\.img_size .* out"):
+        _weights.fitted(trunk, state, "timm:mixer_s32_224", "right.safetensors")
+    other = {"stem.weight": state["stem.proj.weight"]}
+    with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):
+        _weights.fitted(trunk, other, "timm:mixer_s32_224", "other.safetensors")

@@ -33,6 +33,7 @@ from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
+from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Asked, Question
 from bgbias.auditing.resumable import Steps
@@ -111,6 +112,9 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
 def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
+        preparations = compare(model, question.collection)
+        for line in preparations.told():
+            say(line)
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
@@ -119,6 +123,7 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
+        audit = replace(audit, preparations=preparations)
         audit.write(folder)
         workplace.finish(folder, workplace.of_answer(question, model), workplace.of_model(question, model))
         return audit
@@ -169,6 +174,8 @@ def _seen(
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
     collection, asked = question.collection, question.asked
     table = collection.table
+    for line in model.guesses:
+        say(line)
     backgrounds = question.backgrounds.pool(model.look.resize)
     masks = Masks(collection, question.masker)
     say("a few photos first, to tell how long all of them take ...")

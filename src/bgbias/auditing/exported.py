@@ -14,18 +14,17 @@ from numpy.lib.npyio import NpzFile
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.models.adapters import Adapted, Options
-from bgbias.models.look import Look
+from bgbias.models.adapters._preparation import usual
 
 NAME = "a model that runs elsewhere"
-SIZE, RESIZE = 224, 256
 
 
 def looking(options: Options) -> Adapted:
     """A model of which only is known how it looks at photos: as ``options`` say, else 224 pixels out of 256."""
-    size = options.size or SIZE
-    resize = options.resize or (size if options.squash else round(size * RESIZE / SIZE))
-    look = Look(size, resize, bool(options.squash), options.interpolation or "bilinear")
-    return Adapted(NAME, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32))
+    seen = usual(options, normalises_itself=True)
+    return Adapted(
+        NAME, seen.look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=seen.guesses()
+    )
 
 
 def next_step(photos: str, views: Sequence[View]) -> str:

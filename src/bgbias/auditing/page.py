@@ -40,6 +40,7 @@ def made(audit: Measured) -> str:
         "verdict": written.verdict(audit),
         "audit": audit,
         "number_of_queries": written.queries(audit),
+        "guesses": written.guesses(audit),
         "evidence": list(written.evidence(audit)),
         "of_small_masks": list(_of_small_masks(audit)),
         "lost": written.drop(audit),
@@ -203,6 +204,8 @@ def _by_these(drop: Estimate) -> str:
 
 def advice(audit: Measured) -> Iterator[str]:
     """What the numbers suggest to do, each with what was measured of it on this very model."""
+    if guesses := written.guesses(audit):
+        yield " ".join(guesses)
     if audit.findings is None:
         yield "Name the photos' classes: then this page says what is lost, and in which classes."
         return

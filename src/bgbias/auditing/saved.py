@@ -42,6 +42,8 @@ def as_json(audit: Measured) -> dict[str, Any]:
             "dim": audit.model.dim,
             "look": str(audit.model.look),
             "told": list(audit.model.told),
+            "guesses": written.guesses(audit),
+            "map_at_r_by_preparation": dict(audit.preparations.map_at_r),
         },
         "masks": {
             "masker": audit.masker,

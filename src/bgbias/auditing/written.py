@@ -227,6 +227,7 @@ def shown(conditions: Iterable[str]) -> list[str]:
 def told(audit: Measured) -> Iterator[str]:
     """The lines of the terminal."""
     yield verdict(audit)
+    yield from guesses(audit)
     yield ""
     found = audit.findings
     if found is not None:
@@ -295,6 +296,11 @@ def caveats(audit: Measured) -> Iterator[str]:
     yield from (f"model: {line}" for line in of_model(audit))
     if audit.findings is not None:
         yield "intervals [ ]: 95 %, over classes, since queries of a class are alike; sd: of a class's photos"
+
+
+def guesses(audit: Measured) -> list[str]:
+    """What was guessed of the model and may make all numbers wrong, the most telling first."""
+    return [*audit.preparations.told(), *audit.model.guesses]
 
 
 def of_model(audit: Measured) -> list[str]:

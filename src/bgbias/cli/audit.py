@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from bgbias.cli.arguments import Device
 from bgbias.errors import UserError
@@ -26,11 +28,27 @@ MEANINGLESS_TO = {
     "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above"),
     "--embeddings": ("weights", "pooling", "mean", "std", "attribution"),
 }
-OfColours = Annotated[tuple[float, float, float] | None, typer.Option(help="Of R, G and B in 0..1.")]
+OfColours = Annotated[
+    tuple[float, float, float] | None,
+    typer.Option(help="Of R, G and B in 0..1: 0.5 0.5 0.5, or with commas."),
+]
+NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
+THREE_NUMBERS = re.compile(f"(--[a-z]+=)?{NUMBER},{NUMBER},{NUMBER}")
 NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
-@app.command()
+class WithCommas(TyperCommand):
+    """Takes the three numbers of an option with commas between them, too: ``--mean 0.5,0.5,0.5``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Three numbers in one word, perhaps with their option, become words of their own."""
+        apart: list[str] = []
+        for word in args:
+            apart += re.split("[=,]", word) if THREE_NUMBERS.fullmatch(word) else [word]
+        return super().parse_args(ctx, apart)
+
+
+@app.command(cls=WithCommas)
 def audit(
     context: typer.Context,
     photos: Annotated[

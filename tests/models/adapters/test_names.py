@@ -44,6 +44,8 @@ def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
         ({"weights": Path("none.pth")}, "weights file none.pth is missing; correct --weights"),
         ({"size": 0}, "--size is 0"),
         ({"mean": (0.5,)}, "--mean takes three numbers"),
+        ({"mean": 0.5}, "--mean takes three numbers, one for each of R, G and B, not 0.5"),
+        ({"mean": "0.5"}, "--mean takes three numbers"),
         ({"std": (0.5, 0.5, 0)}, "--std takes numbers above 0"),
         ({"pooling": "max"}, "--pooling 'max' is unknown"),
     ],

@@ -52,6 +52,37 @@ def graph(
     return str(path)
 
 
+def right_for_two(path: Path) -> str:
+    """The same graph, whose rows from the third on are the first one's: what a wrong axis in an export gives."""
+    model = onnx.load(graph(path))
+    model.graph.node[-1].output[0] = "right"
+    for name, values in {"zero": [0], "one": [1], "two": [2], "many": [10**6]}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.array(values), name))
+    model.graph.node.extend(
+        [
+            helper.make_node("Slice", ["right", "zero", "two", "zero"], ["two_rows"]),
+            helper.make_node("Slice", ["right", "zero", "one", "zero"], ["row"]),
+            helper.make_node("Slice", ["right", "two", "many", "zero"], ["others"]),
+            helper.make_node("Sub", ["others", "others"], ["nothing"]),
+            helper.make_node("Add", ["nothing", "row"], ["wrong"]),
+            helper.make_node("Concat", ["two_rows", "wrong"], ["vectors"], axis=0),
+        ]
+    )
+    onnx.save(model, path)
+    return str(path)
+
+
+def test_a_graph_that_is_wrong_from_the_third_picture_on_is_refused(tmp_path: Path) -> None:
+    """At the number of pictures that goes through it, not at one or two."""
+    found = load(right_for_two(tmp_path / "model.onnx"))
+    views = seeds.generator("views").integers(0, 256, (64, 32, 32, 3), np.uint8)
+    np.testing.assert_allclose(found.embed(views[:2])[1], found.embed(views[1:2])[0], rtol=1e-5)
+    with pytest.raises(UserError, match="gives picture 33 of 64 another vector among the others than alone"):
+        found.embed(views)
+    with pytest.raises(UserError, match="gives picture 3 of 3 another vector"):
+        found.embed(views[:3])
+
+
 def network(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.conv2d(x, torch.from_numpy(KERNEL), stride=8).mean((2, 3))
 

@@ -89,8 +89,36 @@ def test_a_tag_brings_its_preparation_and_its_activation(open_clip: Any, tmp_pat
     other.load_state_dict(network.state_dict())
     assert_equal(ours(quick), expected(other.eval()))
     assert "activation: QuickGELU, as 'quick' was trained" in quick.told
+    assert (
+        "encode_image(), the features that are compared with texts (tok pooling, projected)" in quick.told[1]
+    )
     with pytest.raises(UserError, match="trained without QuickGELU; name open_clip:Small-8/squashed"):
         load("open_clip:Small-8-quickgelu/squashed", Options(weights=weights))
+
+
+def test_an_activation_that_weights_do_not_tell_is_a_guess(open_clip: Any, tmp_path: Path) -> None:
+    network = randomised(open_clip.create_model("Small-8"))
+    weights = saved(network, tmp_path / "w.pt")
+    found = load("open_clip:Small-8", Options(weights=weights, device="cpu"))
+    assert "activation: GELU" in found.told
+    (guess,) = found.guesses
+    assert "w.pt does not tell its activation" in guess
+    assert "open_clip:Small-8-quickgelu computes that" in guess
+    for known in ("Small-8/squashed", "Small-8-quickgelu"):
+        assert not load(f"open_clip:{known}", Options(weights=weights, device="cpu")).guesses
+
+
+def test_weights_that_are_known_to_want_quickgelu_are_not_computed_with_gelu(tmp_path: Path) -> None:
+    """By OpenAI's entries, which only their files have, or by the file's name."""
+    entries = ("input_resolution", "context_length", "vocab_size")
+    theirs, named = tmp_path / "w.pt", tmp_path / "small-quickgelu-laion.pt"
+    torch.save({name: torch.tensor(1) for name in entries}, theirs)
+    torch.save({"visual.proj": torch.tensor(1)}, named)
+    for weights, why in ((theirs, "one of OpenAI's files"), (named, "its name says it")):
+        with pytest.raises(UserError, match=f"QuickGELU .*{why}.*name open_clip:Small-8-quickgelu"):
+            load("open_clip:Small-8", Options(weights=weights))
+        with pytest.raises(UserError, match="name timm:vit_base_patch32_clip_quickgelu_224"):
+            load("timm:vit_base_patch32_clip_224", Options(weights=weights))
 
 
 def test_a_folder_of_the_hubs_form_is_read(open_clip: Any, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ USUAL = Compose(
 def test_a_network_sees_photos_as_usual_for_imagenet_and_its_map_is_averaged(code: Path) -> None:
     found = load(f"{code}:network", Options(device="cpu"))
     assert_equal(ours(found), theirs(USUAL, lambda x: convolution()(x).mean((2, 3))))
-    assert any("nothing in the model tells it" in line for line in found.told)
+    assert any("ImageNet defaults, because the model specifies none" in line for line in found.told)
     assert_gradients_reach_the_picture(found)
 
 
@@ -102,6 +102,25 @@ def test_options_say_what_a_network_does_not(code: Path) -> None:
     prepare = Compose([Resize((35, 35), 3), ToTensor(), Normalize((0.5,) * 3, (0.5,) * 3)])
     assert_equal(ours(found), theirs(prepare, lambda x: convolution()(x).mean((2, 3))))
     assert "--size, --squash, --interpolation, --mean, --std" in found.told[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "unsaid"),
+    [
+        ({}, "--size, --mean, --std"),
+        ({"size": 35, "mean": (0.5, 0.5, 0.5)}, "--std"),
+        ({"size": 35, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}, ""),
+    ],
+)
+def test_what_nobody_specified_is_a_guess(code: Path, given: dict[str, object], unsaid: str) -> None:
+    found = load(f"{code}:network", Options(**given, device="cpu"))  # type: ignore[arg-type]
+    assert [f"give {unsaid} of its training" in guess for guess in found.guesses] == [True] * bool(unsaid)
+    assert len(found.alternatives) == (3 if not given else 0), "of mean and std, where neither is known"
+
+
+def test_a_function_prepares_photos_itself_but_for_their_size(code: Path) -> None:
+    assert "give --size of its training" in load(f"{code}:colours").guesses[0]
+    assert not load(f"{code}:colours", Options(size=32)).guesses
 
 
 def test_a_function_is_given_what_is_seen_of_the_photos(code: Path) -> None:
@@ -263,6 +282,14 @@ def test_code_that_fails_at_work_is_told_with_the_line_of_its_own_file(
 def test_a_library_that_fails_alone_is_told_without_a_line() -> None:
     with pytest.raises(UserError, match=r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"):
         load(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), Options(size=32, device="cpu"))
+
+
+def test_the_size_is_blamed_where_a_network_takes_another_one() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
+    with pytest.raises(
+        UserError, match=r"Sequential works without --size 32, and not with it: .*mat1 and mat2"
+    ):
+        load(network, Options(size=32, device="cpu"))
 
 
 def test_a_command_that_is_told_to_end_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -29,6 +30,7 @@ def test_vectors_are_those_of_timm(name: str, tmp_path: Path) -> None:
     config = timm.data.resolve_model_data_config(network)
     assert_equal(ours(found), theirs(timm.data.create_transform(**config), network))
     assert found.dim == network.num_features or name.startswith("mobilenet")
+    assert not found.guesses, "timm specifies everything"
 
 
 def test_a_chosen_size_goes_with_the_configurations_crop(tmp_path: Path) -> None:
@@ -54,6 +56,21 @@ def test_pooling_can_be_chosen(tmp_path: Path) -> None:
     assert any("avg pooling" in line for line in found.told)
 
 
+def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
+    network = randomised(timm.create_model("vit_xsmall_patch16_clip_224", num_classes=512))
+    weights = saved(network, tmp_path / "w.pth")
+    found = load("timm:vit_xsmall_patch16_clip_224.tinyclip_yfcc15m", Options(weights=weights, device="cpu"))
+    assert found.dim == network.num_features
+    assert any("projection: left out; " in line and "open_clip:<model>/<tag>" in line for line in found.told)
+    assert {"activation: GELU"} <= set(found.told)
+
+
+def test_published_weights_are_not_computed_with_another_activation() -> None:
+    """timm's own page of them says: natively QuickGELU."""
+    with pytest.raises(UserError, match=r"name timm:vit_base_patch32_clip_quickgelu_224.openai"):
+        load("timm:vit_base_patch32_clip_224.openai")
+
+
 def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path) -> None:
     network = randomised(timm.create_model("test_vit.r160_in1k"))
     network.train()
@@ -65,6 +82,31 @@ def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path)
     assert found.look == by_name.look
     assert network.training, "the network that was handed over is as it was"
     assert network.get_classifier().out_features == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "typed"),
+    [
+        ("levit_128s", {"size": 256}, "--size 256"),
+        ("mixer_s32_224", {"size": 256}, "--size 256"),
+        ("test_vit.r160_in1k", {"size": 4}, "--size 4"),
+        ("test_resnet.r160_in1k", {"pooling": "cls"}, "--pooling cls"),
+        ("test_resnet.r160_in1k", {"pooling": "cls", "size": 96}, "--pooling cls"),
+    ],
+)
+def test_an_option_that_a_network_cannot_follow_is_blamed_and_not_its_weights(
+    name: str, option: dict[str, Any], typed: str, tmp_path: Path
+) -> None:
+    weights = saved(randomised(timm.create_model(name)), tmp_path / "w.pth")
+    with pytest.raises(UserError, match=f"^timm:{name} works without {typed}, and not with it") as told:
+        load(f"timm:{name}", Options(**option, weights=weights, device="cpu"))
+    assert "Name the right file" not in str(told.value)
+
+
+def test_wrong_weights_are_blamed_whatever_the_options(tmp_path: Path) -> None:
+    weights = saved(timm.create_model("test_resnet.r160_in1k"), tmp_path / "w.pth")
+    with pytest.raises(UserError, match=r"does not hold weights of timm:test_vit.r160_in1k"):
+        load("timm:test_vit.r160_in1k", Options(weights=weights, size=96))
 
 
 def test_gradients_reach_the_picture(tmp_path: Path) -> None:

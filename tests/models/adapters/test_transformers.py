@@ -71,6 +71,8 @@ def test_vectors_are_those_of_transformers(brought: tuple[str, Path, Any]) -> No
     # Its resize by torchvision is up to a grey level beside Pillow's.
     assert_equal(ours(found), theirs(kind, folder, network, "torchvision"), 0.1)
     assert found.look.size == 32
+    assert any(line.startswith("activation: ") for line in found.told)
+    assert ("projected" in found.told[1]) == (kind in ("clip", "clip_vision"))
     assert_gradients_reach_the_picture(found)
 
 
@@ -122,12 +124,20 @@ def test_pooling_and_size_can_be_chosen(vit: Path) -> None:
     assert_equal(ours(larger), tokens(larger, vit, interpolate_pos_encoding=True)[:, 0].numpy())
 
 
+def test_a_clip_without_its_projection_is_reported(brought: tuple[str, Path, Any]) -> None:
+    kind, folder, _ = brought
+    if kind == "clip":
+        found = load(f"transformers:{folder}", Options(pooling="cls", device="cpu"))
+        assert "without CLIP's projection" in found.told[1]
+
+
 def test_a_folder_without_a_processor_says_what_was_assumed(vit: Path, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((vit / name).read_bytes())
     found = load(f"transformers:{tmp_path}", CPU)
     assert found.look.size == 32
-    assert "nothing in the model tells it" in found.told[0]
+    assert "ImageNet defaults, because the model specifies none" in found.told[0]
+    assert "give --mean, --std of its training" in found.guesses[0]
 
 
 @pytest.mark.parametrize(

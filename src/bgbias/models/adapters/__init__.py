@@ -7,7 +7,8 @@ needs a library imports it inside (``_library.py``). Nothing is fetched where ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
+from bgbias.models.adapters._alone import AloneCheck
 from bgbias.models.adapters._failing import failing
 from bgbias.models.look import Interpolation, Look
 
@@ -27,6 +29,7 @@ NORMALISES = frozenset({"mean", "std"})
 # Files that are a whole model by themselves.
 BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported"}
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".bin")
+Vectors = Callable[[np.ndarray], Any]
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,9 @@ class Options:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} is {value}; it is a number of pixels, at least 1.")
         for name in ("mean", "std"):
-            if (value := getattr(self, name)) is not None and len(value) != 3:
-                raise UserError(
-                    f"--{name} takes three numbers, one for each of R, G and B; there are {len(value)}."
-                )
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, str) or np.shape(value) != (3,)):
+                raise UserError(f"--{name} takes three numbers, one for each of R, G and B, not {value}.")
         if self.std is not None and min(self.std) <= 0:
             raise UserError("--std takes numbers above 0.")
         if self.pooling not in (None, "cls", "mean"):
@@ -89,23 +91,27 @@ class Adapted:
     """A model as a function from what it sees to vectors.
 
     ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
-    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each.
+    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each. ``guesses``:
+    sentences on what was guessed and may make all numbers wrong. ``alternatives``: ``vectors`` as they are by other options.
     """
 
     name: str
     look: Look
     dim: int
     told: tuple[str, ...] = field(repr=False)
-    vectors: Callable[[np.ndarray], Any] = field(repr=False)
+    vectors: Vectors = field(repr=False)
     network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     device: str = "cpu"
+    guesses: tuple[str, ...] = field(default=(), repr=False)
+    alternatives: Mapping[str, Vectors] = field(default_factory=dict, repr=False)
+    _check: AloneCheck = field(default_factory=AloneCheck, init=False, repr=False, compare=False)
 
     def embed(self, views: np.ndarray) -> np.ndarray:
-        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number is an error, and
-        any error of the model's own is a UserError that names it.
+        """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number, or depends on the
+        other views (``AloneCheck``), is an error, and any error of the model's own is a UserError that names it.
         """
         with failing(self.name, f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"):
-            found = np.asarray(self.vectors(views), np.float32)
+            found = self._array(views)
         if found.shape != (len(views), self.dim):
             raise UserError(
                 f"{self.name} gave {list(found.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."
@@ -114,15 +120,39 @@ class Adapted:
             raise UserError(
                 f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
             )
+        self._check(self.name, views, found, self._array)
         return found
+
+    def _array(self, views: np.ndarray) -> np.ndarray:
+        return np.asarray(self.vectors(views), np.float32)
 
 
 def load(model: object, options: Options | None = None) -> Adapted:
     """The model behind ``<kind>:<which>``, a file's name or an object of Python's, tried out on two pictures.
 
-    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError.
+    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError. One that comes
+    of ``size`` or ``pooling``, without which the model works, says so.
     """
     options = options or Options()
+    try:
+        return _loaded(model, options)
+    except Exception as error:  # of somebody else's code: any kind
+        why = str(error).partition(". ")[0]
+        for name in ("size", "pooling"):
+            value = getattr(options, name)
+            if value is None or f"--{name}" in why:
+                continue
+            with suppress(Exception):
+                which = _loaded(model, replace(options, **{name: None})).name  # type: ignore[arg-type]
+                break
+        else:
+            raise
+        raise UserError(
+            f"{which} works without --{name} {value}, and not with it: {why}. Leave it out, or choose another model."
+        ) from error
+
+
+def _loaded(model: object, options: Options) -> Adapted:
     if not isinstance(model, (str, Path)):
         return _tried(plugins.load("adapters", "python").of_object(model, options))
     kind, which = _split(str(model))
@@ -160,18 +190,12 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _tried(model: Adapted) -> Adapted:
-    """The model, if it gives different vectors for two pictures, and the same for one of them alone."""
+    """The model, if it gives different vectors for two pictures."""
     side = model.look.size
     views = seeds.generator("adapters").integers(0, 256, (2, side, side, 3), np.uint8)
     both = model.embed(views)
     if np.array_equal(both[0], both[1]):
         raise UserError(f"{model.name} gives the same vector for different pictures; check its weights.")
-    alone = model.embed(views[:1])
-    if np.abs(alone[0] - both[0]).max() > 0.01 * np.abs(both[0]).max():
-        raise UserError(
-            f"{model.name} gives another vector for a picture alone than for the same one among others;"
-            " put the network into evaluation mode (model.eval()) before you hand it over."
-        )
     if model.network is not None and not _has_gradients(model):
         told = "gradients: none (they are switched off in its code), so that it is looked into by other means"
         return replace(model, network=None, told=(*model.told, told))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted, Options, _pooling
+from bgbias.models.adapters import Adapted, Options, _activation, _pooling
 from bgbias.models.adapters._failing import failing
 from bgbias.models.adapters._preparation import Preparation
+from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +28,7 @@ def adapted(
     told: tuple[str, ...] = (),
     embedding: str = "",
     batch: int | None = None,
+    guesses: tuple[str, ...] = (),
 ) -> Adapted:
     """The network, which is moved to the device and into evaluation mode, behind its preparation.
 
@@ -35,21 +39,25 @@ def adapted(
 
     device = pick(options.device)
     if isinstance(network, torch.nn.Module):
-        network = _evaluating(network).to(device)
+        with suppress(NotImplementedError):  # of exported programs, which know no modes
+            network.eval()
+        network.to(device)
+        computed = _activation.names(network)
+        if computed and not any(line.startswith("activation: ") for line in told):
+            told = (f"activation: {computed}", *told)
     dtype = _dtype(network)
     how = None if embedding else options.pooling
 
-    def seen(x: Tensor) -> Tensor:
-        y = x if preparation.normalise is None else preparation.normalise(x)
-        return y.to(dtype)
+    def seen(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
+        return (x if normalise is None else normalise(x)).to(dtype)
 
-    def embedded(x: Tensor) -> Tensor:
-        parts = [seen(x)] if batch is None else seen(x).split(batch)
+    def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
+        parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(batch)
         return torch.cat([_pooling.pooled(network(part), how) for part in parts]).float()
 
-    def vectors(views: np.ndarray) -> np.ndarray:
+    def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
-            return embedded(_batch(views, device)).cpu().numpy()
+            return embedded(_batch(views, device), normalise).cpu().numpy()
 
     side = preparation.look.size
     black = np.zeros((batch or 1, side, side, 3), np.uint8)
@@ -61,7 +69,12 @@ def adapted(
         raise UserError(
             f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
         )
-    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device)
+    others = {
+        options: partial(vectors, normalise=normalise)
+        for options, normalise in preparation.alternatives().items()
+    }
+    guesses = (*preparation.guesses(), *guesses)
+    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others)
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
@@ -76,14 +89,6 @@ def _batch(views: np.ndarray, device: str) -> Tensor:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
-
-
-def _evaluating(network: Any) -> Any:
-    # Exported programs know no modes.
-    try:
-        return network.eval()
-    except NotImplementedError:
-        return network
 
 
 def _dtype(network: Any) -> Any:

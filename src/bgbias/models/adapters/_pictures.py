@@ -32,7 +32,10 @@ def adapted(
         raise UserError(
             f"{name} gave {list(found.shape)} for a list of one picture, not a vector of each: [1, D]."
         )
-    return Adapted(name, preparation.look, found.shape[1], (preparation.told(), *told), vectors, None, device)
+    lines = (preparation.told(), *told)
+    return Adapted(
+        name, preparation.look, found.shape[1], lines, vectors, None, device, preparation.guesses()
+    )
 
 
 def pillow(views: list[np.ndarray]) -> list[Image.Image]:

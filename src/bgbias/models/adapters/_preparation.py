@@ -10,15 +10,24 @@ from bgbias.models.look import Look
 from bgbias.models.preprocess import Preprocess
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# Mean and standard deviation that other networks are usually trained with: those to -1..1, none, and CLIP's.
+OTHER_COLOURS = (
+    ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """``normalise`` is None where the model does that itself; ``source``: who says all this."""
+    """``normalise`` is None where the model does that itself; ``source``: who says all this; ``guessed``: the options whose
+    values neither the model nor a person gave.
+    """
 
     look: Look
     normalise: Preprocess | None
     source: str
+    guessed: tuple[str, ...] = ()
 
     def told(self) -> str:
         """A line for people."""
@@ -31,6 +40,29 @@ class Preparation:
             )
             seen += f"; mean {mean}, std {std}"
         return f"{seen} ({self.source})"
+
+    def guesses(self) -> tuple[str, ...]:
+        """What a reader must know of what was guessed, and how to correct it."""
+        if not self.guessed:
+            return ()
+        values = {"size": f"{self.look.size} pixels", "mean": "ImageNet's mean", "std": "ImageNet's std"}
+        assumed = ", ".join(values[name] for name in self.guessed)
+        options = ", ".join(f"--{name}" for name in self.guessed)
+        return (
+            f"Nobody specified the preparation of photos; assumed: {assumed}. If the model was trained otherwise, all numbers"
+            f" are wrong: give {options} of its training.",
+        )
+
+    def alternatives(self) -> dict[str, Preprocess]:
+        """Other usual ways to normalise, by the options that choose them; none where mean or std were given."""
+        if not {"mean", "std"} <= {*self.guessed}:
+            return {}
+        return {_typed(mean, std): normalised(mean, std) for mean, std in OTHER_COLOURS}
+
+
+def _typed(mean: tuple[float, ...], std: tuple[float, ...]) -> str:
+    of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
+    return f"--mean {of_mean} --std {of_std}"
 
 
 def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1 / 255) -> Preprocess:
@@ -65,17 +97,18 @@ def unbordered(has_borders: bool, side: int, options: Options, name: str) -> Non
         )
 
 
-def usual(options: Options, size: int | None = None) -> Preparation:
+def usual(options: Options, size: int | None = None, normalises_itself: bool = False) -> Preparation:
     """What most networks that were trained on ImageNet see, for models that tell nothing but perhaps their input's side.
 
     The middle is that of the study's photos: audit and study give the same network the same pixels.
     """
     side = size or 224
     look = Look(side, side * 256 // 224)
-    return prepared(
-        Preparation(look, normalised(MEAN, STD), "nothing in the model tells it: as usual for ImageNet"),
-        options,
-    )
+    normalise = None if normalises_itself else normalised(MEAN, STD)
+    unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
+    guessed = tuple(name for name in unsaid if name not in options.given())
+    source = "ImageNet defaults, because the model specifies none"
+    return replace(prepared(Preparation(look, normalise, source), options), guessed=guessed)
 
 
 def prepared(own: Preparation, options: Options) -> Preparation:

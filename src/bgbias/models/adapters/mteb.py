@@ -7,7 +7,6 @@ what is seen of a photo; else they prepare the pictures themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -50,10 +49,12 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
 
 def _adapted(model: Any, options: Options, name: str) -> Adapted:
     """By ``get_image_embeddings``, which most encoders have, or by ``encode`` alone."""
-    ask = getattr(model, "get_image_embeddings", None) or partial(model.encode, **_as_a_task_would())
+    if (ask := getattr(model, "get_image_embeddings", None)) is None:
+        task = needed("mteb", "mteb").get_task(TASK)
+        ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
     processor = _image_processor.of(model)
     if processor is None:
-        preparation = replace(usual(options), normalise=None)
+        preparation = usual(options, normalises_itself=True)
         told = "embedding: its image embeddings, for which it prepares these pictures itself"
     else:
         options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
@@ -65,12 +66,6 @@ def _adapted(model: Any, options: Options, name: str) -> Adapted:
             return ask(_Batches(views), show_progress_bar=False)
 
     return _pictures.adapted(name, embed, preparation, (told,))
-
-
-def _as_a_task_would() -> dict[str, Any]:
-    """What an image task says of itself."""
-    task = needed("mteb", "mteb").get_task(TASK)
-    return {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
 
 
 class _Batches:

@@ -48,10 +48,10 @@ def adapt(which: str, options: Options) -> Adapted:
     session = _runtime.session(which, f"onnx:{which}", which, options.device)
     entry = _input(session.get_inputs(), which, options)
     output, told = _output(session.get_outputs(), which)
-    preparation = usual(options, entry.side)
-    if entry.kind is np.uint8:
+    takes_grey_levels = entry.kind is np.uint8
+    if takes_grey_levels:
         options.only(OPTIONS - NORMALISES, f"{which}, which takes grey levels")
-        preparation = replace(preparation, normalise=None)
+    preparation = usual(options, entry.side, takes_grey_levels)
 
     def network(x: Tensor) -> Tensor:
         import torch

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
 from bgbias.models.adapters._library import PAGE, asked, named, needed
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
@@ -33,9 +33,10 @@ def adapt(which: str, options: Options) -> Adapted:
     """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
     from torch import nn
 
-    needed("open_clip", "open_clip")
+    open_clip = needed("open_clip", "open_clip")
     name = f"open_clip:{which}"
     told: tuple[str, ...]
+    guesses: tuple[str, ...] = ()
     if which.startswith((HUB, FOLDER)):
         place = which.removeprefix(HUB).removeprefix(FOLDER)
         source = place if which.startswith(FOLDER) else f"{PAGE}{place}"
@@ -43,6 +44,9 @@ def adapt(which: str, options: Options) -> Adapted:
             model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
     else:
         model, source, told = _built_in(which, name, options)
+        quick = f"{which}-quickgelu"
+        if options.weights is not None and quick in open_clip.list_models():
+            guesses = (_activation.guess(name, options.weights, f"open_clip:{quick}"),)
     if options.weights is not None:
         told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
     else:
@@ -58,10 +62,15 @@ def adapt(which: str, options: Options) -> Adapted:
             return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
 
     config = model.visual.preprocess_cfg
+    embedding = "embedding: encode_image(), the features that are compared with texts"
+    if pooling := getattr(model.visual, "pool_type", ""):
+        embedding += (
+            f" ({pooling} pooling{', projected' * (getattr(model.visual, 'proj', None) is not None)})"
+        )
     own = Preparation(
         _look(name, config, options), normalised(config["mean"], config["std"]), "OpenCLIP's configuration"
     )
-    return adapted(name, ImageTower(), prepared(own, options), options, told, "embedding: encode_image()")
+    return adapted(name, ImageTower(), prepared(own, options), options, told, embedding, guesses=guesses)
 
 
 def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[str, ...]]:
@@ -80,7 +89,7 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
     published = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
     quick = bool(published.get("quick_gelu"))
     own = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
-    told = (f"activation: QuickGELU, as '{tag}' was trained",) if quick and not own else ()
+    told = (f"activation: QuickGELU, as '{tag}' was trained",) if quick else ()
     if tag and own and not quick:
         raise UserError(
             f"'{tag}' was trained without QuickGELU; name open_clip:{architecture.removesuffix('-quickgelu')}/{tag}."

@@ -15,14 +15,11 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
-
-import numpy as np
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -54,7 +51,7 @@ def adapt(which: str, options: Options) -> Adapted:
             named(name, public, f"function in {place}:", ", ".join(public) or "none")
         made = _made(getattr(code, name), which)
         if inspect.isfunction(made):
-            made = _with_folder(made, folder)
+            made = _beside(folder)(made)  # it may import what lies beside it when it is called
         return of_object(made, options, which)
 
 
@@ -72,7 +69,8 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     import torch
 
     name = name or getattr(model, "__name__", type(model).__name__)
-    known = {module.OF: module for module in _adapters() if hasattr(module, "OF")}
+    adapters = [plugins.load("adapters", kind) for kind in plugins.names("adapters")]
+    known = {adapter.OF: adapter for adapter in adapters if hasattr(adapter, "OF")}
     for kind in type(model).__mro__:
         if adapter := known.get(kind.__module__.partition(".")[0]):
             options.only(adapter.OPTIONS, name)
@@ -95,7 +93,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     options.only(LOOKS, name)
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
-    given = replace(usual(options), normalise=None)
+    given = usual(options, normalises_itself=True)
     if callable(encode):
         return _pictures.adapted(
             name,
@@ -104,11 +102,6 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
             (f"embedding: its encode(); {PREPARES_ITSELF}",),
         )
     return _pictures.adapted(name, model, given, (f"embedding: what it returns; {PREPARES_ITSELF}",))
-
-
-def _adapters() -> Iterator[ModuleType]:
-    for name in plugins.names("adapters"):
-        yield plugins.load("adapters", name)
 
 
 def _made(thing: Any, which: str) -> Any:
@@ -188,15 +181,3 @@ def _beside(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-def _with_folder(
-    function: Callable[[list[np.ndarray]], Any], folder: Path
-) -> Callable[[list[np.ndarray]], Any]:
-    """The function, which may import what lies beside it when it is called."""
-
-    def embed(pictures: list[np.ndarray]) -> Any:
-        with _beside(folder):
-            return function(pictures)
-
-    return embed

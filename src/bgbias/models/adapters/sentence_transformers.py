@@ -52,4 +52,6 @@ def _adapted(model: Any, name: str) -> Adapted:
             return model.encode(_pictures.pillow(views), batch_size=len(views), show_progress_bar=False)
 
     preparation = _image_processor.preparation(processor, name, Options())
-    return _pictures.adapted(name, embed, preparation, ("embedding: its encode()",), str(model.device))
+    modules = ", ".join(type(module).__name__ for module in model)
+    told = (f"embedding: its encode() ({modules})",)
+    return _pictures.adapted(name, embed, preparation, told, str(model.device))

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import PAGE, asked, named
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
+from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill
+from bgbias.models.backbones.timm import converted, published_config, with_quick_gelu
 from bgbias.models.look import Look
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OF = "timm"
 TAKES = "the name of a model of timm, or hf-hub:<owner>/<name>"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
 POOLINGS = {"cls": "token", "mean": "avg"}
 ELSEWHERE = ("hf-hub:", "hf_hub:", "local-dir:")
+UNPROJECTED = (
+    "projection: left out; these are the features before it. The projected ones, with which people search, are those of"
+    " open_clip:<model>/<tag>"
+)
 
 
 def adapt(which: str, options: Options) -> Adapted:
@@ -34,11 +35,13 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
+    twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
+    guesses = (_activation.guess(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        told = fill(network, options.weights, name, lambda state: _converted(network, state))
-    return _adapted(network, options, name, told)
+        told = fill(network, options.weights, name, lambda state: converted(network, state))
+    return _adapted(network, options, name, told, guesses)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
@@ -49,7 +52,9 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
     return _adapted(network, options, name, ())
 
 
-def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -> Adapted:
+def _adapted(
+    network: Any, options: Options, name: str, told: tuple[str, ...], guesses: tuple[str, ...] = ()
+) -> Adapted:
     import timm
 
     config = timm.data.resolve_model_data_config(network)
@@ -59,21 +64,23 @@ def _adapted(network: Any, options: Options, name: str, told: tuple[str, ...]) -
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
     embedding = f"embedding: timm's features before the classifier{how}"
-    return adapted(name, network, prepared(own, options), options, told, embedding)
+    if _is_clip(network):
+        told = (*told, UNPROJECTED)
+    return adapted(name, network, prepared(own, options), options, told, embedding, guesses=guesses)
+
+
+def _is_clip(network: Any) -> bool:
+    """Whether what timm calls the classifier is the projection of a CLIP, and not of a fine-tuned one."""
+    config = network.pretrained_cfg
+    is_fine_tuned = "_ft_" in str(config.get("tag"))
+    return (
+        "_clip" in str(config.get("architecture")) and bool(config.get("num_classes")) and not is_fine_tuned
+    )
 
 
 def _page(which: str) -> str:
     """Where the weights come from; an unknown name is refused with near ones."""
-    import timm
-    from timm.models import get_pretrained_cfg
-
-    architecture, _, tag = which.partition(".")
-    listing = 'python -c "import timm; print(*timm.list_models(pretrained=True))"'
-    named(architecture, timm.list_models(), "model of timm", listing)
-    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
-    if tag:
-        named(tag, tags, f"tag of {architecture}", " ".join(tags))
-    config = get_pretrained_cfg(which)
+    config = published_config(which)
     hub = getattr(config, "hf_hub_id", None)
     return f"{PAGE}{hub}" if hub else getattr(config, "url", "")
 
@@ -83,7 +90,7 @@ def _created(which: str, source: str, options: Options) -> Any:
 
     more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
     published = not which.startswith(ELSEWHERE)
-    config = timm.models.get_pretrained_cfg(which) if published else None
+    config = published_config(which) if published else None
     if options.size and config is not None and config.fixed_input_size:
         more["img_size"] = options.size
     if options.weights is None and config is not None and not config.has_weights:
@@ -99,15 +106,6 @@ def _created(which: str, source: str, options: Options) -> Any:
             ) from error
 
     return asked(f"timm:{which}", source, create)
-
-
-def _converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Another publisher's names and another size's positions as timm's own, as far as it knows how."""
-    own = network.state_dict()
-    if all(name in state and state[name].shape == tensor.shape for name, tensor in own.items()):
-        return state
-    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
-    return convert(state, network) if convert else state
 
 
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:

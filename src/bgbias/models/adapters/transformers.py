@@ -143,18 +143,23 @@ def _embedding(
     import torch
 
     if pooling is None and hasattr(network, "get_image_features"):
-        return lambda **given: _vectors(network.get_image_features(**given)), "embedding: its image features"
+        projected = " (projected)" if hasattr(network, "visual_projection") else ""
+        words = f"embedding: its image features{projected}"
+        return lambda **given: _vectors(network.get_image_features(**given)), words
     tower = network if pooling is None else getattr(network, "vision_model", network)
+    unprojected = ", without CLIP's projection" if hasattr(network.config, "projection_dim") else ""
     weight = next(network.parameters())
     with torch.inference_mode():
         output = tower(pixel_values=weight.new_zeros(1, 3, side, side), **more)
     if pooling is None and _vectors(output) is not None:
-        return lambda **given: _vectors(tower(**given)), "embedding: its pooled output"
+        is_projected = getattr(output, "image_embeds", None) is not None
+        words = f"embedding: its pooled output{', projected' if is_projected else unprojected}"
+        return lambda **given: _vectors(tower(**given)), words
     how = pooling
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = _pooling.told(output.last_hidden_state, how)
+    words = _pooling.told(output.last_hidden_state, how) + unprojected
     return lambda **given: _pooling.pooled(tower(**given).last_hidden_state, how), words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,11 +48,31 @@ def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: st
         elif name in kept and kept[name].shape == (1, *tensor.shape):
             kept[name] = kept[name][0]
     if wrong := state_dicts.difference(wanted, kept, origin, found):
+        if variant and _fits_as_trained(trunk, found, backbone, origin):
+            raise UserError(
+                f"{origin} fits {backbone} at the size of photos that it was trained with, and not at another one: leave"
+                f" backbones.{backbone}.img_size in params.yaml out."
+            )
         raise UserError(
             f"{origin} does not hold weights of {backbone}: {wrong}. Name the right file at"
             f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}."
         )
     return kept
+
+
+def _fits_as_trained(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
+    import torch
+
+    module = plugins.load("backbones", backbone)
+    with torch.device("meta"):
+        usual = module.build(plugins.variant(backbone), module.Params(weights=None))
+    shapes, own = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
+    if shapes == own:
+        return False
+    with suppress(UserError):
+        fitted(usual, state, backbone, origin)
+        return True
+    return False
 
 
 def _is_published(backbone: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from bgbias.errors import UserError
+from bgbias.models.adapters._library import named
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
@@ -38,7 +39,7 @@ class Params(Pretrained):
 
 def facts(variant: str, params: Params) -> Facts:
     """As timm's pretrained configuration says, but for a chosen ``img_size``."""
-    config = _config(variant)
+    config = published_config(variant)
     size = params.img_size or config.input_size[-1]
     mean, std = (tuple(map(float, values)) for values in (config.mean, config.std))
     channels = _channels(variant, params.img_size)
@@ -61,26 +62,46 @@ def build(variant: str, params: Params) -> nn.Module:
 def adapted(variant: str, trunk: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A published state dict in the trunk's names and shapes, as far as timm knows how; without the classifier."""
     network: Any = trunk.net
-    own = network.state_dict()
-
-    def fits(found: dict[str, Tensor]) -> bool:
-        return all(name in found and found[name].shape == tensor.shape for name, tensor in own.items())
-
-    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
-    if convert is not None and not fits(state):
-        state = convert(state, network)
+    own, state = network.state_dict(), converted(network, state)
     heads = network.pretrained_cfg["classifier"] or ()
     heads = tuple(f"{head}." for head in ((heads,) if isinstance(heads, str) else heads))
     return {f"net.{k}": v for k, v in state.items() if k in own or not k.startswith(heads)}
+
+
+def converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Another publisher's names and another size's positions as timm's own, as far as it knows how."""
+    own = network.state_dict()
+    if all(name in state and state[name].shape == tensor.shape for name, tensor in own.items()):
+        return state
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    return convert(state, network) if convert else state
+
+
+def with_quick_gelu(variant: str, is_published: bool) -> str:
+    """The name of a CLIP's twin that computes QuickGELU, empty if there is none. Of published weights, those that were trained
+    with it are an error.
+    """
+    import timm
+
+    name, _, tag = variant.partition(".")
+    twin = name.replace("_clip_", "_clip_quickgelu_")
+    if twin == name or "quickgelu" in name or twin not in timm.list_models():
+        return ""
+    if is_published and "QuickGELU" in " ".join(published_config(variant).notes or ()):
+        raise UserError(
+            f"The weights '{tag}' were trained with QuickGELU, and timm:{variant} computes GELU: name timm:{twin}.{tag}."
+        )
+    return twin
 
 
 def published(variant: str, params: Params) -> dict[str, Tensor]:
     """The weights that timm itself fetches (and keeps in its cache); an error says where a copy may be put instead."""
     import timm
 
-    config = _config(variant)
+    config = published_config(variant)
     if not config.has_weights:
         raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
+    with_quick_gelu(variant, is_published=True)
     try:
         # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
         network = timm.create_model(variant, pretrained=True)
@@ -96,7 +117,7 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
 def _network(variant: str, img_size: int | None, **options: Any) -> Any:
     import timm
 
-    config = _config(variant)
+    config = published_config(variant)
     if img_size is not None and config.fixed_input_size:
         options["img_size"] = img_size
     try:
@@ -108,27 +129,17 @@ def _network(variant: str, img_size: int | None, **options: Any) -> Any:
 
 
 @cache
-def _config(variant: str) -> Any:
+def published_config(variant: str) -> Any:
     """timm's pretrained configuration; an unknown name is refused with near ones."""
-    import difflib
-
     import timm
     from timm.models import get_pretrained_cfg
 
     name, _, tag = variant.partition(".")
-    if not timm.is_model(name):
-        near = difflib.get_close_matches(name, timm.list_models(), 3)
-        raise UserError(
-            f"timm has no model '{name}'{'; near it are: ' + ', '.join(near) if near else ''}."
-            ' All of them: python -c "import timm; print(*timm.list_models())"'
-        )
-    try:
-        return get_pretrained_cfg(variant, allow_unregistered=False)
-    except RuntimeError as error:
-        there = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
-        raise UserError(
-            f"timm has no weights '{tag}' of {name}; there are: {', '.join(there) or 'none'}."
-        ) from error
+    named(name, timm.list_models(), "model of timm", 'python -c "import timm; print(*timm.list_models())"')
+    if tag:
+        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
+        named(tag, tags, f"tag of {name}", " ".join(tags))
+    return get_pretrained_cfg(variant)
 
 
 @cache
