@@ -27,7 +27,7 @@ TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")
 COLUMNS = (
-    Column("Any background", interval("worst_1", 1), "One [95 %]", best="worst_1"),
+    Column("Any background", interval("worst_1", 1), "One [95 %]"),
     Column("Worst of 5", interval("worst_5", 1), "Worst of 5", known=("worst_5",)),
     Column("Worst of 20", interval("worst_20", 1), "Worst of 20", known=("worst_20",)),
     Column("Worst of all", interval(f"worst_{ALL}", 1), "Worst of all"),
@@ -102,10 +102,9 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     where a model lacks queries.
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
-    lines, compared = [], []
+    lines = []
     for model, own in sources.models(queries):
         values, _ = of_queries(own, model)
-        compared.append(values)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
         for name in values.columns:
@@ -116,9 +115,8 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
         row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
-    made = pd.DataFrame(lines).assign(worst_1_leads=rows.leading(compared, "worst_1"))
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
-    return rows.without_single_folds(correlation.beside(made, not_objects, levels))
+    return rows.without_single_folds(correlation.beside(pd.DataFrame(lines), not_objects, levels))
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
