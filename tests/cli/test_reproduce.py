@@ -28,7 +28,7 @@ REWRITTEN = (
     "margins = params.pos_margin, params.neg_margin",
     "margins = (params.pos_margin, params.neg_margin + 0)",
 )
-CAPTION = "src/bgbias/report/tables/retrieval.py"
+CAPTION = "src/bgbias/report/tables/retrieval.j2"
 METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
 # Beyond any interval, however wide that of so few photos is.
 RAISED = (
