@@ -14,14 +14,14 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
-from bgbias.report.html.pictures import inside, outlined
+from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind
 FOUND = 3  # photos that are found first
 PORTRAITS = 60  # classes
 UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
 LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
-SIDE, TINY, PORTRAIT = 260, 84, 56  # pixels
+PORTRAIT = 56  # pixels
 KINDS = {
     "worst": (
         "The queries that lose most",
@@ -167,34 +167,7 @@ def on_page(queries: Mapping[str, Sequence[ShownQuery]]) -> list[dict[str, Any]]
             "id": name,
             "title": KINDS[name][0],
             "told": KINDS[name][1] + APART * (name == "worst" and "doubtful" in queries),
-            "queries": [_card(q) for q in some],
+            "queries": some,
         }
         for name, some in queries.items()
     ]
-
-
-def _card(query: ShownQuery) -> dict[str, Any]:
-    def of(found: tuple[FoundPhoto, ...]) -> list[dict[str, Any]]:
-        return [
-            {"class_name": f.class_name, "right": f.right, "picture": inside(f.picture, TINY)} for f in found
-        ]
-
-    return {
-        "class_name": query.class_name,
-        "image_id": query.image_id,
-        "levels": [(a.title, a.clean, a.corrupted) for a in query.answers],
-        "views": [
-            {
-                "name": "own",
-                "words": "as it is, with its mask",
-                "picture": inside(outlined(query.photo, query.mask), SIDE),
-                "found": [(a.title, of(a.found)) for a in query.answers],
-            },
-            {
-                "name": "elsewhere",
-                "words": "in front of another background",
-                "picture": inside(query.elsewhere, SIDE),
-                "found": [(a.title, of(a.found_elsewhere)) for a in query.answers],
-            },
-        ],
-    }
