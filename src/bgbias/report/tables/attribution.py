@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,10 @@ def table(
     lines: list[dict[str, Any]] = []
     for model, own in sources.models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
-        _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
+        for variant, seed in product(variants, own["seed"].unique().tolist()):
+            if (variant, seed) not in scores or scores[variant, seed].isna().all():
+                name = f"{'/'.join(model)}/seed{seed}"
+                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
         values = scored(own, model, variants)
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
@@ -123,16 +127,6 @@ def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> s
         has_similarity=ON_REQUEST in table,
         has_pretrained=(table["method"] == PRETRAINED).any(),
     )
-
-
-def _refuse_unscored(
-    scores: pd.DataFrame, model: rows.Model, seeds: Sequence[int], variants: Sequence[str]
-) -> None:
-    for variant in variants:
-        for seed in seeds:
-            if (variant, seed) not in scores or scores[variant, seed].isna().all():
-                name = f"{'/'.join(model)}/seed{seed}"
-                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
