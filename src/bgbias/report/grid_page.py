@@ -148,7 +148,6 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 
 
 def _body(table: str) -> str:
-    """A table as the page has it."""
     # A head without words is none, for whoever hears the page.
     return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 

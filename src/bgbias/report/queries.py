@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,17 +103,16 @@ def shown(
     losing = lost.index[lost > 0]
     doubtful = losing.isin(list(unsure))
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
-    by_lot = subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids
-
-    def some(ids: Iterable[str]) -> list[ShownQuery]:
-        return [_query(i, models, photos, names) for i in ids]
-
     kinds: dict[str, Sequence[str]] = {
         "worst": list(losing[~doubtful][:count]),
         "doubtful": list(losing[doubtful][:count]),
-        "random": by_lot,
+        "random": subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids,
     }
-    return {kind: some(ids) for kind, ids in kinds.items() if len(ids)}
+    return {
+        kind: [_query(image_id, models, photos, names) for image_id in ids]
+        for kind, ids in kinds.items()
+        if len(ids)
+    }
 
 
 def unsure(masks: pd.DataFrame) -> frozenset[str]:

@@ -167,6 +167,12 @@ class Values:
         named = () if model[-1] in SEEDLESS and len(seeds) == 1 else tuple(seeds)
         return cls(model, named, queries, classes, found[value], found[of_others])
 
+    @classmethod
+    def of_kinds(cls, model: Model, own: pd.DataFrame, by: str, kinds: Sequence[str], value: str) -> Values:
+        """A column for each of ``kinds``, from the rows of ``own`` that have its name in the column ``by``; raises as ``of``."""
+        columns = ["image_id", "label", "seed", value]
+        return cls.of(model, {kind: own.loc[own[by] == kind, columns] for kind in kinds}, value)
+
     def _of_seeds(
         self, names: Sequence[str], seeds: Sequence[int]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -88,7 +88,7 @@ def table(
             if (variant, seed) not in scores or scores[variant, seed].isna().all():
                 name = f"{'/'.join(model)}/seed{seed}"
                 raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
-        values = scored(own, model, variants)
+        values = rows.Values.of_kinds(model, own, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.named(model) | rows.repetitions(own, model)
@@ -104,15 +104,6 @@ def table(
         lines.append(row)
     made = rows.corrected(pd.DataFrame(lines), [f"{variant}_gain" for variant in variants])
     return rows.without_single_folds(made)
-
-
-def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORES) -> rows.Values:
-    """The scores of a model by variant, from its rows of attribution.parquet."""
-    return rows.Values.of(
-        model,
-        {v: own.loc[own["variant"] == v, ["image_id", "label", "seed", "score"]] for v in variants},
-        "score",
-    )
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:

@@ -57,9 +57,9 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, shares, sources.levels(study))
 
 
-def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[int]]:
-    """Of one model's crossed queries: the expected worst of each number of tries in ``worst_<k>``, ``worst_all``, ``cosine``;
-    and which numbers can be tried.
+def of_queries(own: pd.DataFrame, model: rows.Model) -> rows.Values:
+    """Of one model's crossed queries: the expected worst of each number of tries, as far as there are so many backgrounds, in
+    ``worst_<k>`` and ``worst_all``, and ``cosine``.
     """
     backgrounds = own["background"].nunique()
     keys = ["image_id", "label", "seed"]
@@ -67,12 +67,11 @@ def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[
     shape = (by_query.ngroups, backgrounds)
     first = by_query[["cosine"]].mean().reset_index()
     values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
-    tries = [k for k in TRIES if k <= backgrounds]
-    named = {f"worst_{k}": k for k in tries} | {f"worst_{ALL}": backgrounds}
+    named = {f"worst_{k}": k for k in TRIES if k <= backgrounds} | {f"worst_{ALL}": backgrounds}
     parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
-    return rows.Values.of(model, parts, "value"), tries
+    return rows.Values.of(model, parts, "value")
 
 
 def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
@@ -104,7 +103,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines = []
     for model, own in sources.models(queries):
-        values, _ = of_queries(own, model)
+        values = of_queries(own, model)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
         for name in values.columns:

@@ -103,7 +103,10 @@ def _lines(
     draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
     values: dict[str, dict[rows.Model, rows.Values]] = {
         "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
-        "attribution": {model: attribution.scored(own, model) for model, own in sources.models(scores)},
+        "attribution": {
+            model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
+            for model, own in sources.models(scores)
+        },
         **{
             probe: {model: probes.named(own, model, probe) for model, own in sources.models(probed)}
             for probe in probes.PROBES

@@ -91,7 +91,6 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
 
 
 def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:
-    """One metric of a model's queries, clean and corrupted."""
     draws = int(own.loc[own["condition"] == rows.CORRUPTED, "draw"].nunique())
     views = {
         rows.CLEAN: (rows.SYMMETRIC, rows.CLEAN, 1),
