@@ -28,7 +28,7 @@ REWRITTEN = (
     "margins = params.pos_margin, params.neg_margin",
     "margins = (params.pos_margin, params.neg_margin + 0)",
 )
-CAPTION = "src/bgbias/report/tables/retrieval.py"
+CAPTION = "src/bgbias/report/tables/retrieval.j2"
 METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
 # Beyond any interval, however wide that of so few photos is.
 RAISED = (
@@ -58,7 +58,7 @@ def test_the_readme_is_written_from_files_and_checked_against_them(published: Pr
     page = published.folder / "README.md"
     written = page.read_text()
     assert "?" not in written
-    assert "| **" in written
+    assert "| BGAugment | " in written
     published.bgbias("publish", "--check")
     folder = published.folder / "docs/results/smoke"
     assert {path.name for path in folder.iterdir()} >= {"made.json", "seeds.csv", "table1.csv", "drop.png"}
@@ -83,9 +83,9 @@ def test_the_readme_is_written_from_files_and_checked_against_them(published: Pr
         in failed.stdout
     )
     published.edit("max_epochs: 2\n", "max_epochs: 3\n")
-    assert "is not what this code and these settings give: make run GRID=smoke" in (
-        published.bgbias("publish", "--grid", "smoke", check=False).stdout
-    )
+    refused = published.bgbias("publish", "--grid", "smoke", check=False).stdout
+    assert "is not what this code and these settings give: train " in refused
+    assert "(train.max_epochs: 2 -> 3). Make it by: python -m bgbias restore --grid smoke && make" in refused
 
 
 def test_a_harmless_edit_asks_nothing_and_gives_identical_numbers(published: Project) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pretended
 import pytest
+import typer
 import yaml
 from project import ROOT
 
+from bgbias.cli import tools
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
 from bgbias.engine.status import format_status
@@ -157,11 +159,11 @@ def test_what_was_right_stays_so_when_what_it_was_made_from_is_elsewhere(study: 
 
 def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> None:
     pretended.run(study)
-    assert format_status(study).endswith("\nTables and figures are current.")
+    assert format_status(study, freshness.examine(study)).endswith("\nTables and figures are current.")
     trained = [n for n in graph.in_order(study) if n.name == "train"]
     for node in trained:
         delete(study, node)
-    said = format_status(study)
+    said = format_status(study, freshness.examine(study))
     assert (
         f"Tables and figures are current.\nThey were made from what is not here now: train ({len(trained)})."
         in said
@@ -170,11 +172,11 @@ def test_deleted_models_are_told_with_what_brings_them_back(study: Study) -> Non
     assert f"and {len(trained) - 5} more" in said
     assert "`dvc pull` brings what a remote keeps" in said
     assert said.endswith("snakemake --cores all --config grid=demo -- models")
-    assert not freshness.complete(study)
+    assert freshness.lacking(freshness.examine(study))
 
     embed = next(n for n in graph.in_order(study) if n.name == "embed")
     delete(study, embed)
-    assert format_status(study).endswith(f"-- models {embed.record(study)}")
+    assert format_status(study, freshness.examine(study)).endswith(f"-- models {embed.record(study)}")
 
 
 def test_a_changed_input_is_noticed_by_its_content(study: Study) -> None:
@@ -217,7 +219,7 @@ def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Stud
     model = study.files.at("model", **trained.keywords["cell"].wildcards)
     why = f"{model} is another one than it was made from"
     assert settled.stale == {trained.label.replace("train", node): why for node in ("embed", "attribute")}
-    assert why in format_status(study)
+    assert why in format_status(study, freshness.examine(study))
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
@@ -258,20 +260,20 @@ def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.
 
 def test_only_a_study_of_which_nothing_is_stale_or_missing_is_complete(study: Study) -> None:
     """`make record` asks: DVC would take whatever lies there for what params.yaml says."""
-    assert not freshness.complete(study)
+    assert freshness.lacking(freshness.examine(study))
     nodes = pretended.run(study)
-    assert freshness.complete(study)
-    assert not freshness.complete(edited("attribution", "samples", value=7))
+    assert freshness.lacking(freshness.examine(study)) is None
+    assert freshness.lacking(freshness.examine(edited("attribution", "samples", value=7)))
     edited("attribution", "samples", value=25)
     nodes[-1].record(study).unlink()
-    assert not freshness.complete(study)
-    assert str(freshness.lacking(study)) == f"{nodes[-1].label} is missing"
+    assert freshness.lacking(freshness.examine(study))
+    assert str(freshness.lacking(freshness.examine(study))) == f"{nodes[-1].label} is missing"
 
 
 def test_what_was_made_with_other_libraries_is_told_so(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a `bgbias` that pip has put elsewhere."""
     pretended.run(study)
-    assert freshness.lacking(study) is None
+    assert freshness.lacking(freshness.examine(study)) is None
     here = code.libraries
     monkeypatch.setattr(code, "libraries", lambda *modules: here(*modules) | {"numpy": "0.1"})
     with pytest.raises(UserError, match=r"is stale \(libraries\.numpy: .*-> 0\.1.*of another environment"):
@@ -309,14 +311,41 @@ def _time(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-def test_what_a_deep_look_alone_finds_fails_its_check(study: Study) -> None:
-    """As of a disk that changes a bit and no time: the record is younger than the file."""
-    node = pretended.run(study)[-1]
-    freshness.settle(study)
-    path = pretended.outputs(study, node)[0]
+def rot(study: Study, node: Node) -> Path:
+    """A product's content changes and no time says so: the record is the younger one, as after `cp -a`."""
+    path, record = pretended.outputs(study, node)[0], node.record(study)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    record = node.record(study)
     while record.stat().st_ctime_ns <= path.stat().st_ctime_ns:  # a disk's clock has ticks
         os.utime(record, ns=(record.stat().st_atime_ns, record.stat().st_mtime_ns))
-    assert freshness.complete(study)
-    assert not freshness.complete(study, deep=True)
+    return path
+
+
+def test_what_only_its_content_shows_is_mended_by_the_advice(study: Study) -> None:
+    node = pretended.run(study)[-1]
+    freshness.settle(study)
+    path = rot(study, node)
+    for findings, is_deep in ((freshness.examine(study), False), (freshness.examine(study, True), True)):
+        assert bool(freshness.lacking(findings)) == is_deep
+    said = format_status(study, findings, deep=True)
+    assert f"stale: {node.label} ({path} has changed)" in said
+    # Snakemake by itself would not see it.
+    first, then = (
+        "python -m bgbias restore --grid demo",
+        "snakemake --cores all --config grid=demo (with -n: what it would run)",
+    )
+    assert said.endswith(f"Next: {first} && {then}")
+    assert not is_aside(study, node)
+    tools.restore("demo")
+    assert is_aside(study, node)
+    assert out_of_date(study) == [node.label]
+    assert format_status(study, freshness.examine(study)).endswith(f"Next: {then}")
+
+
+def test_check_reads_everything(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    node = pretended.run(study)[-1]
+    tools.status("demo", check=True)
+    assert capsys.readouterr().out.endswith("Tables and figures are current.\n")
+    rot(study, node)
+    tools.status("demo")
+    with pytest.raises(typer.Exit):
+        tools.status("demo", check=True)

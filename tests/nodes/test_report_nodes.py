@@ -114,7 +114,7 @@ def test_backbones_as_they_come_end_in_tables_and_figures(
     for node in graph.in_order(study):
         nodes.work(study, [node], **({"device": "cpu"} if node.name in ("embed", "segment", "masks") else {}))
     assert tables.wanted(study) == ("table1", "table4")
-    assert freshness.complete(study)
+    assert freshness.lacking(freshness.examine(study)) is None
     table.show(study)
     assert "Table 1 (" in capsys.readouterr().out
     first = pd.read_csv(study.files.at("table_csv", table="table1"))

@@ -71,7 +71,7 @@ def test_a_table_stands_whole_or_in_chosen_columns_and_rows(plain: pd.Series) ->
         ["| demo_00", "Plain"],
         ["| demo_00", "BGAugment"],
     ]
-    assert f"| **{plain['clean']:.1f}** [" in rows[0]
+    assert f"| {plain['clean']:.1f} [" in rows[0]
     assert rows[0].split(" | ")[-1].count(",") == 2  # three seeds
     each_seed = answer('table("demo", "seeds")')
     assert len(each_seed.strip().splitlines()) == 2 + len(published.table("table1"))

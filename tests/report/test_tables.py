@@ -63,8 +63,10 @@ def test_table_1_by_hand(known: pd.DataFrame) -> None:
     assert change == pytest.approx(10 - 100 * (1 - 0.35 / 0.55))
     assert cured["relative_drop_change_low"] < change < cured["relative_drop_change_high"] < 0
     assert cured["relative_drop_change_p"] < 0.001
-    assert table["clean_leads"].tolist() == [True, False]
-    assert table["corrupted_leads"].tolist() == [False, True]
+    assert math.isnan(plain["clean_difference"])
+    for name in ("clean", "corrupted"):
+        assert cured[f"{name}_difference"] == pytest.approx(cured[name] - plain[name])
+        assert cured[f"{name}_difference_p_holm"] == cured[f"{name}_difference_p"]
 
 
 def test_a_method_that_drops_as_plain_does_changes_nothing() -> None:

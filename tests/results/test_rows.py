@@ -1,8 +1,7 @@
-"""A model's values query by query: what is averaged, what is paired with what, what is refused, and who leads."""
+"""A model's values query by query: what is averaged, what is paired with what, what is refused."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from handmade_results import CURED, PLAIN, study
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OTHERS
-from bgbias.results import uncertainty
-from bgbias.results.rows import Values, leading, of_each_seed, retrieved
+from bgbias.results.rows import Values, of_each_seed, plain_of, retrieved
 from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
@@ -144,46 +142,18 @@ def test_models_of_other_queries_are_not_compared() -> None:
         one.against(other, ["clean"])
 
 
-def test_the_highest_lead_and_what_is_not_below_them_by_more_than_chance() -> None:
-    base = {seed: drawn(seed) for seed in range(4)}
-    alike = {seed: v + np.random.default_rng(seed + 50).normal(0, 0.1, v.shape) for seed, v in base.items()}
-    below = {seed: v - 0.3 for seed, v in alike.items()}
-    models = [values("below", below), values("alike", alike), values("plain", base)]
-    assert models[2].against(models[1], ["clean"]).p > uncertainty.SIGNIFICANT
-    assert leading(models, "clean") == [False, True, True]
-    # Each loss has its own.
-    assert leading([values("pretrained", {0: drawn(9, level=0.9)}), *models], "clean")[1:] == [
-        False,
-        True,
-        True,
-    ]
-
-
-def test_as_many_rivals_as_there_are_are_corrected_for() -> None:
-    """A difference that alone is more than chance is none among twenty."""
-    base = {seed: drawn(seed) for seed in range(4)}
-    noise = {seed: np.random.default_rng(seed + 90).normal(0.06, 0.06, (1, 8)) for seed in base}
-    below = values("below", {seed: base[seed] - noise[seed] for seed in base})
-    best = values("plain", base)
-    p = best.against(below, ["clean"]).p
-    assert 0.05 / 20 < p < 0.05
-    assert leading([best, below], "clean") == [True, False]
-    far = [values(f"far_{n}", {seed: of - noise[seed] for seed, of in base.items()}) for n in range(19)]
-    assert leading([best, below, *far], "clean") == [True] * 21
-
-
-def test_nobody_leads_where_nothing_can_be_compared() -> None:
-    alone = values("plain", {0: drawn(1)})
-    assert leading([alone], "clean") == [False]
-    # No seed in common: no p.
-    assert leading([alone, values("cured", {1: drawn(2)})], "clean") == [False, False]
-    rows = part({0: drawn(1)})
-    few = [
-        Values.of(("toy", "tiny", "triplet", m), {"clean": rows.assign(label=rows["label"] % 4)}, "score")
-        for m in ("plain", "cured")
-    ]
-    assert math.isnan(few[0].against(few[1], ["clean"]).p)
-    assert leading(few, "clean") == [False, False]
+def test_a_method_is_compared_with_plain_of_its_loss_and_length() -> None:
+    names = ["plain", "cured", "cured+512d", "plain+512d", "pretrained"]
+    models = {of.model: of for of in (values(name, {0: drawn(1)}) for name in names)}
+    found = {model[-1]: plain_of(models, model) for model in models}
+    assert {method: plain and plain.model[-1] for method, plain in found.items()} == {
+        "plain": None,
+        "cured": "plain",
+        "cured+512d": "plain+512d",
+        "plain+512d": None,
+        "pretrained": None,  # of no loss, of which nothing is plain
+    }
+    assert values("plain", {0: drawn(1)}).against(None, ["clean"]) == UNKNOWN
 
 
 def test_each_trainings_levels_and_drop() -> None:

@@ -274,8 +274,8 @@ def test_table_4_by_hand() -> None:
         assert centre[task] == pytest.approx(30)
         assert math.isnan(centre[f"{task}_over_centre"])
         assert math.isnan(plain[f"{task}_gain"])
-        # Of those not trained, none is better than the other.
-        assert table[f"{task}_leads"].tolist() == [True, True, False, True]
+        # Without noise it is better than plain beyond doubt; one method is corrected for no other.
+        assert cured[f"{task}_gain_p_holm"] == cured[f"{task}_gain_p"] < 0.001
     assert (plain["seeds"], plain["episodes"], plain["classes"]) == (2, 6, 6)
 
 

@@ -145,13 +145,17 @@ def status(
         ),
     ] = False,
     check: Annotated[
-        bool, typer.Option(help="Fail unless every table and figure, and all they need, is current.")
+        bool,
+        typer.Option(
+            help="Fail unless every table and figure, and all they need, is current; implies --deep."
+        ),
     ] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
     study = load(params, grid)
-    print(format_status(study, deep))
-    if check and not freshness.complete(study, deep):
+    findings = freshness.examine(study, deep or check)
+    print(format_status(study, findings, deep or check))
+    if check and freshness.lacking(findings):
         raise typer.Exit(1)
 
 
@@ -160,7 +164,7 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
     """Verify every file that a remote or a cache brought against its record; the next run makes again what does not match."""
     study = load(params, grid)
     freshness.settle(study, deep=True)
-    print(format_status(study))
+    print(format_status(study, freshness.examine(study)))
 
 
 @app.command()

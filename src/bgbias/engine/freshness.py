@@ -151,15 +151,11 @@ def accept(study: Study) -> list[str]:
     return lines
 
 
-def complete(study: Study, deep: bool = False) -> bool:
-    """Whether all that the grid's tables and figures need is there and current; fetched archives may be elsewhere."""
-    return lacking(study, deep) is None
-
-
-def lacking(study: Study, deep: bool = False) -> Finding | None:
-    """The first of what keeps a grid from being complete."""
-    findings = (f for f in examine(study, deep) if f.node.name not in ARCHIVES)
-    return next((f for f in findings if f.state != "current"), None)
+def lacking(findings: Iterable[Finding]) -> Finding | None:
+    """The first of what is not there or not current of all that a grid's tables and figures need; fetched archives may be
+    elsewhere.
+    """
+    return next((f for f in findings if f.state != "current" and f.node.name not in ARCHIVES), None)
 
 
 def to_run(study: Study) -> Iterator[Node]:

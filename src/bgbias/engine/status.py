@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from bgbias.engine import freshness
 from bgbias.engine.freshness import ARCHIVES, Finding
 from bgbias.engine.node import Node
 from bgbias.errors import for_this_study
@@ -25,9 +24,12 @@ TARGETS = {
 }
 
 
-def format_status(study: Study, deep: bool = False) -> str:
-    """A line for each kind of step, then the reason of everything that is stale, then the next command."""
-    findings = freshness.examine(study, deep)
+def format_status(study: Study, findings: list[Finding], deep: bool = False) -> str:
+    """A line for each kind of step, then the reason of everything that is stale, then the next command.
+
+    ``findings``: what ``freshness.examine`` gave, ``deep`` or not. What only a deep look finds, `restore` has to set aside, since
+    nothing else tells Snakemake of it.
+    """
     counts = Counter((f.node.name, f.state) for f in findings)
     lines = [f"grid {study.grid}", f"  {'':<12}" + "".join(f"{state:>9}" for state in STATES)]
     for name in dict.fromkeys(f.node.name for f in findings):
@@ -36,13 +38,14 @@ def format_status(study: Study, deep: bool = False) -> str:
     lines += [f"stale: {f.node.label} ({f.why})" for f in stale[:MOST_STALE]]
     if len(stale) > MOST_STALE:
         lines.append(f"and {len(stale) - MOST_STALE} more")
-    return for_this_study("\n".join([*lines, *_next_steps(study, findings)]))
+    return for_this_study("\n".join([*lines, *_next_steps(study, findings, deep)]))
 
 
-def _next_steps(study: Study, findings: list[Finding]) -> Iterator[str]:
+def _next_steps(study: Study, findings: list[Finding], deep: bool) -> Iterator[str]:
     goals = [f for f in findings if f.node.name in ("table", "figure")]
     if any(f.state != "current" for f in goals) or any(f.state in ("stale", "behind") for f in findings):
-        yield f"Next: snakemake --cores all --config grid={study.grid} (with -n: what it would run)"
+        first = f"python -m bgbias restore --grid {study.grid} && " if deep else ""
+        yield f"Next: {first}snakemake --cores all --config grid={study.grid} (with -n: what it would run)"
         return
     yield "Tables and figures are current."
     missing = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]

@@ -229,5 +229,6 @@ def _header(path: Path) -> dict[str, str]:
         if kind := state_dicts.kind(path):
             raise UserError(f"{path} is {kind}. {OWN}") from error
         raise UserError(
-            f"{path} is damaged, or no model of bgbias ({error}). Get it again; `snakemake --cores all` trains a study's anew."
+            f"{path} is damaged, or no model of bgbias ({error}). Get it again; delete a study's, and"
+            " `snakemake --cores all` trains it anew."
         ) from error

@@ -21,16 +21,19 @@ Row = dict[str, Any]
 class Column:
     """A printed column: its head, a row's text, its shorter head on a terminal (none: no room there).
 
-    ``best`` names the table's number whose leaders among a loss's methods are set in bold: where its column ``_leads`` says so
-    (``rows.leading``). If the table has no value in any of its columns ``known``, there is nothing to say, and the column is
-    left out.
+    ``gain`` names the table's difference from plain that decides on bold (``is_bold``). If the table has no value in any of its
+    columns ``known``, there is nothing to say, and the column is left out.
     """
 
     head: str
     text: Callable[[Row], str]
     terminal: str = ""
-    best: str = ""
+    gain: str = ""
     known: tuple[str, ...] = ()
+
+    def is_bold(self, row: Row) -> bool:
+        """Whether a row's number is significantly better than plain's."""
+        return bool(self.gain) and row[f"{self.gain}_p_holm"] < SIGNIFICANT and row[self.gain] > 0
 
 
 @dataclass(frozen=True)

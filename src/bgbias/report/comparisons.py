@@ -194,7 +194,6 @@ def _of(row: Mapping[Any, Any], name: str) -> Estimate:
 
 
 def _tested(row: Mapping[Any, Any], column: str) -> Shift:
-    """A difference as a table has it."""
     return Shift(_of(row, column), bool(row[f"{column}_p_holm"] < SIGNIFICANT))
 
 

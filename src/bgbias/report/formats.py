@@ -74,7 +74,7 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
 
 
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
-    """The caption, then one Markdown table for each dataset and backbone, the leaders of a loss in bold."""
+    """The caption, then one Markdown table for each dataset and backbone, what is better than plain in bold."""
     columns = printed(table, tables.load(name).COLUMNS)
     parts = [caption.replace("__", r"\_\_")]  # file names such as __init__.py are not in bold
     for heading, rows in _sections(table, columns):
@@ -94,8 +94,8 @@ def ruled(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int 
 
 
 def entry(column: Column, row: Row) -> str:
-    """What a column says of a row in Markdown, a leader of its loss in bold."""
-    return _shown(column.text(row), _leads(column, row), IN_MARKDOWN)
+    """What a column says of a row in Markdown, in bold if it is better than plain."""
+    return _shown(column.text(row), column.is_bold(row), IN_MARKDOWN)
 
 
 def _narrow(head: str) -> list[str]:
@@ -104,9 +104,9 @@ def _narrow(head: str) -> list[str]:
 
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
-    r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, a loss's leaders in
-    bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know beside it stands
-    below the table.
+    r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, what is better
+    than plain in bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know
+    beside it stands below the table.
     """
     columns = printed(table, tables.load(name).COLUMNS)
     # \caption wants one paragraph, and so does \parbox.
@@ -207,7 +207,7 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
         lines = []
         for row in rows:
             label = names.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
-            lines.append((label, [(c.text(row), _leads(c, row)) for c in columns]))
+            lines.append((label, [(c.text(row), c.is_bold(row)) for c in columns]))
         counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
         sections.append((" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
     return sections
@@ -217,10 +217,6 @@ def _shown(text: str, bold: bool, form: str) -> str:
     """A text, its number in bold if that is wanted; what stands behind the number is not."""
     number, space, rest = text.partition(" ")
     return form.format(number) + space + rest if bold else text
-
-
-def _leads(column: Column, row: Row) -> bool:
-    return bool(column.best) and bool(row.get(f"{column.best}_leads", False))
 
 
 LATEX = {

@@ -65,7 +65,7 @@ COMPARED = "compared"
 
 def write(study: Study) -> Path:
     """The page of a grid beside its tables; gives its path. Raises UserError if tables or figures are missing or stale."""
-    if lacking := freshness.lacking(study):
+    if lacking := freshness.lacking(freshness.examine(study)):
         elsewhere = (
             " Where other libraries are those of another environment, this command needs it, too (source .venv/bin/activate)."
             if lacking.why.startswith("libraries.")
@@ -148,7 +148,6 @@ def _table(study: Study, name: str) -> dict[str, Any]:
 
 
 def _body(table: str) -> str:
-    """A table as the page has it."""
     # A head without words is none, for whoever hears the page.
     return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 

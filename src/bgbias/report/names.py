@@ -120,7 +120,6 @@ def place(of: str, file: str) -> float:
 
 
 def _titles(of: str) -> dict[str, str]:
-    """Files of a family and their titles, where they have one."""
     files = {name: plugins.load(of, name) for name in plugins.names(of)}
     return {name: file.TITLE for name, file in files.items() if hasattr(file, "TITLE")}
 

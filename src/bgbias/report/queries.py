@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,14 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
-from bgbias.report.html.pictures import inside, outlined
+from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind
 FOUND = 3  # photos that are found first
 PORTRAITS = 60  # classes
 UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
 LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
-SIDE, TINY, PORTRAIT = 260, 84, 56  # pixels
+PORTRAIT = 56  # pixels
 KINDS = {
     "worst": (
         "The queries that lose most",
@@ -103,17 +103,16 @@ def shown(
     losing = lost.index[lost > 0]
     doubtful = losing.isin(list(unsure))
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
-    by_lot = subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids
-
-    def some(ids: Iterable[str]) -> list[ShownQuery]:
-        return [_query(i, models, photos, names) for i in ids]
-
     kinds: dict[str, Sequence[str]] = {
         "worst": list(losing[~doubtful][:count]),
         "doubtful": list(losing[doubtful][:count]),
-        "random": by_lot,
+        "random": subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids,
     }
-    return {kind: some(ids) for kind, ids in kinds.items() if len(ids)}
+    return {
+        kind: [_query(image_id, models, photos, names) for image_id in ids]
+        for kind, ids in kinds.items()
+        if len(ids)
+    }
 
 
 def unsure(masks: pd.DataFrame) -> frozenset[str]:
@@ -167,34 +166,7 @@ def on_page(queries: Mapping[str, Sequence[ShownQuery]]) -> list[dict[str, Any]]
             "id": name,
             "title": KINDS[name][0],
             "told": KINDS[name][1] + APART * (name == "worst" and "doubtful" in queries),
-            "queries": [_card(q) for q in some],
+            "queries": some,
         }
         for name, some in queries.items()
     ]
-
-
-def _card(query: ShownQuery) -> dict[str, Any]:
-    def of(found: tuple[FoundPhoto, ...]) -> list[dict[str, Any]]:
-        return [
-            {"class_name": f.class_name, "right": f.right, "picture": inside(f.picture, TINY)} for f in found
-        ]
-
-    return {
-        "class_name": query.class_name,
-        "image_id": query.image_id,
-        "levels": [(a.title, a.clean, a.corrupted) for a in query.answers],
-        "views": [
-            {
-                "name": "own",
-                "words": "as it is, with its mask",
-                "picture": inside(outlined(query.photo, query.mask), SIDE),
-                "found": [(a.title, of(a.found)) for a in query.answers],
-            },
-            {
-                "name": "elsewhere",
-                "words": "in front of another background",
-                "picture": inside(query.elsewhere, SIDE),
-                "found": [(a.title, of(a.found_elsewhere)) for a in query.answers],
-            },
-        ],
-    }

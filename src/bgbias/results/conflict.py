@@ -1,4 +1,6 @@
-"""Cue conflict: what a model follows where the object is of one class and the background of another (docs/methods.md, 9)."""
+"""Cue conflict: what a model follows where the object is of one class, and its background or texture of another
+(docs/methods.md, 9).
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,27 @@ from bgbias.results.uncertainty import Estimate
 CONDITION = "mixed_rand"
 
 
+def decided(asked: pd.DataFrame, model: Model, draws: int, own: str, donor: str) -> Values:
+    """Columns of these names: the share of a query's draws in which its nearest photo is of its own class, and of its donor's.
+
+    ``asked``: one model's rows of ``scores.of_queries`` in one condition, with the column ``OF_DONOR``.
+    """
+    named = asked[["image_id", "label", "seed", "draw"]]
+    found = {own: rows.PRECISION_AT_1, donor: OF_DONOR}
+    parts = {name: named.assign(value=asked[column]) for name, column in found.items()}
+    return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+
+
+def share(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The share of the one in what follows either; NaN where nothing does."""
+    either = np.asarray(one + other)
+    return np.divide(one, either, out=np.full(either.shape, np.nan), where=either != 0)
+
+
 def estimate(queries: pd.DataFrame, model: Model, draws: int) -> Estimate:
     """Of queries whose nearest photo is of the background's class or of the object's, the share of the first.
 
     ``queries``: one model's rows of ``scores.of_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
     """
-
-    def share(background: np.ndarray, of_object: np.ndarray) -> np.ndarray:
-        return background / (background + of_object)
-
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
-    named = asked[["image_id", "label", "seed", "draw"]]
-    parts = {name: named.assign(value=asked[name]) for name in (OF_DONOR, rows.PRECISION_AT_1)}
-    values = Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
-    with np.errstate(invalid="ignore"):
-        return values.estimate(list(parts), share)
+    return decided(asked, model, draws, "object", "background").estimate(["background", "object"], share)

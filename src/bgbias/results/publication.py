@@ -85,12 +85,13 @@ def read(grid: str) -> Publication:
 def publish(study: Study, figures: Collection[str]) -> Path:
     """Put the finished report of a grid into its folder, with ``figures`` of it; gives the folder.
 
-    Raises UserError if not all of the report is made and current.
+    Raises UserError if not all of the report is made and current, by its content.
     """
     again = f"make run GRID={study.grid}"
-    if not freshness.complete(study):
+    if lacking := freshness.lacking(freshness.examine(study, deep=True)):
         raise UserError(
-            f"The report of grid '{study.grid}' is not what this code and these settings give: {again}"
+            f"The report of grid '{study.grid}' is not what this code and these settings give: {lacking}. Make it by:"
+            f" python -m bgbias restore --grid {study.grid} && {again}"
         )
     drawn = {name: study.files.at("figure_png", figure=name) for name in figures}
     if absent := [str(path) for path in drawn.values() if not path.exists()]:

@@ -18,9 +18,9 @@ from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.photos.folds import FOLDS, seed_and_fold
 from bgbias.results import uncertainty
-from bgbias.results.uncertainty import SIGNIFICANT, Estimate, Statistic, difference, itself
+from bgbias.results.uncertainty import Estimate, Statistic, difference, itself
 from bgbias.segmentation.episodes import CENTRE
-from bgbias.study.cell import PRETRAINED, side_by_side
+from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
 
 SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
 CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
@@ -98,7 +98,9 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
 
 
-def corrected(table: pd.DataFrame, names: Sequence[str], within: Sequence[str]) -> pd.DataFrame:
+def corrected(
+    table: pd.DataFrame, names: Sequence[str], within: Sequence[str] = tuple(MODEL[:-1])
+) -> pd.DataFrame:
     """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``,
     each of the ``names`` on its own.
     """
@@ -165,6 +167,12 @@ class Values:
         named = () if model[-1] in SEEDLESS and len(seeds) == 1 else tuple(seeds)
         return cls(model, named, queries, classes, found[value], found[of_others])
 
+    @classmethod
+    def of_kinds(cls, model: Model, own: pd.DataFrame, by: str, kinds: Sequence[str], value: str) -> Values:
+        """A column for each of ``kinds``, from the rows of ``own`` that have its name in the column ``by``; raises as ``of``."""
+        columns = ["image_id", "label", "seed", value]
+        return cls.of(model, {kind: own.loc[own[by] == kind, columns] for kind in kinds}, value)
+
     def _of_seeds(
         self, names: Sequence[str], seeds: Sequence[int]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -189,12 +197,14 @@ class Values:
         values = [model.columns[name] for model in (self, other) for name in names]
         return bool(np.isfinite(np.concatenate(values)).all(axis=0).any())
 
-    def against(self, other: Values, names: Sequence[str], of: Statistic = difference) -> Estimate:
+    def against(self, other: Values | None, names: Sequence[str], of: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
         have; a model without seeds is paired with every one.
 
-        Unknown if they share no seed (``paired_seeds``). Raises UserError if their queries differ.
+        Unknown without another model, and if they share no seed (``paired_seeds``). Raises UserError if their queries differ.
         """
+        if other is None:
+            return uncertainty.UNKNOWN
         if not self.queries.equals(other.queries):
             raise UserError(
                 f"{'/'.join(self.model)} and {'/'.join(other.model)} were asked different queries. {NEXT}"
@@ -238,27 +248,14 @@ def seen(
     return Values.of(model, parts, value, of_others, draws_of)
 
 
-def leading(of_models: Sequence[Values], name: str) -> list[bool]:
-    """Which models of a loss have the highest mean in a column, or one that is not below it by more than chance.
-
-    A model is below it if the paired p, corrected for the number of models beside the highest one (Holm), is below
-    ``SIGNIFICANT``. None leads where there is nothing to compare, or where no p can be had.
+def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
+    """The plain model that a method is compared with: of the same loss, and as long where models stand side by side. None for
+    plain itself, and where there is none.
     """
-    by_loss: dict[Model | tuple[str, ...], list[Values]] = {}
-    for values in of_models:
-        by_loss.setdefault(values.model[:-1], []).append(values)
-    leads: dict[Model, bool] = {}
-    for rivals in by_loss.values():
-        highest = max(rivals, key=lambda values: np.nan_to_num(values.estimate([name]).value, nan=-np.inf))
-        others = [values for values in rivals if values is not highest]
-        p = uncertainty.holm([highest.against(other, [name]).p for other in others])
-        known = bool(others) and not np.isnan(p).any()
-        leads[highest.model] = known
-        leads |= {
-            other.model: known and bool(raised >= SIGNIFICANT)
-            for other, raised in zip(others, p, strict=True)
-        }
-    return [leads[values.model] for values in of_models]
+    alone, _ = side_by_side(model[-1])
+    if alone == PLAIN:
+        return None
+    return of_models.get((*model[:-1], PLAIN + model[-1].removeprefix(alone)))
 
 
 def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names, sources
+from bgbias.report.figures import _panels
 from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
@@ -23,7 +24,6 @@ ABOUT = (
 )
 reads = shown.seeds
 HEIGHT = 2.75
-MARKERS = ("o", "D", "s", "^", "v")
 DASHES: Any = (0, (3, 1.6))
 # As in the figure of the drop: open is clean, filled corrupted.
 HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
@@ -73,11 +73,15 @@ def figure_calibration(
         figure = look.blank(look.WIDTH, HEIGHT)
         left = look.panel(figure, 0.42, 0.32, 2.45, 1.98)
         right = look.panel(figure, 4.1, 0.32, 1.85, 1.98)
-        for marker, loss in zip(MARKERS * len(losses), losses, strict=False):
+        for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
             for method, line in of_loss.groupby("method", sort=False):
                 _drop(left, line, str(method), marker)
-                _seeds(left, line, seeds, str(method), marker)
+                # A small dot a training, beside its mean.
+                own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
+                x = _shifted(own["correlation"], marker) - 0.015
+                dots: dict[str, Any] = {"color": look.colour(str(method)), "markersize": 2.5, "alpha": 0.7}
+                left.plot(x, own["relative_drop"], ".", **dots)
                 _map_at_r(right, line, str(method), marker)
         low, high = left.get_ylim()
         left.set(title="Relative drop of MAP@R, %", ylim=(min(low, -2), max(high, 2)))
@@ -94,7 +98,7 @@ def figure_calibration(
 
 
 def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
-    x, y = _shifted(line["correlation"], method, marker), line["relative_drop"]
+    x, y = _shifted(line["correlation"], marker), line["relative_drop"]
     low, high = line["relative_drop_low"], line["relative_drop_high"]
     colour = look.colour(method)
     if len(line) > 1:
@@ -104,24 +108,17 @@ def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None
     axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
 
 
-def _seeds(axes: look.Axes, line: pd.DataFrame, seeds: pd.DataFrame, method: str, marker: str) -> None:
-    """A small dot a training, beside its mean."""
-    own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
-    x = _shifted(own["correlation"], method, marker) - 0.015
-    axes.plot(x, own["relative_drop"], ".", color=look.colour(method), markersize=2.5, alpha=0.7)
-
-
 def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
-    x = _shifted(line["correlation"], method, marker)
+    x = _shifted(line["correlation"], marker)
     points: dict[str, Any] = {"color": look.colour(method), "marker": marker, "markersize": 4}
     joined = len(line) > 1
     axes.plot(x, line["clean"], linestyle="-" if joined else "", **points, **HOLLOW)
     axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **points)
 
 
-def _shifted(correlation: pd.Series, method: str, marker: str) -> np.ndarray:
+def _shifted(correlation: pd.Series, marker: str) -> np.ndarray:
     """Correlations moved a little for each further loss, so that intervals do not hide each other."""
-    return correlation.to_numpy() + 0.03 * MARKERS.index(marker)
+    return correlation.to_numpy() + 0.03 * _panels.MARKERS.index(marker)
 
 
 def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
@@ -143,6 +140,6 @@ def _legend(axes: look.Axes, losses: list[str]) -> None:
         look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
     ]
     if len(losses) > 1:
-        marked = zip(MARKERS * len(losses), losses, strict=False)
+        marked = zip(_panels.MARKERS * len(losses), losses, strict=False)
         handles += [look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1.02), handlelength=2.4)

@@ -43,7 +43,11 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
     published = ("published_clean", "published_corrupted")
     table = table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
     places, headings, depth = _places(table)
-    names = _names(table)
+    plain = set(table.loc[table["method"] == PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None))
+    names = [
+        wording.row(loss, method, below_plain=(dataset, loss) in plain)
+        for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
+    ]
     with look.style():
         labels = max(LABELS, 2 * MARGIN + max(map(look.text_width, names)))
         width = (look.WIDTH - labels - GAP - MARGIN) / 2
@@ -109,15 +113,6 @@ def _drop(axes: look.Axes, row: pd.Series, y: float) -> None:
     errors = [[value - row["relative_drop_low"]], [row["relative_drop_high"] - value]]
     axes.errorbar(value, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
     axes.plot(value, y, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
-
-
-def _names(table: pd.DataFrame) -> list[str]:
-    """What each row is called."""
-    plain = set(table.loc[table["method"] == PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None))
-    return [
-        wording.row(loss, method, below_plain=(dataset, loss) in plain)
-        for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
-    ]
 
 
 def _legend(figure: look.Figure, table: pd.DataFrame) -> None:

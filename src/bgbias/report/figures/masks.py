@@ -151,7 +151,6 @@ def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style
 
 
 def _figures(row: Mapping[str, object]) -> str:
-    """Area, confidence and, where the truth is known, IoU."""
     area, confidence, iou = (float(str(row[name])) for name in ("area", "confidence", "iou"))
     known = [] if math.isnan(iou) else [f"{iou:.2f}"]
     return " · ".join([f"{100 * area:.0f} %", f"{confidence:.2f}", *known])
@@ -164,7 +163,6 @@ def _short(image_id: str) -> str:
 
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
-    """The picture with no more pixels than are printed."""
     longest = round(SIDE * look.DPI * 1.5)
     scale = longest / max(picture.shape[:2])
     if scale >= 1:

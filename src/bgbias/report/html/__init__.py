@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from bgbias.report.columns import rounded as number
 from bgbias.report.columns import with_interval
+from bgbias.report.html.pictures import inside, outlined
 
 TEMPLATES = Path(__file__).parent / "templates"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -30,7 +31,9 @@ def render(template: str, values: dict[str, object]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "inside": inside,
         "number": number,
+        "outlined": outlined,
         "percent": percent,
         "pieces": pieces,
         "together": together,

@@ -21,7 +21,6 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 NUMBER = 9
@@ -35,8 +34,8 @@ OF_ALL = {"nmi": 100, "pi_ratio": 1}
 # Columns of the table, and what papers call them.
 PUBLISHED = {"p_at_1": PRECISION_AT_1, RECALL_AT_4: RECALL_AT_4, "nmi": "nmi", "pi_ratio": "pi_ratio"}
 COLUMNS = (
-    Column("P@1", interval("p_at_1", 1), "P@1 [95 %]", best="p_at_1"),
-    Column("MAP@R", interval("map_at_r", 1), "MAP@R [95 %]", best="map_at_r"),
+    Column("P@1", interval("p_at_1", 1), "P@1 [95 %]"),
+    Column("MAP@R", interval("map_at_r", 1), "MAP@R [95 %]", gain="map_at_r_difference"),
     Column("vs plain, MAP@R", against_plain("map_at_r_difference", 1), "vs plain [95 %]"),
     Column("Queries alone, P@1", interval("query_p_at_1", 1), "Query P@1"),
     Column("Queries alone, MAP@R", interval("query_map_at_r", 1)),
@@ -94,15 +93,14 @@ def table(
     Rows of each model: as the photos are, ``<method>+random_background``, and ``<method>+<attack>@<epsilon>`` for each attack.
     Columns after the four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``p_at_1`` and
     ``map_at_r`` of query and gallery alike, ``query_p_at_1`` and ``query_map_at_r`` of such queries in the clean gallery, each
-    with ``_low`` and ``_high``, the first two with ``_leads`` (among a loss's methods seen alike); ``map_at_r_difference`` and
+    with ``_low`` and ``_high``; ``map_at_r_difference`` and
     ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
     and ``_p_holm`` (NaN in rows of plain, and where it was not seen so); ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``,
     the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs.passes``); and what a paper has,
     ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[tuple[rows.Values, rows.Values]]] = {}
-    plain: dict[tuple[str, ...], rows.Values] = {}
+    compared: dict[str, dict[rows.Model, rows.Values]] = {}
     of_attacks, of_metrics = (dict(iter(part.groupby(MODEL, sort=False))) for part in (queries, metrics))
     for model, own in sources.models(before):
         if model not in of_attacks:
@@ -116,15 +114,13 @@ def table(
                 _values(part, model, value, others, view)
                 for value, others in ((PRECISION_AT_1, ""), (MAP_AT_R, OTHERS), (RECALL_AT_4, ""))
             )
-            compared.setdefault(view, []).append((precision, mean_precision))
+            compared.setdefault(view, {})[model] = mean_precision
             row |= {"queries": len(precision.queries), "classes": len(set(precision.classes))}
-            if model[-1] == PLAIN:
-                plain[(*model[:-1], view)] = mean_precision
-            other = plain.get((*model[:-1], view)) if model[-1] != PLAIN else None
+            plain = rows.plain_of(compared[view], model)
             for column, name in (("both", DIFFERENCES[0]), ("query", DIFFERENCES[1])):
                 gained = uncertainty.UNKNOWN
-                if other and column in mean_precision.columns:
-                    gained = mean_precision.against(other, [column])
+                if column in mean_precision.columns:
+                    gained = mean_precision.against(plain, [column])
                 row |= rows.tested(name, gained, 100)
             for name, values in (("p_at_1", precision), ("map_at_r", mean_precision)):
                 for column, prefix in (("both", ""), ("query", "query_")):
@@ -136,13 +132,7 @@ def table(
             for name, metric in PUBLISHED.items():
                 row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
-    made = pd.DataFrame(lines)
-    for at, name in enumerate(("p_at_1", "map_at_r")):
-        for view, of_models in compared.items():
-            leads = rows.leading([values[at] for values in of_models], "both")
-            made.loc[made["view"] == view, f"{name}_leads"] = leads
-        made[f"{name}_leads"] = made[f"{name}_leads"].astype(bool)
-    made = rows.corrected(made, DIFFERENCES, [*MODEL[:-1], "view"])
+    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*MODEL[:-1], "view"])
     return rows.without_single_folds(made.drop(columns="view"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bgbias.report.columns import Column, Row, interval, number, published_numbe
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, PRETRAINED, Cell
+from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
@@ -35,7 +36,7 @@ COLUMNS = (
         column
         for variant, name in zip((*SCORES, ON_REQUEST), ("Score", "Robust", "Similarity"), strict=True)
         for column in (
-            Column(name, interval(variant, 3), f"{name} [95 %]", best=variant, known=(variant,)),
+            Column(name, interval(variant, 3), f"{name} [95 %]", gain=f"{variant}_gain", known=(variant,)),
             Column("± images", number(f"{variant}_sd_images", 3), "± img", known=(variant,)),
             Column("± seeds", number(f"{variant}_sd_seeds", 3), known=(variant,)),
             Column("< 0, %", number(f"{variant}_negative", 1), "< 0, %", known=(variant,)),
@@ -73,21 +74,22 @@ def table(
     For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and seeds,
     ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images with a score
     below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the images that both
-    have; mean and gain with their interval ``_low`` and ``_high`` and the gain's ``_p`` (``uncertainty.estimate``), the mean
-    with ``_leads`` (``rows.leading``). ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by
-    reason. The published score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
+    have; mean and gain with their interval ``_low`` and ``_high`` and the gain's ``_p`` (``uncertainty.estimate``) and
+    ``_p_holm``. ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by reason. The published
+    score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
     """
     sources.refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
-    plain: dict[tuple[str, ...], rows.Values] = {}
-    lines, every = [], []
+    compared: dict[rows.Model, rows.Values] = {}
+    lines: list[dict[str, Any]] = []
     for model, own in sources.models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
-        _refuse_unscored(scores, model, own["seed"].unique().tolist(), variants)
-        values = scored(own, model, variants)
-        every.append(values)
-        if model[-1] == PLAIN:
-            plain[model[:-1]] = values
+        for variant, seed in product(variants, own["seed"].unique().tolist()):
+            if (variant, seed) not in scores or scores[variant, seed].isna().all():
+                name = f"{'/'.join(model)}/seed{seed}"
+                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
+        values = rows.Values.of_kinds(model, own, "variant", variants, "score")
+        compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.named(model) | rows.repetitions(own, model)
         row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
@@ -97,20 +99,11 @@ def table(
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
             row |= _spread(variant, scores[variant].to_numpy().T)
-            row |= _gain(variant, values, plain.get(model[:-1]))
+            row |= _gain(variant, values, rows.plain_of(compared, model))
         row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
-    leads = {f"{variant}_leads": rows.leading(every, variant) for variant in variants}
-    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
-
-
-def scored(own: pd.DataFrame, model: rows.Model, variants: Sequence[str] = SCORES) -> rows.Values:
-    """The scores of a model by variant, from its rows of attribution.parquet."""
-    return rows.Values.of(
-        model,
-        {v: own.loc[own["variant"] == v, ["image_id", "label", "seed", "score"]] for v in variants},
-        "score",
-    )
+    made = rows.corrected(pd.DataFrame(lines), [f"{variant}_gain" for variant in variants])
+    return rows.without_single_folds(made)
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
@@ -125,16 +118,6 @@ def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> s
         has_similarity=ON_REQUEST in table,
         has_pretrained=(table["method"] == PRETRAINED).any(),
     )
-
-
-def _refuse_unscored(
-    scores: pd.DataFrame, model: rows.Model, seeds: Sequence[int], variants: Sequence[str]
-) -> None:
-    for variant in variants:
-        for seed in seeds:
-            if (variant, seed) not in scores or scores[variant, seed].isna().all():
-                name = f"{'/'.join(model)}/seed{seed}"
-                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
@@ -152,12 +135,8 @@ def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
 
 def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[str, float]:
     """Score of a method minus that of plain, on the photos that both have a score of."""
-    gain = uncertainty.UNKNOWN
-    if plain is not None and values.model[-1] != PLAIN:
-        both = ~np.isnan(np.concatenate([values.columns[variant], plain.columns[variant]])).any(axis=0)
-        if not both.any():
-            raise UserError(
-                f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
-            )
-        gain = values.against(plain, [variant])
-    return rows.tested(f"{variant}_gain", gain, 1)
+    if plain and not values.has_queries_with(plain, [variant]):
+        raise UserError(
+            f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
+        )
+    return rows.tested(f"{variant}_gain", values.against(plain, [variant]), 1)

@@ -27,7 +27,7 @@ TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")
 COLUMNS = (
-    Column("Any background", interval("worst_1", 1), "One [95 %]", best="worst_1"),
+    Column("Any background", interval("worst_1", 1), "One [95 %]"),
     Column("Worst of 5", interval("worst_5", 1), "Worst of 5", known=("worst_5",)),
     Column("Worst of 20", interval("worst_20", 1), "Worst of 20", known=("worst_20",)),
     Column("Worst of all", interval(f"worst_{ALL}", 1), "Worst of all"),
@@ -57,9 +57,9 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, shares, sources.levels(study))
 
 
-def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[int]]:
-    """Of one model's crossed queries: the expected worst of each number of tries in ``worst_<k>``, ``worst_all``, ``cosine``;
-    and which numbers can be tried.
+def of_queries(own: pd.DataFrame, model: rows.Model) -> rows.Values:
+    """Of one model's crossed queries: the expected worst of each number of tries, as far as there are so many backgrounds, in
+    ``worst_<k>`` and ``worst_all``, and ``cosine``.
     """
     backgrounds = own["background"].nunique()
     keys = ["image_id", "label", "seed"]
@@ -67,12 +67,11 @@ def of_queries(own: pd.DataFrame, model: rows.Model) -> tuple[rows.Values, list[
     shape = (by_query.ngroups, backgrounds)
     first = by_query[["cosine"]].mean().reset_index()
     values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
-    tries = [k for k in TRIES if k <= backgrounds]
-    named = {f"worst_{k}": k for k in tries} | {f"worst_{ALL}": backgrounds}
+    named = {f"worst_{k}": k for k in TRIES if k <= backgrounds} | {f"worst_{ALL}": backgrounds}
     parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
-    return rows.Values.of(model, parts, "value"), tries
+    return rows.Values.of(model, parts, "value")
 
 
 def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
@@ -102,10 +101,9 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     where a model lacks queries.
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
-    lines, compared = [], []
+    lines = []
     for model, own in sources.models(queries):
-        values, _ = of_queries(own, model)
-        compared.append(values)
+        values = of_queries(own, model)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
         for name in values.columns:
@@ -116,9 +114,8 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
         row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
-    made = pd.DataFrame(lines).assign(worst_1_leads=rows.leading(compared, "worst_1"))
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
-    return rows.without_single_folds(correlation.beside(made, not_objects, levels))
+    return rows.without_single_folds(correlation.beside(pd.DataFrame(lines), not_objects, levels))
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:

@@ -24,9 +24,9 @@ ABOUT = (
 )
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
-    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]"),
     Column("More than without", against_plain("corrupted_gain", 1), "more [95 %]"),
-    Column("Clean", interval("clean", 1), "Clean", best="clean"),
+    Column("Clean", interval("clean", 1), "Clean"),
     Column("More than without", against_plain("clean_gain", 1), "more [95 %]"),
     Column("Drop, %", interval("relative_drop", 1), "Drop, %"),
     Column("Index as it is, corrupted", interval("query_corrupted", 1), "Old index"),
@@ -71,7 +71,7 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     cure, paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, ``ms`` a photo and what becomes of an
     ``index``. All are of the first ``draws`` backgrounds. Raises UserError where a model lacks queries.
     """
-    lines, compared = [], []
+    lines = []
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[["removed", "ms", "alone_ms"]].mean()
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
@@ -84,7 +84,6 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
-        compared.append(alone)
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
             values = _values(part, named, VIEWS, draws)
@@ -98,11 +97,9 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 "index": INDEX[of_index[name]],
             }
             lines.append(row)
-            compared.append(values)
     gains = [f"{column}_gain" for column in ("corrupted", "clean")]
     made = rows.corrected(pd.DataFrame(lines), gains, [*rows.MODEL[:-1], "of"]).drop(columns="of")
-    leads = {f"{column}_leads": rows.leading(compared, column) for column in ("corrupted", "clean")}
-    return rows.without_single_folds(made.assign(**leads).fillna({"index": NOTHING}))
+    return rows.without_single_folds(made.fillna({"index": NOTHING}))
 
 
 def _values(

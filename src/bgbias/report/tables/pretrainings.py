@@ -23,25 +23,21 @@ from bgbias.study.params import Study
 
 NUMBER = 13
 ABOUT = "What learning without labels changes, before training with labels and after it, and whether that is more than chance."
-# Names of differences: whose values, of which columns, what is made of them, and by how much they are multiplied.
-DIFFERENCES: dict[str, tuple[str, tuple[str, ...], Statistic, float]] = {
-    "corrupted_difference": ("retrieval", ("corrupted",), difference, 100),
-    "clean_difference": ("retrieval", ("clean",), difference, 100),
-    "relative_drop_change": ("retrieval", ("clean", "corrupted"), uncertainty.change_of_relative_drop, 100),
-    "ref_gain": ("attribution", ("ref",), difference, 1),
+# Names of differences: what they are called, whose values, of which columns, what is made of them, and by how much they are
+# multiplied.
+DIFFERENCES: dict[str, tuple[str, str, tuple[str, ...], Statistic, float]] = {
+    "corrupted_difference": ("Corrupted", "retrieval", ("corrupted",), difference, 100),
+    "clean_difference": ("Clean", "retrieval", ("clean",), difference, 100),
+    "relative_drop_change": (
+        "Change of drop, points",
+        "retrieval",
+        ("clean", "corrupted"),
+        uncertainty.change_of_relative_drop,
+        100,
+    ),
+    "ref_gain": ("Attribution score", "attribution", ("ref",), difference, 1),
     **{
-        f"{probe}_{view}_gain": (probe, (view,), difference, 100)
-        for probe in probes.PROBES
-        for view in probes.VIEWS
-    },
-}
-HEADS = {
-    "corrupted_difference": "Corrupted",
-    "clean_difference": "Clean",
-    "relative_drop_change": "Change of drop, points",
-    "ref_gain": "Attribution score",
-    **{
-        f"{probe}_{view}_gain": f"{head}, {view}"
+        f"{probe}_{view}_gain": (f"{head}, {view}", probe, (view,), difference, 100)
         for probe, head in probes.HEADS.items()
         for view in probes.VIEWS
     },
@@ -55,7 +51,7 @@ COLUMNS = (
             head if name in ("corrupted_difference", "clean_difference") else "",
             known=(name,),
         )
-        for name, head in HEADS.items()
+        for name, (head, *_) in DIFFERENCES.items()
     ),
 )
 LEGEND = (
@@ -107,7 +103,10 @@ def _lines(
     draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
     values: dict[str, dict[rows.Model, rows.Values]] = {
         "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
-        "attribution": {model: attribution.scored(own, model) for model, own in sources.models(scores)},
+        "attribution": {
+            model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
+            for model, own in sources.models(scores)
+        },
         **{
             probe: {model: probes.named(own, model, probe) for model, own in sources.models(probed)}
             for probe in probes.PROBES
@@ -121,7 +120,7 @@ def _lines(
         mine, theirs = (values["retrieval"][one] for one in (model, other))
         row |= {"seeds": len(mine.paired_seeds(theirs)) or 1, "classes": len(set(mine.classes))}
         row["against"] = other[1]
-        for name, (whose, columns, of, scale) in DIFFERENCES.items():
+        for name, (_, whose, columns, of, scale) in DIFFERENCES.items():
             pair = [values[whose][one] for one in (model, other) if one in values[whose]]
             both = len(pair) == 2 and pair[0].has_queries_with(pair[1], columns)
             found = pair[0].against(pair[1], columns, of) if both else uncertainty.UNKNOWN

@@ -29,8 +29,8 @@ COLUMNS = tuple(
     column
     for name, head in HEADS.items()
     for column in (
-        Column(head, interval(f"{name}_clean", 1), f"{head} [95 %]", best=f"{name}_clean"),
-        Column(f"{head}, corrupted", interval(f"{name}_corrupted", 1), best=f"{name}_corrupted"),
+        Column(head, interval(f"{name}_clean", 1), f"{head} [95 %]"),
+        Column(f"{head}, corrupted", interval(f"{name}_corrupted", 1)),
         Column(f"{head}: drop, %", interval(f"{name}_drop", 1), "Drop, %"),
     )
 )
@@ -68,23 +68,20 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``photos`` that are asked, of so many
     ``classes``; for each probe, ``linear`` and ``nearest``, the share of them that it is right about in percent, ``_clean`` and
-    ``_corrupted``, both with ``_leads``, and its relative ``_drop``, each with ``_low`` and ``_high``. All are means over draws.
+    ``_corrupted``, and its relative ``_drop``, each with ``_low`` and ``_high``. All are means over draws.
     Raises UserError where a model lacks photos.
     """
     lines: list[dict[str, Any]] = []
-    compared: dict[str, list[rows.Values]] = {name: [] for name in PROBES}
     for model, own in sources.models(probed):
         of_probes = {name: named(own, model, name) for name in PROBES}
         first = of_probes["linear"]
         row = rows.heading(own, first, "photos")
         for name, values in of_probes.items():
-            compared[name].append(values)
             for view in VIEWS:
                 row |= rows.share(f"{name}_{view}", values.estimate([view]))
             row |= rows.interval(f"{name}_drop", values.estimate([*VIEWS], uncertainty.relative_drop), 100)
         lines.append(row)
-    leads = {f"{name}_{view}_leads": rows.leading(compared[name], view) for name in PROBES for view in VIEWS}
-    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
+    return rows.without_single_folds(pd.DataFrame(lines))
 
 
 def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:

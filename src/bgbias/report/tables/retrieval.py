@@ -18,7 +18,7 @@ from bgbias.report.columns import Column, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, Cell, side_by_side
+from bgbias.study.cell import Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
@@ -28,10 +28,10 @@ ABOUT = (
 )
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
-    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", best="corrupted"),
+    Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", gain="corrupted_difference"),
     Column("± draws", number("corrupted_sd_draws", 2)),
     Column("± seeds", number("corrupted_sd_seeds", 2), "± seeds"),
-    Column("Clean", interval("clean", 1), "Clean [95 %]", best="clean"),
+    Column("Clean", interval("clean", 1), "Clean [95 %]", gain="clean_difference"),
     Column("± seeds", number("clean_sd_seeds", 2), "± seeds"),
     Column("Drop, points", interval("drop", 1)),
     Column("Drop, %", interval("relative_drop", 1), "Drop, % [95 %]"),
@@ -50,6 +50,7 @@ LEGEND = (
     "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
     "plain's, below 0 less is lost. [95 %]: over classes and, from three on, training seeds.",
 )
+DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
@@ -76,30 +77,27 @@ def table(
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``, ``classes``;
     ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over seeds
     and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in percent; ``relative_drop_change``, the
-    method's relative drop minus plain's, in points (NaN without a plain row, and over the seeds that both have), and its
-    ``_p``; ``query_only``, MAP@R of corrupted queries against the clean gallery, and its relative drop. Each has its interval
-    ``_low`` and ``_high`` (``uncertainty.estimate``), ``clean`` and ``corrupted`` also ``_leads``: whether the row is in bold
-    (``rows.leading``). Then P@1; ``published_*`` where a paper has the cell, with ``_source``, ``_differs`` (what was done in
-    another way there) and, if nothing was, our ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError,
-    naming the cell and what to type, when one of ``cells`` or one of a cell's conditions is missing, or when the two inputs are
-    not of the same run.
+    method's relative drop minus plain's, ``corrupted_difference`` and ``clean_difference``, its MAP@R minus plain's, all in
+    points (NaN without a plain row, and over the seeds that both have), with ``_p`` and ``_p_holm``, corrected for the methods
+    beside one plain model; ``query_only``, MAP@R of corrupted queries against the clean gallery, and its relative drop. Each
+    has its interval ``_low`` and ``_high`` (``uncertainty.estimate``). Then P@1; ``published_*`` where a
+    paper has the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was, our
+    ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of
+    ``cells`` or one of a cell's conditions is missing, or when the two inputs are not of the same run.
     """
     sources.refuse_missing(results, cells)
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
-    plain: dict[tuple[str, ...], rows.Values] = {}
-    lines, every = [], []
+    compared: dict[rows.Model, rows.Values] = {}
+    lines: list[dict[str, Any]] = []
     for model, own in sources.models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
         values = rows.retrieved(by_model.get_group(model), model, len(draws))
-        every.append(values)
-        alone, length = side_by_side(model[-1])
-        if alone == PLAIN:
-            plain[*model[:-1], length] = values
+        compared[model] = values
         row = rows.named(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.
-        row = _estimates(values, plain.get((*model[:-1], length))) | row
+        row = _estimates(values, rows.plain_of(compared, model)) | row
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
             raise UserError(
                 f"{'/'.join(model)} drops by {row['clean'] - row['corrupted']:.4f} points in results.csv, by"
@@ -108,9 +106,9 @@ def table(
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
             row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
         row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
-        lines.append(row)
-    leads = {f"{name}_leads": rows.leading(every, name) for name in ("clean", "corrupted")}
-    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
+        lines.append(row | {"length": side_by_side(model[-1])[1]})
+    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*rows.MODEL[:-1], "length"])
+    return rows.without_single_folds(made.drop(columns="length"))
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
@@ -169,7 +167,8 @@ def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]
     }
     for name, (level, of) in drops.items():
         found |= rows.interval(name, values.estimate(["clean", level], of), 100)
-    change = uncertainty.UNKNOWN
-    if plain and side_by_side(values.model[-1])[0] != PLAIN:
-        change = values.against(plain, ["clean", "corrupted"], uncertainty.change_of_relative_drop)
-    return found | rows.tested("relative_drop_change", change, 100)
+    change = values.against(plain, ["clean", "corrupted"], uncertainty.change_of_relative_drop)
+    found |= rows.tested("relative_drop_change", change, 100)
+    for level in ("corrupted", "clean"):
+        found |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
+    return found

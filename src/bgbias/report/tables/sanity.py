@@ -70,13 +70,8 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for model, own in sources.models(values):
-        columns = ["image_id", "label", "seed"]
-        scores = rows.Values.of(
-            model, {k: own.loc[own["kind"] == k, [*columns, "score"]] for k in KINDS}, "score"
-        )
-        faithful = rows.Values.of(
-            model, {k: own.loc[own["kind"] == k, [*columns, "faithful"]] for k in JUDGED}, "faithful"
-        )
+        scores = rows.Values.of_kinds(model, own, "kind", KINDS, "score")
+        faithful = rows.Values.of_kinds(model, own, "kind", JUDGED, "faithful")
         row = rows.heading(own, scores, "images")
         for kind in KINDS:
             row |= rows.interval(kind, scores.estimate([kind]), 1)

@@ -15,7 +15,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan
-from bgbias.study.cell import NO_LOSS, PLAIN
+from bgbias.study.cell import NO_LOSS
 from bgbias.study.params import Study
 
 NUMBER = 4
@@ -28,7 +28,7 @@ COLUMNS = tuple(
     column
     for task, (name, short) in zip(TASKS, HEADS, strict=True)
     for column in (
-        Column(name, interval(task, 1), short, best=task),
+        Column(name, interval(task, 1), short, gain=f"{task}_gain"),
         Column("± seeds", number(f"{task}_sd_seeds", 1)),
         Column("Map alone", number(f"{task}_map", 1)),
         Column("Over plain", interval(f"{task}_gain", 1)),
@@ -56,25 +56,21 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     """Table 4 from one IoU an episode, task and seed: the rows of all cells' segmentation.csv with the cells' names.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``episodes``, of so many ``classes``; for
-    each of ``TASKS`` its mean IoU in percent over episodes, seeds and folds with its interval ``_low`` and ``_high`` and
-    ``_leads`` (whether it is in bold), ``_sd_seeds`` (NaN for a single model), ``_map`` (of the map without GrabCut), and,
-    paired, ``_gain`` over plain and ``_over_centre`` over the centre prior. The prior has a row of its own, loss ``none`` and
+    each of ``TASKS`` its mean IoU in percent over episodes, seeds and folds with its interval ``_low`` and ``_high``,
+    ``_sd_seeds`` (NaN for a single model), ``_map`` (of the map without GrabCut), and, paired, ``_gain`` over plain, with
+    ``_p_holm``, and ``_over_centre`` over the centre prior. The prior has a row of its own, loss ``none`` and
     method ``centre``, first of each backbone. Raises UserError when models were asked different episodes, or one lacks a task.
     """
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
     of_model = dict(sources.models(every))
-    columns = ["image_id", "label", "seed", "iou"]
-    scores = {
-        m: rows.Values.of(m, {t: part.loc[part["task"] == t, columns] for t in TASKS}, "iou")
-        for m, part in of_model.items()
-    }
+    scores = {m: rows.Values.of_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
     lines = []
     for model, iou in scores.items():
-        own, cured = of_model[model], model[-1] != PLAIN
+        own = of_model[model]
         others = {
-            "gain": scores.get((*model[:3], PLAIN)) if cured else None,
+            "gain": rows.plain_of(scores, model),
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
         row = rows.heading(own, iou, "episodes")
@@ -84,11 +80,10 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
             row[f"{task}_sd_seeds"] = 100 * uncertainty.sd_over_seeds(by_seed[:, None])
             row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
             for name, other in others.items():
-                more = iou.against(other, [task]) if other else uncertainty.UNKNOWN
-                row |= rows.tested(f"{task}_{name}", more, 100)
+                row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)
-    leads = {f"{task}_leads": rows.leading(list(scores.values()), task) for task in TASKS}
-    return rows.without_single_folds(pd.DataFrame(lines).assign(**leads))
+    made = rows.corrected(pd.DataFrame(lines), [f"{task}_gain" for task in TASKS])
+    return rows.without_single_folds(made)
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:

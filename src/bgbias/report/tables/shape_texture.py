@@ -18,7 +18,7 @@ from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, Row, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import rows, uncertainty
+from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
@@ -129,36 +129,20 @@ def table(
         raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
     for model, own in sources.models(asked):
-        values = decided(own, model, draws)
+        values = conflict.decided(own, model, draws, "shape", "texture")
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
-        for name in (both := list(values.columns)):
+        for name in (both := ["shape", "texture"]):
             row |= rows.share(name, values.estimate([name]))
         row |= rows.share("neither", values.estimate(both, lambda shape, texture: 1 - shape - texture))
-        row |= rows.share("shape_share", values.estimate(both, by_shape))
+        row |= rows.share("shape_share", values.estimate(both, conflict.share))
         if of_class := (chance or {}).get(model[0]):
             row["chance"] = 100 * float(np.mean([of_class[label] for label in values.classes]))
         for at, seed in enumerate(values.seeds):
             of_seed = [column[at] for column in values.columns.values()]
-            row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, by_shape).value
+            row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, conflict.share).value
         lines.append(row)
     return rows.without_single_folds(pd.DataFrame(lines))
-
-
-def decided(own: pd.DataFrame, model: rows.Model, draws: int) -> rows.Values:
-    """Columns ``shape`` and ``texture``: the share of a query's draws in which its nearest photo is of the one class, and of the
-    other.
-    """
-    named = own[["image_id", "label", "seed", "draw"]]
-    found = {"shape": rows.PRECISION_AT_1, "texture": OF_DONOR}
-    parts = {name: named.assign(value=own[column]) for name, column in found.items()}
-    return rows.Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
-
-
-def by_shape(shape: np.ndarray, texture: np.ndarray) -> np.ndarray:
-    """The share of shape in what follows either; NaN where nothing does."""
-    either = np.asarray(shape + texture)
-    return np.divide(shape, either, out=np.full(either.shape, np.nan), where=either != 0)
 
 
 def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
