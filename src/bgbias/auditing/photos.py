@@ -40,8 +40,9 @@ class PhotoCollection:
     ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
     SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
     what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
-    a person should know of what was chosen. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's
-    true mask of its size, encoded, its object white; None where nobody drew one.
+    a person should know of what was chosen. ``near_duplicates``: how many photos of ``left_out`` show the view of another one of
+    their class. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's true mask of its size,
+    encoded, its object white; None where nobody drew one.
     """
 
     name: str
@@ -51,6 +52,7 @@ class PhotoCollection:
     left_out: Mapping[str, str]
     oddities: tuple[Oddity, ...]
     remarks: tuple[str, ...]
+    near_duplicates: int
     upright: bool
     truth: ReadMask
     _read: Read
@@ -94,6 +96,7 @@ class PhotoCollection:
             "labelled": self.labelled,
             "digest": self.digest,
             "left_out": len(self.left_out),
+            "near_duplicates": self.near_duplicates,
             "remarks": list(self.remarks),
             "oddities": [oddity.as_json() for oddity in self.oddities],
         }
@@ -108,7 +111,10 @@ class ChosenPhotos:
     remarks: tuple[str, ...]
 
     def looked_at(self) -> PhotoCollection:
-        """Each photo is looked at once; none is written to, and none stays in memory. None that can be read is a UserError."""
+        """Each photo is looked at once; none is written to, and none stays in memory. None that can be read is a UserError.
+
+        Of photos of one class that show one view, the first by name is taken.
+        """
         listing, table, remarks = self.listing, self.table, self.remarks
         seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
         sums: dict[str, tuple[str, ...]] = {}
@@ -122,21 +128,24 @@ class ChosenPhotos:
                 f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
                 " command again."
             )
-        frame = table.frame[table.frame["image_id"].isin(sums)].reset_index(drop=True)
+        again, _ = seen.near_duplicates
+        independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
+        frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
         labelled = listing.labelled
         if labelled and (
             why := why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
         ):
             labelled, frame = False, frame.assign(label=range(len(frame)))
-            remarks = (*remarks, f"of the photos that can be read, {why}")
+            remarks = (*remarks, f"of the photos that are taken, {why}")
         return PhotoCollection(
             name=listing.name,
             table=ImageTable(frame),
             labelled=labelled,
-            sums=sums,
-            left_out=seen.left_out,
+            sums=independent,
+            left_out=seen.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()},
             oddities=tuple(seen.noticed()),
             remarks=remarks,
+            near_duplicates=len(again),
             upright=listing.upright,
             truth=listing.truth,
             _read=listing.read,
