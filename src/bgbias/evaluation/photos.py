@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ class EvaluationPhotos:
             if opened[need] is None:
                 raise ValueError(f"these photos were opened without {need}")
         modules = [(plugins.load("conditions", name), draw) for name, draw in asked]
+        if any(hasattr(condition, "donor") for condition, _ in modules):
+            _ = self.originals  # once, and not in each of the workers
 
         def of_photo(row: int) -> Iterator[np.ndarray]:
             photo = self.photo(row)
@@ -97,6 +100,13 @@ class EvaluationPhotos:
             for view, module in modules.items()
             if hasattr(module, "donor")
         }
+
+    @cached_property
+    def originals(self) -> np.ndarray:
+        """The first row that looks the same, pixel by pixel, int64 [N]: a photo's own, unless it is a copy."""
+        first: dict[bytes, int] = {}
+        sums = (hashlib.sha256(self.clean(image_id).tobytes()).digest() for image_id in self.table.ids)
+        return np.array([first.setdefault(digest, row) for row, digest in enumerate(sums)], np.int64)
 
     @cached_property
     def trusted(self) -> np.ndarray:

@@ -74,11 +74,12 @@ class _Ranking:
         """The neighbours without photos that share a background (``without_shared``), and the metrics of whole rankings, float64
         [N], where the dataset gives queries and gallery.
         """
-        labels, given, symmetric = self.embeddings.labels, self.embeddings.given, setting == SYMMETRIC
+        labels, given, originals = self.embeddings.labels, self.embeddings.given, self._originals
+        lenders = [originals[rows] for rows in donors]
+        backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
         if given is None:
-            return without_shared(self._deepest, labels, np.array(donors), symmetric, self._depth), {}
-        asked = self.embeddings.asked
-        return of_photos(self.queries, self.gallery, labels, given, asked, donors, symmetric)
+            return without_shared(self._deepest, labels, backgrounds, self._depth), {}
+        return of_photos(self.queries, self.gallery, labels, given, self.embeddings.asked, backgrounds)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
@@ -98,14 +99,20 @@ class _Ranking:
         }
 
     @property
+    def _originals(self) -> np.ndarray:
+        known = self.embeddings.originals
+        return np.arange(len(self.embeddings.labels)) if known is None else known
+
+    @property
     def _depth(self) -> int:
         return max(deep_enough(self.embeddings.labels), DEEPEST_FIXED_RANK)
 
     @cached_property
     def _deepest(self) -> Neighbours:
         """Deep enough for whatever is left out."""
-        labels, lenders = self.embeddings.labels, np.array(list(self.embeddings.donors.values()))
-        spare = max(how_many(lenders, True), len(LENDING[QUERY_ONLY])) if len(lenders) else 0
+        labels, originals = self.embeddings.labels, self._originals
+        borrowed = [how_many([originals[rows]]) for rows in self.embeddings.donors.values()]
+        spare = max(*borrowed, how_many([originals] * len(LENDING[QUERY_ONLY]))) if borrowed else 0
         return neighbours(self.queries, labels, self.gallery, labels, self._depth + spare)
 
 

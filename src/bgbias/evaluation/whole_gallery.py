@@ -17,6 +17,7 @@ from bgbias.evaluation import metrics
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
 from bgbias.evaluation.without_class import deep_enough
+from bgbias.evaluation.without_shared import Backgrounds
 from bgbias.photos.given import Given
 
 DEEPEST_CMC = 10
@@ -37,22 +38,20 @@ def rankings(
     gallery: np.ndarray,
     labels: np.ndarray,
     given: Given,
-    donors: Sequence[np.ndarray] | None = None,
-    symmetric: bool = False,
+    backgrounds: Sequence[Backgrounds] = (),
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
-    these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: photos that
-    share a query's borrowed background are left out, too.
+    these ``labels`` [N]; ``indices`` are places among these N. Photos that share a query's borrowed background are left out, too
+    (``backgrounds`` as in ``without_shared``).
     """
     known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
-    columns = np.arange(len(labels))
     step = max(1, BLOCK // max(len(labels), 1))
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
         own = rows[block]
         searched = given.searched(own, labels)
-        for lender in () if donors is None else donors:
-            searched &= lender[own, None] != (lender if symmetric else columns)
+        for lender, in_gallery in backgrounds:
+            searched &= lender[own, None] != in_gallery
         similarity = np.where(searched, asked[block].astype(np.float64) @ known, -np.inf)
         deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
         indices = np.argsort(-similarity, axis=1, kind="stable")[:, :deepest]
@@ -79,8 +78,7 @@ def of_photos(
     labels: np.ndarray,
     given: Given,
     counted: np.ndarray,
-    donors: Sequence[np.ndarray] | None = None,
-    symmetric: bool = False,
+    backgrounds: Sequence[Backgrounds] = (),
 ) -> tuple[Neighbours, dict[str, np.ndarray]]:
     """Each photo's first neighbours, as ``without_class`` takes them, and each metric of its whole ranking, float64 [N].
 
@@ -93,7 +91,7 @@ def of_photos(
     values = {name: np.full(len(labels), np.nan) for name in names}
     classes, place = np.unique(labels, return_inverse=True)
     change, kept = np.zeros(len(classes)), []
-    for block, ranking in rankings(queries[rows], rows, gallery, labels, given, donors, symmetric):
+    for block, ranking in rankings(queries[rows], rows, gallery, labels, given, backgrounds):
         for name in names:
             values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
         change += _average_precision_without(ranking, place, len(classes))
