@@ -127,6 +127,4 @@ def without_own(queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labe
     """
     deepest = int(np.unique(labels, return_counts=True)[1].max(initial=1))
     ranked = neighbours(queries, labels[rows], gallery, labels, deepest, exclude_self=False)
-    order = np.argsort(ranked.indices == rows[:, None], axis=1, kind="stable")[:, : deepest - 1]
-    same, indices = (np.take_along_axis(a, order, axis=1) for a in (ranked.same_label, ranked.indices))
-    return Neighbours(same, ranked.relevant - 1, indices)
+    return ranked.without(ranked.indices == rows[:, None], 1, deepest - 1)

@@ -41,9 +41,7 @@ def without_shared(
         shared |= in_gallery[ranked.indices] == lender[:, None]
         again = np.any([lender == before for before, _ in backgrounds[:number]], axis=0)
         fewer += np.where(again, 0, _of_class(labels, lender, in_gallery))
-    left = np.argsort(shared & (ranked.indices >= 0), axis=1, kind="stable")[:, :depth]
-    same, indices = (np.take_along_axis(a, left, axis=1) for a in (ranked.same_label, ranked.indices))
-    return Neighbours(same, ranked.relevant - fewer, indices)
+    return ranked.without(shared & (ranked.indices >= 0), fewer, depth)
 
 
 def _of_class(labels: np.ndarray, lender: np.ndarray, in_gallery: np.ndarray) -> np.ndarray:
