@@ -57,7 +57,7 @@ def test_second_shots_change_no_number_and_are_counted(shop: Path) -> None:
     pd.testing.assert_frame_equal(after.shift, before.shift)
     assert after.collection.left_out.keys() == set(names)
     assert after.collection.digest == before.collection.digest
-    counted = "24 of 48 photos are near-duplicates of another one of their class and left out."
+    counted = "Left out as near-duplicates: 24 of 48 photos."
     written = json.loads(Path("out/audit.json").read_text())
     assert written["photos"]["near_duplicates"] == 24
     page = Path("out/audit.html").read_text()

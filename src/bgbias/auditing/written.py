@@ -103,9 +103,11 @@ def verdict(audit: Measured) -> str:
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
     lose = "loses" if suffer == 1 else "lose"
     sure = "".join(f" {sentence}" for sentence, _ in of_better_masks(audit))
+    again, every = audit.collection.near_duplicates, len(audit.collection) + audit.collection.near_duplicates
+    left_out = f" Left out as near-duplicates: {again} of {every} photos." if again else ""
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
-        f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half.{_near_duplicates(audit)}"
+        f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half.{left_out}"
     )
 
 
@@ -126,15 +128,6 @@ def _by_chance(lost: Estimate, points: Estimate, classes: int) -> str:
     if points.low <= 0 <= points.high:
         return f"; in points it is {said(points, 1)}, which may be chance: a few classes have most of what can be lost"
     return ""
-
-
-def _near_duplicates(audit: Measured) -> str:
-    """How many photos the numbers leave out, since they show again what another one shows."""
-    count, photos = audit.collection.near_duplicates, len(audit.collection)
-    if not count:
-        return ""
-    are = "is a near-duplicate" if count == 1 else "are near-duplicates"
-    return f" {count} of {photos + count} photos {are} of another one of their class and left out."
 
 
 def _first_hits(found: Findings) -> str:
