@@ -134,11 +134,11 @@ def _check_keys(rows: list[dict[str, Any]], place: str) -> None:
 
 def _of_one_group(rows: dict[str, dict[str, Any]]) -> set[str]:
     """Photos whose class and group are those of an earlier one by name: they are no evidence of their own."""
-    grouped = [i for i in sorted(rows) if not _is_nothing(rows[i].get("group"))]
-    first: dict[tuple[str, str], str] = {}
-    return {
-        i for i in grouped if first.setdefault((str(rows[i].get("class")), str(rows[i]["group"])), i) != i
-    }
+    grouped = {i: row for i, row in sorted(rows.items()) if not _is_nothing(row.get("group"))}
+    groups = pd.Series(
+        {i: (str(row.get("class")), str(row["group"])) for i, row in grouped.items()}, dtype=object
+    )
+    return set(groups.index[groups.duplicated()])
 
 
 def _id(row: dict[str, Any], folder: Path) -> str:
@@ -169,11 +169,7 @@ def _why_not(row: dict[str, Any], image_id: str, folder: Path, labelled: bool) -
 
 
 def _is_nothing(value: Any) -> bool:
-    return (
-        value is None
-        or value is pd.NA
-        or (isinstance(value, (str, float)) and (value == "" or value != value))
-    )
+    return bool(pd.api.types.is_scalar(value) and (pd.isna(value) or value == ""))
 
 
 def _nothing(place: str, folder: Path, left_out: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,7 +123,7 @@ class Examination:
         self.left_out = dict(left_out)
         self.sums: dict[str, str] = {}
         self._labelled, self._upright = labelled, upright
-        self._left_out_as: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
+        self._kind: dict[str, str] = {}  # of LEFT_OUT
         self._read: dict[str, list[str]] = {name: [] for name in FINDINGS} | {"linked_folders": [*linked]}
         self._thumbnails: dict[str, np.ndarray] = {}
         self._class_of: dict[str, str] = {}
@@ -170,7 +170,7 @@ class Examination:
     def leaves_out(self, image_id: str, kind: str, reason: str) -> bool:
         """Note why a photo cannot be used, by a kind of ``LEFT_OUT``; False, as it is not taken."""
         self.left_out[image_id] = reason
-        self._left_out_as[kind].append(image_id)
+        self._kind[image_id] = kind
         return False
 
     @cached_property
@@ -209,30 +209,16 @@ class Examination:
 
     def noticed(self) -> Iterator[Oddity]:
         """What was left out, by reason, and what was found among the rest."""
-        own = {image_id for ids in self._left_out_as.values() for image_id in ids}
-        by_reason = defaultdict(list)
+        ids_of: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
         for image_id, reason in sorted(self.left_out.items()):
-            if image_id not in own:
-                by_reason[reason].append(image_id)
-        for reason, ids in by_reason.items():
-            yield Oddity("left_out", "left out", reason, tuple(ids))
-        for kind, ids in self._left_out_as.items():
+            ids_of.setdefault(self._kind.get(image_id, reason), []).append(image_id)
+        for kind, ids in sorted(ids_of.items(), key=lambda of: of[0] in LEFT_OUT):
+            name, why = (kind, f": {LEFT_OUT[kind]}") if kind in LEFT_OUT else ("left_out", "")
             if ids:
-                ids = sorted(ids)
-                yield Oddity(kind, f"left out: {LEFT_OUT[kind]}", self.left_out[ids[0]], tuple(ids))
+                yield Oddity(name, f"left out{why}", self.left_out[ids[0]], tuple(ids))
         for name, values in self.findings.items():
             yield Oddity(name, *FINDINGS[name], tuple(values))
 
-    def told(self, name: str, shown: int = SHOWN) -> Iterator[str]:
-        """The same as lines for a person, each with so many examples."""
-        for oddity in self.noticed():
-            yield f"{name}: {oddity.told(shown)}"
-
-
-def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What was left out of each part of a dataset, in one: names of other parts than the photos say so, and are no photo's."""
-    return {
-        name if part == "photos" else f"{name} ({part})": reason
-        for part, found in left_out.items()
-        for name, reason in found.items()
-    }
+    def told(self, name: str) -> Iterator[str]:
+        """The same as lines for a person."""
+        return (f"{name}: {oddity.told()}" for oddity in self.noticed())
