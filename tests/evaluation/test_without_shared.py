@@ -77,7 +77,7 @@ def test_copies_of_a_lender_are_left_out_as_it_is() -> None:
         assert left.relevant[row] == sum(LABELS[g] == LABELS[row] for g in order)
 
 
-@pytest.mark.parametrize("given", [None, Given(np.ones(192, bool), np.ones(192, bool), np.full(192, -1))])
+@pytest.mark.parametrize("given", [None, Given.all_among_all(192)])
 def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lender(
     given: Given | None,
 ) -> None:
