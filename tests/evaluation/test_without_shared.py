@@ -11,7 +11,7 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_shared import how_many, without_shared
+from bgbias.evaluation.without_shared import without_shared
 from bgbias.photos.given import Given
 from bgbias.results import decomposition, rows, uncertainty
 
@@ -41,7 +41,7 @@ def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class
     donors = lenders(same_class)
     deep = 3 * PER_CLASS
     in_gallery = donors if symmetric else ROWS
-    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many([in_gallery]))
+    ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
     left = without_shared(ranked, LABELS, [(donors, in_gallery)], deep)
     assert left.indices.shape[1] == deep
     found = map_at_r.per_query(left)
@@ -64,7 +64,7 @@ def test_copies_of_a_lender_are_left_out_as_it_is() -> None:
     of_class, of_others = (originals[lenders(same_class)] for same_class in (True, False))
     of_others[::5] = of_class[::5]  # as where a copy has another label
     deep, pairs = 3 * PER_CLASS, [(of_class, originals), (of_others, originals)]
-    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many([originals] * 2))
+    ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
     left = without_shared(ranked, LABELS, pairs, deep)
     for row in ROWS:
         gone = {of_class[row], of_others[row]}

@@ -147,6 +147,7 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
         )
     why = why_unlabelled(class_of) if inside else "photos lie in no folders, which would say their classes"
     ids = inside or photos
+    folders = sorted({str(folder) for n in ids for folder in PurePosixPath(n).parents} - {"."})
     return Listing(
         name=name,
         table=table_of(name, ids, class_of, not why),
@@ -154,7 +155,7 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
         read=files.read,
         truth=lambda image_id: None,
         left_out=left_out,
-        linked=_linked(place, ids) if place.is_dir() else (),
+        linked=tuple(folder for folder in folders if (place / folder).is_symlink()),
         others=tuple(left_out),
         remarks=(why,) if why else (),
     )
@@ -181,11 +182,6 @@ def _empty(place: Path, left_out: dict[str, str]) -> str:
         f"{place} holds no photos ({', '.join(PICTURES)}), not even in folders below it, but {len(left_out)} other files:"
         f" '{example}' is {reason}."
     )
-
-
-def _linked(place: Path, photos: list[str]) -> tuple[str, ...]:
-    folders = {folder for n in photos for folder in PurePosixPath(n).parents}
-    return tuple(sorted(str(folder) for folder in folders if (place / folder).is_symlink() and folder.name))
 
 
 def datasets(params: Path) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS,
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import of_photos
 from bgbias.evaluation.without_class import change_for_others, deep_enough
-from bgbias.evaluation.without_shared import how_many, without_shared
+from bgbias.evaluation.without_shared import without_shared
 
 VIEW = ("setting", "condition", "draw")
 # Conditions on borrowed backgrounds, whose lenders are left out of all that is compared with them, and what that is.
@@ -51,7 +51,9 @@ def of_queries(
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
             values[OTHERS] = change_for_others(ranked, labels, embeddings.asked)
             if own and setting == QUERY_ONLY:
-                values[OF_DONOR] = _finds_donor(ranked, labels, own[0])
+                nearest, lent = ranked.indices[:, 0], labels[own[0]]
+                follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
+                values[OF_DONOR] = follows.astype(np.float64)
             # Clean queries in the clean gallery belong to both settings.
             for matched in (SYMMETRIC, QUERY_ONLY) if condition == CLEAN else (setting,):
                 if condition in (*COMPARED, *LENDING[matched]):
@@ -111,15 +113,10 @@ class _Ranking:
     def _deepest(self) -> Neighbours:
         """Deep enough for whatever is left out."""
         labels, originals = self.embeddings.labels, self._originals
-        borrowed = [how_many([originals[rows]]) for rows in self.embeddings.donors.values()]
-        spare = max(*borrowed, how_many([originals] * len(LENDING[QUERY_ONLY]))) if borrowed else 0
+        galleries = [originals, *(originals[rows] for rows in self.embeddings.donors.values())]
+        most = max(int(np.unique(rows, return_counts=True)[1].max()) for rows in galleries)
+        spare = len(LENDING[QUERY_ONLY]) * most
         return neighbours(self.queries, labels, self.gallery, labels, self._depth + spare)
-
-
-def _finds_donor(ranked: Neighbours, labels: np.ndarray, donors: np.ndarray) -> np.ndarray:
-    """Whether the nearest photo is of the class that lent its background and not of the query's, float64 [N]."""
-    nearest, lent = ranked.indices[:, 0], labels[donors]
-    return ((nearest >= 0) & (labels[nearest] == lent) & (lent != labels)).astype(np.float64)
 
 
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:

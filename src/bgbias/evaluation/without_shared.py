@@ -11,7 +11,7 @@ itself, most in small classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,20 +21,13 @@ Backgrounds = tuple[np.ndarray, np.ndarray]
 """Whose background each of N photos is on as a query, and whose in the gallery: rows int64 [N] each, of copies the first one."""
 
 
-def how_many(galleries: Iterable[np.ndarray]) -> int:
-    """How many neighbours a query may lose, by which it has to be ranked deeper; ``galleries``: whose background each photo is on
-    in the gallery, [N] each.
-    """
-    return sum(int(np.unique(lender, return_counts=True)[1].max(initial=0)) for lender in galleries)
-
-
 def without_shared(
     ranked: Neighbours, labels: np.ndarray, backgrounds: Sequence[Backgrounds], depth: int
 ) -> Neighbours:
     """``ranked`` down to rank ``depth`` without the photos that share a background with the query, in any of ``backgrounds``.
 
-    ``ranked``: all N queries in a gallery of the same photos with these ``labels`` [N], ``how_many`` ranks deeper. Galleries of
-    several backgrounds are one. Fewer photos are relevant where some of the query's class are left out.
+    ``ranked``: all N queries in a gallery of the same photos with these ``labels`` [N], deeper by as many ranks as a query may
+    lose. Several ``backgrounds`` are of one gallery. Fewer photos are relevant where some of the query's class are left out.
     """
     shared, fewer = np.zeros(ranked.indices.shape, bool), np.zeros(len(labels), np.int64)
     for number, (lender, in_gallery) in enumerate(backgrounds):
