@@ -31,21 +31,24 @@ def find(
     """For each of N photos the first one of its class, and the first one of another class, of which it is a near-duplicate: rows
     int64 [N] each, its own where there is none. ``sums`` [N]: equal where files are, however little they show.
     """
-    detail, copy_of = _detail(thumbnails), np.unique(sums, return_inverse=True)[1]
-    within, across = np.arange(len(labels)), np.arange(len(labels))
-    parts = [np.arange(len(labels))]
-    if len(labels) > ALL_PAIRS:
-        parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    for part in parts:
+    rows = np.arange(len(labels))
+    _, first, copy_of = np.unique(sums, return_index=True, return_inverse=True)
+    within, across = rows.copy(), np.where(labels[first[copy_of]] == labels, rows, first[copy_of])
+    compared = [rows]
+    if len(rows) > ALL_PAIRS:
+        compared = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    for part in compared:
+        detail = _detail([thumbnails[row] for row in part])
         for start in range(0, len(part), BLOCK):
             block = part[start : start + BLOCK]
-            alike = (detail[block] @ detail[part].T > ALIKE) | (copy_of[block, None] == copy_of[part])
+            alike = detail[start : start + BLOCK] @ detail.T > ALIKE
+            alike |= copy_of[block, None] == copy_of[part]
             for row, near in zip(block, alike, strict=True):
-                first = part[near & (part < row)]
-                first = first[within[first] == first]  # what stands for itself
-                for rows, same in ((within, True), (across, False)):
-                    of_kind = first[(labels[first] == labels[row]) == same]
-                    rows[row] = of_kind.min(initial=row)
+                earlier = part[near & (part < row)]
+                earlier = earlier[within[earlier] == earlier]  # what stands for itself
+                same = labels[earlier] == labels[row]
+                within[row] = earlier[same].min(initial=row)
+                across[row] = earlier[~same].min(initial=across[row])
     return within, across
 
 
