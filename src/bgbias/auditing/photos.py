@@ -125,10 +125,8 @@ def look_at(listing: Listing) -> PhotoCollection:
     frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
     why = why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
     if why and listing.labelled:
-        frame, remarks = (
-            frame.assign(label=range(len(frame))),
-            (*remarks, f"of the photos that are taken, {why}"),
-        )
+        frame = frame.assign(label=range(len(frame)))
+        remarks = (*remarks, f"of the photos that are taken, {why}")
     return PhotoCollection(
         name=listing.name,
         table=ImageTable(frame),

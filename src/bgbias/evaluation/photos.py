@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,17 +89,13 @@ class EvaluationPhotos:
 
     def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
         """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
-        modules = {view: plugins.load("conditions", view[0]) for view in asked}
-
-        def lender(donor: Callable[[Photo, int], Photo], row: int, draw: int) -> int:
-            photo = self.photo(row)
-            return donor(photo, draw).row if photo.trusted else row
-
-        return {
-            view: np.array([lender(module.donor, row, view[1]) for row in range(len(self.table))], np.int64)
-            for view, module in modules.items()
-            if hasattr(module, "donor")
-        }
+        donors = {}
+        for name, draw in asked:
+            if donor := getattr(plugins.load("conditions", name), "donor", None):
+                photos = map(self.photo, range(len(self.table)))
+                rows = [donor(photo, draw).row if photo.trusted else photo.row for photo in photos]
+                donors[name, draw] = np.array(rows, np.int64)
+        return donors
 
     @cached_property
     def originals(self) -> np.ndarray:
