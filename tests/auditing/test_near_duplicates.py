@@ -81,4 +81,4 @@ def test_copies_under_two_labels_stay_and_are_named(shop: Path) -> None:
     copy, original = (str(file.relative_to(shop / "photos")) for file in (second.with_suffix(".jpg"), first))
     assert oddity.name == "near_duplicates_under_two_labels"
     assert oddity.found == (f"{copy} (as {original})",)
-    assert len(photos) == 24
+    assert (len(photos), photos.same_view) == (24, {copy: original})

@@ -125,6 +125,7 @@ def test_a_copy_lends_no_background_to_its_original(tmp_path: Path, condition: s
     opened = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
     photos = EvaluationPhotos(table, opened, CROP, usable=frozenset(table.ids))
     assert photos.originals.tolist() == [0, 0, 2, 0, 4, 5]
+    assert replace(photos, same_view={"4.png": "2.png"}).originals.tolist() == [0, 0, 2, 0, 2, 5]
     donors = np.array(list(photos.donors([(condition, draw) for draw in range(20)]).values()))
     for n, candidates in enumerate(
         {

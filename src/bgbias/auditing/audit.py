@@ -197,6 +197,7 @@ def _seen(
         usable,
         backgrounds,
         prepared.behind,  # type: ignore[arg-type]
+        collection.same_view,
     )
     return steps, photos, prepared
 

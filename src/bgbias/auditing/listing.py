@@ -25,6 +25,7 @@ from bgbias.study.params import load
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 TABLES = (".csv", ".parquet", ".pq")
+PARAMS = Path("params.yaml")
 
 Read = Callable[[str], bytes]
 ReadMask = Callable[[str], bytes | None]
@@ -184,15 +185,15 @@ def _empty(place: Path, left_out: dict[str, str]) -> str:
     )
 
 
-def datasets(params: Path) -> tuple[str, ...]:
+def datasets() -> tuple[str, ...]:
     """The names of the datasets that can be named; none where there is no params.yaml."""
-    written = read_yaml(params).get("datasets") if params.is_file() else None
+    written = read_yaml(PARAMS).get("datasets") if PARAMS.is_file() else None
     return tuple(map(str, written)) if isinstance(written, dict) else ()
 
 
-def of_dataset(dataset: str, params: Path) -> Listing:
+def of_dataset(dataset: str) -> Listing:
     """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
-    files = load(params).files
+    files = load(PARAMS).files
     places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
     absent = next((place for place in places.values() if not place.exists()), None)
     if absent:

@@ -41,8 +41,8 @@ class PhotoCollection:
     SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
     what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
     a person should know of what was chosen. ``near_duplicates``: how many photos of ``left_out`` show the view of another one of
-    their class. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's true mask of its size,
-    encoded, its object white; None where nobody drew one.
+    their class; ``same_view``: which one those show that have another label. ``upright``: whether photos are turned as their EXIF
+    says. ``truth``: gives a photo's true mask of its size, encoded, its object white; None where nobody drew one.
     """
 
     name: str
@@ -53,6 +53,7 @@ class PhotoCollection:
     oddities: tuple[Oddity, ...]
     remarks: tuple[str, ...]
     near_duplicates: int
+    same_view: Mapping[str, str]
     upright: bool
     truth: ReadMask
     _read: Read
@@ -120,7 +121,7 @@ def look_at(listing: Listing) -> PhotoCollection:
             f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
             " command again."
         )
-    again, _ = seen.near_duplicates
+    again, elsewhere = seen.near_duplicates
     independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
     frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
     why = why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
@@ -136,6 +137,7 @@ def look_at(listing: Listing) -> PhotoCollection:
         oddities=tuple(seen.noticed()),
         remarks=remarks,
         near_duplicates=len(again),
+        same_view={i: first for i, first in elsewhere.items() if first not in again},
         upright=listing.upright,
         truth=listing.truth,
         _read=listing.read,
@@ -148,19 +150,17 @@ def choose(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
-    params: Path = Path("params.yaml"),
 ) -> Listing:
     """The photos of a source, by name alone: at once, also of many.
 
     ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
     what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
     None. ``class_level``: which folder of a path is the class, where folders lie in folders. ``sample``: at most so many photos,
-    of whole classes where these fit (photos/sample.py). ``params``: where a dataset is looked for. What cannot be used at all is
-    a UserError that says what to do.
+    of whole classes where these fit (photos/sample.py). What cannot be used at all is a UserError that says what to do.
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _listed(source, name, class_level, params)
+    listing = _listed(source, name, class_level)
     if masks is not None:
         listing = listing.with_masks(Path(masks))
     return _sampled(listing, sample)
@@ -172,13 +172,12 @@ def collect(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
-    params: Path = Path("params.yaml"),
 ) -> PhotoCollection:
     """The photos that ``choose`` gives, each looked at."""
-    return look_at(choose(source, masks, name, class_level, sample, params))
+    return look_at(choose(source, masks, name, class_level, sample))
 
 
-def _listed(source: Source, name: str | None, class_level: int | None, params: Path) -> Listing:
+def _listed(source: Source, name: str | None, class_level: int | None) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
         if isinstance(source, pd.DataFrame):
@@ -187,19 +186,19 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
     place = Path(source).expanduser()
-    known = listings.datasets(params) if isinstance(source, str) and "/" not in source else ()
+    known = listings.datasets() if isinstance(source, str) and "/" not in source else ()
     if source in known:
         if place.exists():
             raise UserError(
-                f"'{source}' is a dataset of {params}, and a {'folder' if place.is_dir() else 'file'} here; for the latter write"
-                f" ./{source}"
+                f"'{source}' is a dataset of {listings.PARAMS}, and a {'folder' if place.is_dir() else 'file'} here; for the"
+                f" latter write ./{source}"
             )
         if name is not None:
             raise UserError(
-                f"{source} is a dataset of {params}, which has its name already: leave the other one out."
+                f"{source} is a dataset of {listings.PARAMS}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        return listings.of_dataset(str(source), params)
+        return listings.of_dataset(str(source))
     if not place.exists():
         raise UserError(_nowhere(place, known))
     if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +27,9 @@ ENOUGH = 32  # photos for a process of its own
 
 @dataclass(frozen=True)
 class EvaluationPhotos:
-    """A split as evaluation shows it to a model with this short side and crop, with what its conditions need."""
+    """A split as evaluation shows it to a model with this short side and crop, with what its conditions need. ``same_view``:
+    photos that show what another one of the split shows, by name.
+    """
 
     table: ImageTable
     photos: Pictures
@@ -36,6 +38,7 @@ class EvaluationPhotos:
     usable: frozenset[str] = frozenset()
     backgrounds: Pool | None = None
     inpainted: Pictures | None = None
+    same_view: Mapping[str, str] = field(default_factory=dict)
 
     def clean(self, image_id: str) -> np.ndarray:
         """The centre crop, uint8 [S, S, 3]."""
@@ -99,9 +102,10 @@ class EvaluationPhotos:
 
     @cached_property
     def originals(self) -> np.ndarray:
-        """The first row that looks the same, pixel by pixel, int64 [N]: a photo's own, unless it is a copy."""
+        """The first row that looks the same, by its pixels or ``same_view``, int64 [N]: a photo's own, unless it is a copy."""
         first: dict[bytes, int] = {}
-        sums = (hashlib.sha256(self.clean(image_id).tobytes()).digest() for image_id in self.table.ids)
+        shown = (self.clean(self.same_view.get(image_id, image_id)) for image_id in self.table.ids)
+        sums = (hashlib.sha256(picture.tobytes()).digest() for picture in shown)
         return np.array([first.setdefault(digest, row) for row, digest in enumerate(sums)], np.int64)
 
     @cached_property
