@@ -325,7 +325,7 @@ def audit(
     from bgbias.auditing import workplace
     from bgbias.auditing.audit import question, run
     from bgbias.auditing.backgrounds import find
-    from bgbias.auditing.photos import choose
+    from bgbias.auditing.photos import choose, look_at
     from bgbias.auditing.question import Asked
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
@@ -339,7 +339,7 @@ def audit(
     chosen = choose(photos, masks, name, class_level, sample or None)
     behind = find(None if backgrounds is None else str(backgrounds))
     audited = adapted(model, Options(**looks, device=device))
-    asking = question(chosen.looked_at(), asked, behind, masker, weights, pick(device))
+    asking = question(look_at(chosen), asked, behind, masker, weights, pick(device))
     with tempfile.TemporaryDirectory() as folder:
         return run(asking, audited, Path(folder if out is None else out))
 

@@ -63,6 +63,21 @@ def test_keys_name_photos_in_what_is_drawn(tmp_path: Path, rows: pd.DataFrame) -
         of_file(tmp_path, rows.assign(key=["sku-0", *keys[:-1]]))
 
 
+def test_of_a_class_one_photo_of_each_group_is_taken(tmp_path: Path, rows: pd.DataFrame) -> None:
+    shoots = ["a", "a", "b", "", "", "a", None, "c", "d"]
+    photos = of_file(tmp_path, rows.assign(group=shoots))
+    assert photos.left_out.keys() == {"shoe 00/1.jpg"}
+    assert "list: left out: 1 (shoe 00/1.jpg): of each class one photo of a group is taken" in next(
+        photos.told()
+    )
+    assert photos.digest == of_file(tmp_path, rows.drop(index=1)).digest
+    sampled = of_file(tmp_path, rows.assign(group=shoots), sample=8)
+    assert sampled.table.ids == photos.table.ids
+    of_products = of_file(tmp_path, rows.assign(group=rows["class"]))
+    assert (of_products.labelled, len(of_products)) == (False, 3)
+    assert "nobody to find: of each class one photo of a group is taken" in next(of_products.told())
+
+
 def test_list_of_paths_has_no_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_folder(tmp_path, shop())
     monkeypatch.chdir(tmp_path)

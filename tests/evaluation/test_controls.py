@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -113,6 +114,29 @@ def test_donors_are_those_that_names_say(split: EvaluationPhotos, condition: str
         np.testing.assert_allclose(view, pasted(n, behind(donor)), atol=1e-9)
 
 
+@pytest.mark.parametrize("condition", ["mixed_same", "mixed_rand", "mixed_next"])
+def test_a_copy_lends_no_background_to_its_original(tmp_path: Path, condition: str) -> None:
+    """Photos 0, 1 and 3 are one, of two classes."""
+    with writing(tmp_path / "photos.zip") as store:
+        for n, shown in enumerate((0, 0, 2, 0, 4, 5)):
+            store.add(f"{n}.png", pixels.encode_png(picture(shown, SIDE, SIDE, 3)))
+    rows = [[f"{n}.png", n // 3, "class", "test", "own|test", str(n)] for n in range(6)]
+    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    opened = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    photos = EvaluationPhotos(table, opened, CROP, usable=frozenset(table.ids))
+    assert photos.originals.tolist() == [0, 0, 2, 0, 4, 5]
+    assert replace(photos, same_view={"4.png": "2.png"}).originals.tolist() == [0, 0, 2, 0, 2, 5]
+    donors = np.array(list(photos.donors([(condition, draw) for draw in range(20)]).values()))
+    for n, candidates in enumerate(
+        {
+            "mixed_same": ([2], [2], [0, 1], [4, 5], [3, 5], [3, 4]),
+            "mixed_rand": ([4, 5], [4, 5], [3, 4, 5], [2], [0, 1, 2], [0, 1, 2]),
+            "mixed_next": ([4, 5], [4, 5], [3, 4, 5], [2], [0, 1, 2], [0, 1, 2]),
+        }[condition]
+    ):
+        assert sorted(set(donors[:, n])) == candidates
+
+
 def test_another_number_of_threads_shows_the_same(split: EvaluationPhotos) -> None:
     asked = [(name, draw) for name in CONTROLS for draw in (0, 1)]
     for one, several in zip(split.views(asked), split.views(asked, workers=3), strict=True):
@@ -208,10 +232,14 @@ def test_who_follows_the_background_is_counted(split: EvaluationPhotos) -> None:
 def test_donors_are_kept_with_the_embeddings(tmp_path: Path) -> None:
     views = {("clean", 0): np.eye(3, dtype=np.float32), ("mixed_rand", 0): np.eye(3, dtype=np.float32)}
     donors = {("mixed_rand", 0): np.array([2, 0, 1])}
-    Embeddings(["a", "b", "c"], np.arange(3), np.ones(3, bool), views, donors).write(
-        tmp_path / "embeddings.npz"
-    )
-    again = embeddings.read(tmp_path / "embeddings.npz")
-    assert list(again.views) == list(views)
-    assert list(again.donors) == list(donors)
-    assert again.donors["mixed_rand", 0].tolist() == [2, 0, 1]
+    kept = Embeddings(["a", "b", "c"], np.arange(3), np.ones(3, bool), views, donors)
+    for originals in (np.arange(3), np.array([0, 0, 2])):
+        replace(kept, originals=originals).write(tmp_path / "embeddings.npz")
+        again = embeddings.read(tmp_path / "embeddings.npz")
+        assert list(again.views) == list(views)
+        assert list(again.donors) == list(donors)
+        assert again.donors["mixed_rand", 0].tolist() == [2, 0, 1]
+        assert (again.originals is None) == (originals[1] == 1)  # without copies, as ever
+    assert again.originals is not None
+    assert again.originals.tolist() == [0, 0, 2]
+    assert embeddings.side_by_side([again, again]).originals is again.originals

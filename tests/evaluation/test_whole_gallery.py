@@ -171,8 +171,9 @@ def test_blocks_and_kinds_of_queries_agree() -> None:
 def test_who_stands_in_front_of_the_same_surroundings_is_left_out(symmetric: bool) -> None:
     vectors, labels, given = crowd(5)
     donors = seeds.generator("donors").integers(0, PHOTOS, PHOTOS)
+    in_gallery = donors if symmetric else np.arange(PHOTOS)
     rows = np.flatnonzero(given.query)
-    ((_, ranking),) = rankings(vectors[rows], rows, vectors, labels, given, donors[None], symmetric)
+    ((_, ranking),) = rankings(vectors[rows], rows, vectors, labels, given, [(donors, in_gallery)])
     for row, indices in zip(rows, ranking.indices, strict=True):
         expected = [
             p for p in order_of(row, vectors, labels, given) if (donors[p] if symmetric else p) != donors[row]

@@ -9,9 +9,10 @@ from bgbias import seeds
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.metrics import map_at_r
+from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_shared import how_many, without_shared
+from bgbias.evaluation.without_shared import without_shared
+from bgbias.photos.given import Given
 from bgbias.results import decomposition, rows, uncertainty
 
 CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3
@@ -39,8 +40,9 @@ def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class
     gallery = queries if symmetric else gallery
     donors = lenders(same_class)
     deep = 3 * PER_CLASS
-    ranked = neighbours(queries, LABELS, gallery, LABELS, deep + how_many(donors[None], symmetric))
-    left = without_shared(ranked, LABELS, donors[None], symmetric, deep)
+    in_gallery = donors if symmetric else ROWS
+    ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
+    left = without_shared(ranked, LABELS, [(donors, in_gallery)], deep)
     assert left.indices.shape[1] == deep
     found = map_at_r.per_query(left)
     for row in ROWS:
@@ -54,11 +56,56 @@ def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class
         assert found[row] == pytest.approx(expected, abs=1e-12)
 
 
+def test_copies_of_a_lender_are_left_out_as_it_is() -> None:
+    """Every fourth photo is a copy of the one before it, and every sixteenth that of a photo of the class before; two lend."""
+    originals = np.where(ROWS % 4 == 3, ROWS - 1, np.where(ROWS % 16 == 8, ROWS - 2, ROWS))
+    random = seeds.generator("copies")
+    queries, gallery = (unit(random.normal(size=(len(ROWS), 6))) for _ in range(2))
+    of_class, of_others = (originals[lenders(same_class)] for same_class in (True, False))
+    of_others[::5] = of_class[::5]  # as where a copy has another label
+    deep, pairs = 3 * PER_CLASS, [(of_class, originals), (of_others, originals)]
+    ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
+    left = without_shared(ranked, LABELS, pairs, deep)
+    for row in ROWS:
+        gone = {of_class[row], of_others[row]}
+        order = [
+            g
+            for g in np.argsort(-(gallery @ queries[row]), kind="stable")
+            if g != row and originals[g] not in gone
+        ]
+        assert left.indices[row].tolist() == order[:deep]
+        assert left.relevant[row] == sum(LABELS[g] == LABELS[row] for g in order)
+
+
+@pytest.mark.parametrize("given", [None, Given.all_among_all(192)])
+def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lender(
+    given: Given | None,
+) -> None:
+    """Each photo is there twice, and has a background of its own: nothing else of it is seen."""
+    originals = ROWS - ROWS % 2
+    clean = unit(seeds.generator("backgrounds alone").normal(size=(len(ROWS), DIM)))[originals]
+    donors = {("mixed_rand", 0): lenders(False)}
+    views = {(CLEAN, 0): clean, ("mixed_rand", 0): clean[donors["mixed_rand", 0]]}
+    ids, usable = [f"{n:03d}" for n in ROWS], np.ones(len(ROWS), bool)
+    left_in, left_out = (
+        scores.of_queries(Embeddings(ids, LABELS, usable, views, donors, given, known), {})
+        .query("condition == 'mixed_rand' and setting == 'query'")[[OF_DONOR, rows.PRECISION_AT_1]]
+        .mean()
+        for known in (None, originals)
+    )
+    assert left_in[OF_DONOR] == 1
+    assert left_in[rows.PRECISION_AT_1] == 0
+    assert left_out[OF_DONOR] < 0.15
+    assert left_out[rows.PRECISION_AT_1] == pytest.approx(1 / CLASSES, abs=0.05)
+
+
 def test_who_has_nobody_else_to_find_is_no_query() -> None:
     labels, donors = np.array([0, 0, 1, 1, 1]), np.array([1, 0, 3, 2, 2])
     vectors = unit(seeds.generator("pairs").normal(size=(5, 4)))
     ranked = neighbours(vectors, labels, vectors, labels, 4)
-    assert np.isnan(map_at_r.per_query(without_shared(ranked, labels, donors[None], False, 3))).tolist() == [
+    assert np.isnan(
+        map_at_r.per_query(without_shared(ranked, labels, [(donors, np.arange(5))], 3))
+    ).tolist() == [
         True,
         True,
         False,

@@ -193,7 +193,7 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
         6,
         4,
     )
-    assert found["notes"]["identical_under_two_labels"] == ["4/0.png (as 3/twin.png)"]
+    assert found["notes"]["near_duplicates_under_two_labels"] == ["4/0.png (as 3/twin.png)"]
     assert found["notes"]["folders_without_a_photo"] == ["5"]
     said = capsys.readouterr().err
     assert "mine: left out: 1 (5/a.HEIC): a photo in a format that is not read here (.HEIC)" in said

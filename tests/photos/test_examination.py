@@ -42,8 +42,8 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
     assert [seen.takes(p) for p in photos] == [True] * 5 + [False]
     assert seen.findings == {
         "animated": ["b/2.gif"],
-        "identical_under_two_labels": ["b/1.png (as a/1.png)"],
-        "identical_within_a_class": ["a/2.png (as a/1.png)"],
+        "near_duplicates_under_two_labels": ["b/1.png (as a/1.png)"],
+        "near_duplicates_within_a_class": ["a/2.png (as a/1.png)"],
         "classes_of_one_photo": ["class 2"],
         "folders_without_a_photo": ["d", "e"],
     }

@@ -204,6 +204,7 @@ def _seen(
         usable,
         backgrounds,
         prepared.behind,  # type: ignore[arg-type]
+        collection.same_view,
     )
     return steps, photos, prepared
 
@@ -258,7 +259,8 @@ def _concluded(
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids)
     masked = np.array([i in photos.usable for i in table.ids])
-    embeddings = Embeddings(table.ids, table.labels, masked, vectors, photos.donors(list(vectors)))
+    donors = photos.donors(list(vectors))
+    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, originals=photos.originals)
     audit = Audit(
         collection=collection,
         model=model,

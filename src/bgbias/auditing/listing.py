@@ -25,6 +25,7 @@ from bgbias.study.params import load
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 TABLES = (".csv", ".parquet", ".pq")
+PARAMS = Path("params.yaml")
 
 Read = Callable[[str], bytes]
 ReadMask = Callable[[str], bytes | None]
@@ -152,6 +153,8 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
     why = why_unlabelled(class_of) if inside else "photos lie in no folders, which would say their classes"
     ids = inside or photos
     shared = by_name.around(ids)
+    locate = locator()
+    folders = sorted({str(folder) for n in ids for folder in PurePosixPath(n).parents} - {"."})
     return Listing(
         name=name,
         table=table_of(name, ids, class_of, not why, {i: by_name.inside(i, shared) for i in ids}),
@@ -159,7 +162,7 @@ def of_folder(place: Path, name: str | None, class_level: int | None) -> Listing
         read=files.read,
         truth=lambda image_id: None,
         left_out=left_out,
-        linked=_linked(place, ids) if place.is_dir() else (),
+        linked=tuple(folder for folder in folders if locate(place / folder).is_symlink()),
         others=tuple(left_out),
         remarks=(why,) if why else (),
     )
@@ -188,21 +191,15 @@ def _empty(place: Path, left_out: dict[str, str]) -> str:
     )
 
 
-def _linked(place: Path, photos: list[str]) -> tuple[str, ...]:
-    folders = {folder for n in photos for folder in PurePosixPath(n).parents}
-    locate = locator()
-    return tuple(sorted(str(f) for f in folders if f.name and locate(place / f).is_symlink()))
-
-
-def datasets(params: Path) -> tuple[str, ...]:
+def datasets() -> tuple[str, ...]:
     """The names of the datasets that can be named; none where there is no params.yaml."""
-    written = read_yaml(params).get("datasets") if params.is_file() else None
+    written = read_yaml(PARAMS).get("datasets") if PARAMS.is_file() else None
     return tuple(map(str, written)) if isinstance(written, dict) else ()
 
 
-def of_dataset(dataset: str, params: Path) -> Listing:
+def of_dataset(dataset: str) -> Listing:
     """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
-    files = load(params).files
+    files = load(PARAMS).files
     places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
     absent = next((place for place in places.values() if not place.exists()), None)
     if absent:

@@ -7,7 +7,7 @@ import hashlib
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -41,8 +41,9 @@ class PhotoCollection:
     ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
     SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
     what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
-    a person should know of what was chosen. ``upright``: whether photos are turned as their EXIF says. ``truth``: gives a photo's
-    true mask of its size, encoded, its object white; None where nobody drew one.
+    a person should know of what was chosen. ``near_duplicates``: how many photos of ``left_out`` show the view of another one of
+    their class; ``same_view``: which one those show that have another label. ``upright``: whether photos are turned as their EXIF
+    says. ``truth``: gives a photo's true mask of its size, encoded, its object white; None where nobody drew one.
     """
 
     name: str
@@ -52,6 +53,8 @@ class PhotoCollection:
     left_out: Mapping[str, str]
     oddities: tuple[Oddity, ...]
     remarks: tuple[str, ...]
+    near_duplicates: int
+    same_view: Mapping[str, str]
     upright: bool
     truth: ReadMask
     _read: Read
@@ -95,53 +98,51 @@ class PhotoCollection:
             "labelled": self.labelled,
             "digest": self.digest,
             "left_out": len(self.left_out),
+            "near_duplicates": self.near_duplicates,
             "remarks": list(self.remarks),
             "oddities": [oddity.as_json() for oddity in self.oddities],
         }
 
 
-@dataclass(frozen=True)
-class ChosenPhotos:
-    """The photos to look at by name, of which none has been read yet; ``remarks``: what a person should know of the choice."""
+def look_at(listing: Listing) -> PhotoCollection:
+    """Each photo is looked at once; none is written to, and none stays in memory. None that can be read is a UserError.
 
-    listing: Listing
-    table: ImageTable
-    remarks: tuple[str, ...]
-
-    def looked_at(self) -> PhotoCollection:
-        """Each photo is looked at once; none is written to, and none stays in memory. None that can be read is a UserError."""
-        listing, table, remarks = self.listing, self.table, self.remarks
-        seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
-        sums: dict[str, tuple[str, ...]] = {}
-        for item in progress.track(_items(listing, table, seen), len(table), f"looking at {listing.name}"):
-            if seen.takes(item):
-                drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
-                sums[item.image_id] = (seen.sums[item.image_id], *drawn)
-        if not sums:
-            first = next(iter(table.ids))
-            raise UserError(
-                f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
-                " command again."
-            )
-        frame = table.frame[table.frame["image_id"].isin(sums)].reset_index(drop=True)
-        labelled = listing.labelled
-        if labelled and (
-            why := why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
-        ):
-            labelled, frame = False, frame.assign(label=range(len(frame)))
-            remarks = (*remarks, f"of the photos that can be read, {why}")
-        return PhotoCollection(
-            name=listing.name,
-            table=ImageTable(frame),
-            labelled=labelled,
-            sums=sums,
-            left_out=seen.left_out,
-            oddities=tuple(seen.noticed()),
-            remarks=remarks,
-            upright=listing.upright,
-            truth=listing.truth,
-            _read=listing.read,
+    Of photos of one class that show one view, the first by name is taken.
+    """
+    table, remarks = listing.table, listing.remarks
+    seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
+    sums: dict[str, tuple[str, ...]] = {}
+    for item in progress.track(_items(listing, seen), len(table), f"looking at {listing.name}"):
+        if seen.takes(item):
+            drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
+            sums[item.image_id] = (seen.sums[item.image_id], *drawn)
+    if not sums:
+        first = next(iter(table.ids))
+        raise UserError(
+            f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
+            " command again."
         )
+    again, elsewhere = seen.near_duplicates
+    independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
+    frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
+    why = why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
+    if why and listing.labelled:
+        frame = frame.assign(label=range(len(frame)))
+        remarks = (*remarks, f"of the photos that are taken, {why}")
+    return PhotoCollection(
+        name=listing.name,
+        table=ImageTable(frame),
+        labelled=listing.labelled and not why,
+        sums=independent,
+        left_out=seen.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()},
+        oddities=tuple(seen.noticed()),
+        remarks=remarks,
+        near_duplicates=len(again),
+        same_view={i: first for i, first in elsewhere.items() if first not in again},
+        upright=listing.upright,
+        truth=listing.truth,
+        _read=listing.read,
+    )
 
 
 def choose(
@@ -150,22 +151,20 @@ def choose(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
-    params: Path = Path("params.yaml"),
-) -> ChosenPhotos:
+) -> Listing:
     """The photos of a source, by name alone: at once, also of many.
 
     ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
     what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
     None. ``class_level``: which folder of a path is the class, where folders lie in folders. ``sample``: at most so many photos,
-    of whole classes where these fit (photos/sample.py). ``params``: where a dataset is looked for. What cannot be used at all is
-    a UserError that says what to do.
+    of whole classes where these fit (photos/sample.py). What cannot be used at all is a UserError that says what to do.
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _listed(source, name, class_level, params)
+    listing = _listed(source, name, class_level)
     if masks is not None:
         listing = listing.with_masks(Path(masks))
-    return ChosenPhotos(listing, *_sampled(listing, sample))
+    return _sampled(listing, sample)
 
 
 def collect(
@@ -174,13 +173,12 @@ def collect(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
-    params: Path = Path("params.yaml"),
 ) -> PhotoCollection:
     """The photos that ``choose`` gives, each looked at."""
-    return choose(source, masks, name, class_level, sample, params).looked_at()
+    return look_at(choose(source, masks, name, class_level, sample))
 
 
-def _listed(source: Source, name: str | None, class_level: int | None, params: Path) -> Listing:
+def _listed(source: Source, name: str | None, class_level: int | None) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
         if isinstance(source, pd.DataFrame):
@@ -189,19 +187,19 @@ def _listed(source: Source, name: str | None, class_level: int | None, params: P
         column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
         return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
     place = locator()(Path(source).expanduser())
-    known = listings.datasets(params) if isinstance(source, str) and "/" not in source else ()
+    known = listings.datasets() if isinstance(source, str) and "/" not in source else ()
     if source in known:
         if place.exists():
             raise UserError(
-                f"'{source}' is a dataset of {params}, and a {'folder' if place.is_dir() else 'file'} here; for the latter write"
-                f" ./{source}"
+                f"'{source}' is a dataset of {listings.PARAMS}, and a {'folder' if place.is_dir() else 'file'} here; for the"
+                f" latter write ./{source}"
             )
         if name is not None:
             raise UserError(
-                f"{source} is a dataset of {params}, which has its name already: leave the other one out."
+                f"{source} is a dataset of {listings.PARAMS}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        return listings.of_dataset(str(source), params)
+        return listings.of_dataset(str(source))
     if not place.exists():
         raise UserError(_nowhere(place, known))
     if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
@@ -229,29 +227,30 @@ def _nowhere(place: Path, known: Iterable[str]) -> str:
     return f"There is no folder or archive, no table and no dataset of params.yaml called {place}.{hint}"
 
 
-def _sampled(listing: Listing, count: int | None) -> tuple[ImageTable, tuple[str, ...]]:
-    """The photos to look at, and what a person should know of the choice."""
+def _sampled(listing: Listing, count: int | None) -> Listing:
+    """The photos to look at, with what a person should know of the choice."""
     table = listing.table
     if count is None or count >= len(table):
-        return table, listing.remarks
+        return listing
     if count < (sampling.LEAST if listing.labelled else 1):
         raise UserError(
             f"A sample of {count} photos is too small: two of each of two classes make {sampling.LEAST}; say"
             f" --sample {sampling.LEAST} or more, or 0 for all."
         )
-    if not listing.labelled:
-        drawn = subset.keyed(table, SAMPLE, count)
-        return drawn, (*listing.remarks, f"a sample of {len(drawn)} of {len(table)} photos")
-    drawn, most = sampling.of_classes(table, SAMPLE, count)
-    of_each = "whole classes" if most is None else f"at most {most} photos of each"
-    there, chosen = (len(set(t.labels)) for t in (table, drawn))
-    told = f"a sample of {len(drawn)} of {len(table)} photos: {chosen} of {there} classes, {of_each}"
-    return drawn, (*listing.remarks, told)
+    if listing.labelled:
+        drawn, most = sampling.of_classes(table, SAMPLE, count)
+        there, chosen = (len(set(t.labels)) for t in (table, drawn))
+        of_each = "whole classes" if most is None else f"at most {most} photos of each"
+        classes = f": {chosen} of {there} classes, {of_each}"
+    else:
+        drawn, classes = subset.keyed(table, SAMPLE, count), ""
+    remark = f"a sample of {len(drawn)} of {len(table)} photos{classes}"
+    return replace(listing, table=drawn, remarks=(*listing.remarks, remark))
 
 
-def _items(listing: Listing, table: ImageTable, seen: Examination) -> Iterator[Item]:
+def _items(listing: Listing, seen: Examination) -> Iterator[Item]:
     """The photos one by one with their bytes; one that cannot be read is noted."""
-    for row in cast("list[dict[str, Any]]", table.frame.to_dict("records")):
+    for row in cast("list[dict[str, Any]]", listing.table.frame.to_dict("records")):
         name = row["image_id"]
         try:
             data, truth = listing.read(name), listing.truth(name)

@@ -26,8 +26,10 @@ COLUMNS = {
     "key": ("key",),
     "mask": ("mask",),
     "split": ("split",),
+    "group": ("group",),
 }
 SHOWN = 3
+OF_GROUP = "of each class one photo of a group is taken; leave out the column 'group' to take all"
 GONE = "no file is there: correct its path in the table, or put it there"
 
 
@@ -45,12 +47,12 @@ def of_frame(
     first: int = 0,
 ) -> Listing:
     """The photos of a table with a column of paths, or of pictures themselves: encoded ones, those of Pillow, or uint8 arrays
-    [H, W, 3] or [H, W]; and, where it has them, columns of classes, keys, masks and splits (``COLUMNS``).
+    [H, W, 3] or [H, W]; and, where it has them, columns of classes, keys, masks, splits and groups (``COLUMNS``).
 
     Relative paths start at ``folder`` (the current one, if None). A photo's id is its path, as seen from there where it lies
     below; that of a picture in memory is its key, or the number of its row (from ``first``). Only rows of the split ``test`` are
-    taken where others are there too. Rows without a class are left out. A table without photos' paths, keys that stand twice, and
-    files of which none is there are errors.
+    taken where others are there too, and of a class's photos of one group the first by name. Rows without a class are left out.
+    A table without photos' paths, keys that stand twice, and files of which none is there are errors.
     """
     folder = (folder or Path.cwd()).resolve()
     locate = locator()
@@ -81,6 +83,9 @@ def of_frame(
             taken_rows[image_id] = row
     if not taken_rows:
         raise UserError(_nothing(place, folder, left_out))
+    again = _of_one_group(taken_rows)
+    left_out |= dict.fromkeys(again, OF_GROUP)
+    taken_rows = {i: row for i, row in taken_rows.items() if i not in again}
     class_of = {i: str(row["class"]) for i, row in taken_rows.items()} if "class" in columns else {}
     key_of = {i: str(row["key"]) for i, row in taken_rows.items() if "key" in row}
     why = why_unlabelled(class_of) if class_of else "nobody says which photo is of which class"
@@ -92,7 +97,7 @@ def of_frame(
         truth=_masks(taken_rows),
         left_out=left_out,
         others=(*left_out, *(_id(row, folder) for row in rows if tested and row["split"] != "test")),
-        remarks=(*remarks, *([why] if why else [])),
+        remarks=(*remarks, *([f"{why}: {OF_GROUP}" if again else why] if why else [])),
     )
 
 
@@ -143,6 +148,15 @@ def _check_keys(rows: list[dict[str, Any]], place: str) -> None:
         )
 
 
+def _of_one_group(rows: dict[str, dict[str, Any]]) -> set[str]:
+    """Photos whose class and group are those of an earlier one by name: they are no evidence of their own."""
+    grouped = {i: row for i, row in sorted(rows.items()) if not _is_nothing(row.get("group"))}
+    groups = pd.Series(
+        {i: (str(row.get("class")), str(row["group"])) for i, row in grouped.items()}, dtype=object
+    )
+    return set(groups.index[groups.duplicated()])
+
+
 def _id(row: dict[str, Any], folder: Path) -> str:
     photo = row["photo"]
     if _is_nothing(photo):
@@ -170,11 +184,7 @@ def _why_not(row: dict[str, Any], image_id: str, labelled: bool) -> str:
 
 
 def _is_nothing(value: Any) -> bool:
-    return (
-        value is None
-        or value is pd.NA
-        or (isinstance(value, (str, float)) and (value == "" or value != value))
-    )
+    return bool(pd.api.types.is_scalar(value) and (pd.isna(value) or value == ""))
 
 
 def _nothing(place: str, folder: Path, left_out: dict[str, str]) -> str:

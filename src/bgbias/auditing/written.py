@@ -103,9 +103,11 @@ def verdict(audit: Measured) -> str:
     of_one = f" {most}." if (most := _of_one_class(found)) else ""
     lose = "loses" if suffer == 1 else "lose"
     sure = "".join(f" {sentence}" for sentence, _ in of_better_masks(audit))
+    again, every = audit.collection.near_duplicates, len(audit.collection) + audit.collection.near_duplicates
+    left_out = f" Left out as near-duplicates: {again} of {every} photos." if again else ""
     return (
         f"In front of other backgrounds the model finds the right photos {_share(lost, abs_value=True)} {how}"
-        f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half."
+        f" {levels}{chance}.{sure}{of_one} {suffer} of {classes} classes {lose} more than half.{left_out}"
     )
 
 

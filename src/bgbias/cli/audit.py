@@ -118,7 +118,7 @@ def audit(
     from bgbias.auditing.audit import export as write_views
     from bgbias.auditing.audit import is_answered, of_embeddings, question, run
     from bgbias.auditing.backgrounds import find as backgrounds_of
-    from bgbias.auditing.photos import choose
+    from bgbias.auditing.photos import choose, look_at
     from bgbias.auditing.question import SAMPLE, Asked
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
@@ -152,7 +152,7 @@ def audit(
     chosen = choose(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
     behind = backgrounds_of(backgrounds)
     audited = load(model, options) if model else exported.looking(options)
-    collection = chosen.looked_at()
+    collection = look_at(chosen)
     if (
         fail_above is not None
         and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES

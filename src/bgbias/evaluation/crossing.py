@@ -19,10 +19,10 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.evaluation.retrieval import Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.photos import subset
+from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
 
 if TYPE_CHECKING:
@@ -104,11 +104,7 @@ def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
     own = np.array([row_of[name] for name in crossed.ids])
     rows = np.repeat(own, m)
     queries = crossed.vectors.reshape(n * m, -1)
-    ranked = (
-        without_own(queries, rows, clean, labels)
-        if gallery.given is None
-        else first_ranks(queries, rows, clean, labels, gallery.given)
-    )
+    ranked = first_ranks(queries, rows, clean, labels, gallery.given or Given.all_among_all(len(labels)))
     cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[own].astype(np.float64))
     return pd.DataFrame(
         {
@@ -119,14 +115,3 @@ def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
             "cosine": cosine.ravel(),
         }
     )
-
-
-def without_own(queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray) -> Neighbours:
-    """The neighbours of queries [Q, d] in a gallery [N, d] of photos with these ``labels`` [N], down to the largest R; photo
-    ``rows`` [Q] of the gallery, which the query shows too, is not among them.
-    """
-    deepest = int(np.unique(labels, return_counts=True)[1].max(initial=1))
-    ranked = neighbours(queries, labels[rows], gallery, labels, deepest, exclude_self=False)
-    order = np.argsort(ranked.indices == rows[:, None], axis=1, kind="stable")[:, : deepest - 1]
-    same, indices = (np.take_along_axis(a, order, axis=1) for a in (ranked.same_label, ranked.indices))
-    return Neighbours(same, ranked.relevant - 1, indices)

@@ -36,4 +36,6 @@ def embed(
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])
     of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
     table = photos.table
-    return Embeddings(table.ids, table.labels, usable, of_views, photos.donors(views), table.given)
+    donors = photos.donors(views)
+    originals = photos.originals if donors else None
+    return Embeddings(table.ids, table.labels, usable, of_views, donors, table.given, originals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from bgbias.photos.given import Given
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}
 DONORS = "donors of "
 OF_GIVEN = "given "
+ORIGINALS = "originals"
 IN_MEMORY = {name: condition for condition, name in IN_FILE.items()}
 
 
@@ -27,7 +28,8 @@ class Embeddings:
 
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
     needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
-    rows of these, int64 [N]; given: who is asked among whom, where the dataset says so.
+    rows of these, int64 [N]; given: who is asked among whom, where the dataset says so; originals: the row of the first photo
+    with the same pixels, int64 [N], where there are copies.
     """
 
     ids: list[str]
@@ -36,6 +38,7 @@ class Embeddings:
     views: Mapping[View, np.ndarray]
     donors: Mapping[View, np.ndarray] = field(default_factory=dict)
     given: Given | None = None
+    originals: np.ndarray | None = None
 
     @property
     def asked(self) -> np.ndarray:
@@ -54,6 +57,8 @@ class Embeddings:
             )
         if self.given is not None:
             arrays |= {OF_GIVEN + name: array for name, array in vars(self.given).items()}
+        if self.originals is not None and (self.originals != np.arange(len(self.ids))).any():
+            arrays[ORIGINALS] = self.originals
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs see an option
 
@@ -70,6 +75,7 @@ def read(path: Path) -> Embeddings:
         raise UserError(
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
+    originals = arrays.pop(ORIGINALS, None)
     said = {
         name.removeprefix(OF_GIVEN): arrays.pop(name) for name in list(arrays) if name.startswith(OF_GIVEN)
     }
@@ -83,7 +89,7 @@ def read(path: Path) -> Embeddings:
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    return Embeddings(ids.tolist(), labels, usable, views, donors, Given(**said) if said else None)
+    return Embeddings(ids.tolist(), labels, usable, views, donors, Given(**said) if said else None, originals)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
@@ -99,7 +105,7 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
     for view in first.views:
         each = [_at_unit_length(part.views[view]) for part in parts]
         joined[view] = _at_unit_length(np.concatenate(each, axis=-1))
-    return Embeddings(first.ids, first.labels, first.usable, joined, first.donors, first.given)
+    return replace(first, views=joined)
 
 
 def _at_unit_length(vectors: np.ndarray) -> np.ndarray:

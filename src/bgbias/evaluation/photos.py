@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +27,9 @@ ENOUGH = 32  # photos for a process of its own
 
 @dataclass(frozen=True)
 class EvaluationPhotos:
-    """A split as evaluation shows it to a model with this short side and crop, with what its conditions need."""
+    """A split as evaluation shows it to a model with this short side and crop, with what its conditions need. ``same_view``:
+    photos that show what another one of the split shows, by name.
+    """
 
     table: ImageTable
     photos: Pictures
@@ -35,6 +38,7 @@ class EvaluationPhotos:
     usable: frozenset[str] = frozenset()
     backgrounds: Pool | None = None
     inpainted: Pictures | None = None
+    same_view: Mapping[str, str] = field(default_factory=dict)
 
     def clean(self, image_id: str) -> np.ndarray:
         """The centre crop, uint8 [S, S, 3]."""
@@ -68,6 +72,8 @@ class EvaluationPhotos:
             if opened[need] is None:
                 raise ValueError(f"these photos were opened without {need}")
         modules = [(plugins.load("conditions", name), draw) for name, draw in asked]
+        if any(hasattr(condition, "donor") for condition, _ in modules):
+            _ = self.originals  # once, and not in each of the workers
 
         def of_photo(row: int) -> Iterator[np.ndarray]:
             photo = self.photo(row)
@@ -86,17 +92,21 @@ class EvaluationPhotos:
 
     def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
         """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
-        modules = {view: plugins.load("conditions", view[0]) for view in asked}
+        donors = {}
+        for name, draw in asked:
+            if donor := getattr(plugins.load("conditions", name), "donor", None):
+                photos = map(self.photo, range(len(self.table)))
+                rows = [donor(photo, draw).row if photo.trusted else photo.row for photo in photos]
+                donors[name, draw] = np.array(rows, np.int64)
+        return donors
 
-        def lender(donor: Callable[[Photo, int], Photo], row: int, draw: int) -> int:
-            photo = self.photo(row)
-            return donor(photo, draw).row if photo.trusted else row
-
-        return {
-            view: np.array([lender(module.donor, row, view[1]) for row in range(len(self.table))], np.int64)
-            for view, module in modules.items()
-            if hasattr(module, "donor")
-        }
+    @cached_property
+    def originals(self) -> np.ndarray:
+        """The first row that looks the same, by its pixels or ``same_view``, int64 [N]: a photo's own, unless it is a copy."""
+        first: dict[bytes, int] = {}
+        shown = (self.clean(self.same_view.get(image_id, image_id)) for image_id in self.table.ids)
+        sums = (hashlib.sha256(picture.tobytes()).digest() for picture in shown)
+        return np.array([first.setdefault(digest, row) for row, digest in enumerate(sums)], np.int64)
 
     @cached_property
     def trusted(self) -> np.ndarray:

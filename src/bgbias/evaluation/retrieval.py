@@ -65,6 +65,12 @@ class Neighbours:
         deepest = int(self.relevant.max(initial=0))
         return self.top(deepest) & (np.arange(deepest) < self.relevant[:, None])
 
+    def without(self, gone: np.ndarray, fewer: np.ndarray | int, depth: int) -> Neighbours:
+        """Down to rank ``depth`` without those that are ``gone``, bool [N, K]; of these ``fewer`` [N] were relevant."""
+        left = np.argsort(gone, axis=1, kind="stable")[:, :depth]
+        same, indices = (np.take_along_axis(a, left, axis=1) for a in (self.same_label, self.indices))
+        return Neighbours(same, self.relevant - fewer, indices)
+
     def per_relevant(self, sums: np.ndarray) -> np.ndarray:
         """``sums`` [N] divided by R_i, float64 [N]; NaN for queries to skip: nobody to find (R_i = 0)."""
         none = np.full(len(self), np.nan)

@@ -17,7 +17,7 @@ from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS,
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import of_photos
 from bgbias.evaluation.without_class import change_for_others, deep_enough
-from bgbias.evaluation.without_shared import how_many, without_shared
+from bgbias.evaluation.without_shared import without_shared
 
 VIEW = ("setting", "condition", "draw")
 # Conditions on borrowed backgrounds, whose lenders are left out of all that is compared with them, and what that is.
@@ -51,7 +51,9 @@ def of_queries(
             values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
             values[OTHERS] = change_for_others(ranked, labels, embeddings.asked)
             if own and setting == QUERY_ONLY:
-                values[OF_DONOR] = _finds_donor(ranked, labels, own[0])
+                nearest, lent = ranked.indices[:, 0], labels[own[0]]
+                follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
+                values[OF_DONOR] = follows.astype(np.float64)
             # Clean queries in the clean gallery belong to both settings.
             for matched in (SYMMETRIC, QUERY_ONLY) if condition == CLEAN else (setting,):
                 if condition in (*COMPARED, *LENDING[matched]):
@@ -74,11 +76,12 @@ class _Ranking:
         """The neighbours without photos that share a background (``without_shared``), and the metrics of whole rankings, float64
         [N], where the dataset gives queries and gallery.
         """
-        labels, given, symmetric = self.embeddings.labels, self.embeddings.given, setting == SYMMETRIC
+        labels, given, originals = self.embeddings.labels, self.embeddings.given, self._originals
+        lenders = [originals[rows] for rows in donors]
+        backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
         if given is None:
-            return without_shared(self._deepest, labels, np.array(donors), symmetric, self._depth), {}
-        asked = self.embeddings.asked
-        return of_photos(self.queries, self.gallery, labels, given, asked, donors, symmetric)
+            return without_shared(self._deepest, labels, backgrounds, self._depth), {}
+        return of_photos(self.queries, self.gallery, labels, given, self.embeddings.asked, backgrounds)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
@@ -98,21 +101,22 @@ class _Ranking:
         }
 
     @property
+    def _originals(self) -> np.ndarray:
+        known = self.embeddings.originals
+        return np.arange(len(self.embeddings.labels)) if known is None else known
+
+    @property
     def _depth(self) -> int:
         return max(deep_enough(self.embeddings.labels), DEEPEST_FIXED_RANK)
 
     @cached_property
     def _deepest(self) -> Neighbours:
         """Deep enough for whatever is left out."""
-        labels, lenders = self.embeddings.labels, np.array(list(self.embeddings.donors.values()))
-        spare = max(how_many(lenders, True), len(LENDING[QUERY_ONLY])) if len(lenders) else 0
+        labels, originals = self.embeddings.labels, self._originals
+        galleries = [originals, *(originals[rows] for rows in self.embeddings.donors.values())]
+        most = max(int(np.unique(rows, return_counts=True)[1].max()) for rows in galleries)
+        spare = len(LENDING[QUERY_ONLY]) * most
         return neighbours(self.queries, labels, self.gallery, labels, self._depth + spare)
-
-
-def _finds_donor(ranked: Neighbours, labels: np.ndarray, donors: np.ndarray) -> np.ndarray:
-    """Whether the nearest photo is of the class that lent its background and not of the query's, float64 [N]."""
-    nearest, lent = ranked.indices[:, 0], labels[donors]
-    return ((nearest >= 0) & (labels[nearest] == lent) & (lent != labels)).astype(np.float64)
 
 
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from bgbias.evaluation import metrics
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
 from bgbias.evaluation.without_class import deep_enough
+from bgbias.evaluation.without_shared import Backgrounds
 from bgbias.photos.given import Given
 
 DEEPEST_CMC = 10
@@ -37,22 +38,20 @@ def rankings(
     gallery: np.ndarray,
     labels: np.ndarray,
     given: Given,
-    donors: Sequence[np.ndarray] | None = None,
-    symmetric: bool = False,
+    backgrounds: Sequence[Backgrounds] = (),
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
-    these ``labels`` [N]; ``indices`` are places among these N. ``donors`` and ``symmetric`` as in ``without_shared``: photos that
-    share a query's borrowed background are left out, too.
+    these ``labels`` [N]; ``indices`` are places among these N. Photos that share a query's borrowed background are left out, too
+    (``backgrounds`` as in ``without_shared``).
     """
     known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
-    columns = np.arange(len(labels))
     step = max(1, BLOCK // max(len(labels), 1))
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
         own = rows[block]
         searched = given.searched(own, labels)
-        for lender in () if donors is None else donors:
-            searched &= lender[own, None] != (lender if symmetric else columns)
+        for lender, in_gallery in backgrounds:
+            searched &= lender[own, None] != in_gallery
         similarity = np.where(searched, asked[block].astype(np.float64) @ known, -np.inf)
         deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
         indices = np.argsort(-similarity, axis=1, kind="stable")[:, :deepest]
@@ -68,9 +67,10 @@ def first_ranks(
     queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: Given
 ) -> Neighbours:
     """The neighbours of queries [Q, d], as ``rankings`` has them, deep enough for every metric of first ranks."""
-    deep = _deep(labels, given)
-    kept = [_top(ranking, deep) for _, ranking in rankings(queries, rows, gallery, labels, given)]
-    return _one_below_the_other(kept, deep)
+    kept = _none(len(rows), labels, given)
+    for block, ranking in rankings(queries, rows, gallery, labels, given):
+        _keep(kept, np.arange(len(rows))[block], ranking)
+    return kept
 
 
 def of_photos(
@@ -79,8 +79,7 @@ def of_photos(
     labels: np.ndarray,
     given: Given,
     counted: np.ndarray,
-    donors: Sequence[np.ndarray] | None = None,
-    symmetric: bool = False,
+    backgrounds: Sequence[Backgrounds] = (),
 ) -> tuple[Neighbours, dict[str, np.ndarray]]:
     """Each photo's first neighbours, as ``without_class`` takes them, and each metric of its whole ranking, float64 [N].
 
@@ -88,20 +87,20 @@ def of_photos(
     nothing is told: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the
     average precision of others.
     """
-    rows, deep = np.flatnonzero(counted), _deep(labels, given)
+    rows, kept = np.flatnonzero(counted), _none(len(labels), labels, given)
     names = metrics.names(whole=True)
     values = {name: np.full(len(labels), np.nan) for name in names}
     classes, place = np.unique(labels, return_inverse=True)
-    change, kept = np.zeros(len(classes)), []
-    for block, ranking in rankings(queries[rows], rows, gallery, labels, given, donors, symmetric):
+    change = np.zeros(len(classes))
+    for block, ranking in rankings(queries[rows], rows, gallery, labels, given, backgrounds):
         for name in names:
             values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
         change += _average_precision_without(ranking, place, len(classes))
-        kept.append(_top(ranking, deep))
+        _keep(kept, rows[block], ranking)
     sizes = np.bincount(place[rows], minlength=len(classes))
     shared = np.full(len(labels), np.nan)
     shared[rows] = (change / np.maximum(sizes, 1))[place[rows]]
-    return _of_all(_one_below_the_other(kept, deep), rows, len(labels)), values | {AP_OTHERS: shared}
+    return kept, values | {AP_OTHERS: shared}
 
 
 def among(
@@ -112,41 +111,24 @@ def among(
     """
     if given is None:
         return neighbours(queries, labels, gallery, labels)
-    rows = np.flatnonzero(given.query)
-    return _of_all(first_ranks(queries[rows], rows, gallery, labels, given), rows, len(labels))
+    rows, kept = np.flatnonzero(given.query), _none(len(labels), labels, given)
+    _keep(kept, rows, first_ranks(queries[rows], rows, gallery, labels, given))
+    return kept
 
 
-def _deep(labels: np.ndarray, given: Given) -> int:
-    """Neighbours enough for R without any one of the classes that are asked for: distractors are not."""
-    return max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
+def _none(number: int, labels: np.ndarray, given: Given) -> Neighbours:
+    """No neighbours yet, of so many queries; room for R without any class that is asked for, which distractors are not."""
+    deep = max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
+    missing = np.full((number, deep), -1)
+    return Neighbours(np.zeros((number, deep), bool), np.zeros(number, np.int64), missing)
 
 
-def _top(ranking: WholeRanking, deep: int) -> Neighbours:
-    return Neighbours(ranking.same_label[:, :deep], ranking.relevant, ranking.indices[:, :deep])
-
-
-def _one_below_the_other(parts: list[Neighbours], deep: int) -> Neighbours:
-    """Blocks as one; ranks that a small gallery has not are missing in all."""
-
-    def wide(array: np.ndarray, empty: int) -> np.ndarray:
-        return np.pad(array, ((0, 0), (0, deep - array.shape[1])), constant_values=empty)
-
-    none = Neighbours(np.zeros((0, deep), bool), np.zeros(0, np.int64), np.zeros((0, deep), np.int64))
-    every = parts or [none]
-    return Neighbours(
-        np.concatenate([wide(p.same_label, False) for p in every]),
-        np.concatenate([p.relevant for p in every]),
-        np.concatenate([wide(p.indices, -1) for p in every]),
-    )
-
-
-def _of_all(found: Neighbours, rows: np.ndarray, number: int) -> Neighbours:
-    """Those of so many photos, of which only ``rows`` are asked."""
-    deep = found.indices.shape[1]
-    same, indices = np.zeros((number, deep), bool), np.full((number, deep), -1)
-    relevant = np.zeros(number, np.int64)
-    same[rows], indices[rows], relevant[rows] = found.same_label, found.indices, found.relevant
-    return Neighbours(same, relevant, indices)
+def _keep(kept: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:
+    """Fill in the first neighbours of some queries; ranks that a small gallery has not stay missing."""
+    deep = min(kept.indices.shape[1], ranking.indices.shape[1])
+    kept.same_label[rows, :deep] = ranking.same_label[:, :deep]
+    kept.indices[rows, :deep] = ranking.indices[:, :deep]
+    kept.relevant[rows] = ranking.relevant
 
 
 def _average_precision_without(ranking: WholeRanking, place: np.ndarray, number: int) -> np.ndarray:

@@ -38,11 +38,8 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, counted: np.ndarra
     step = max(1, BLOCK // near.shape[1])
     for start in range(0, len(pairs), step):
         query, gone = np.divmod(pairs[start : start + step], number)
-        left = np.argsort(near[query] == gone[:, None], axis=1, kind="stable")[:, :deepest]
-        same = np.take_along_axis(ranked.same_label[query], left, axis=1)
-        without = Neighbours(
-            same, ranked.relevant[query], np.take_along_axis(ranked.indices[query], left, axis=1)
-        )
+        some = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
+        without = some.without(near[query] == gone[:, None], 0, deepest)
         change += np.bincount(gone, map_at_r.per_query(without) - before[query], number)
     shared = np.full(len(labels), np.nan)
     shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[own]

@@ -118,17 +118,18 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
 
 
 def _not_read(study: Study, dataset: str, module: ModuleType, parts: dict[str, Path]) -> dict[str, str]:
-    """Files of a user's own that did not come with the photos or their masks, or lie among them and are none, and why."""
-    from bgbias.photos.examination import of_parts
-
+    """Files of a user's own that did not come with the photos or their masks, or lie among them and are none, and why. Names of
+    other parts than the photos say so.
+    """
     if not hasattr(module, "left_out"):
         return {}
     found = {}
     for part, place in parts.items():
         record = study.files.at("fetch_record", dataset=dataset, part=part)
         packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
-        found[part] = packed | module.left_out(place)
-    return of_parts(found)
+        for name, reason in (packed | module.left_out(place)).items():
+            found[name if part == "photos" else f"{name} ({part})"] = reason
+    return found
 
 
 def _check_given(rows: list[dict[str, object]], given: bool, dataset: str) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 from PIL import ImageOps
 
 from bgbias.errors import UserError
 from bgbias.files.pictures import is_photo
 from bgbias.images import drawn_masks, pixels
+from bgbias.photos.near_duplicates import find as find_near_duplicates
+from bgbias.photos.near_duplicates import thumbnail
 from bgbias.photos.table import Item
 
 LISTED = 100  # examples that a record names
@@ -69,18 +73,15 @@ FINDINGS = {
         f"pictures of more than {HUGE // 1_000_000} million pixels",
         "each takes seconds and hundreds of MB to decode; save them smaller",
     ),
-    "identical_under_two_labels": (
-        "copies, byte for byte, of a photo with another label",
-        "correct the labels, or remove the copies",
+    "near_duplicates_under_two_labels": (
+        "near-duplicates of a photo with another label",
+        "correct the labels, or remove one of each",
     ),
-    "identical_within_a_class": (
-        "copies, byte for byte, of a photo of the same class",
-        "the one always finds the other; remove the copies",
+    "near_duplicates_within_a_class": (
+        "near-duplicates of a photo of the same class",
+        "the one finds the other whatever is behind it; an audit leaves them out; remove them before a study",
     ),
-    "identical": (
-        "copies, byte for byte, of another photo",
-        "the one always finds the other; remove the copies",
-    ),
+    "near_duplicates": ("near-duplicates of another photo", "they count twice; remove them"),
     "classes_of_one_photo": ("classes of one photo", "nobody can find it, and it is no query; add photos"),
     "photos_without_a_true_mask": (
         "photos without a true mask",
@@ -138,9 +139,9 @@ class Examination:
         self.left_out = dict(left_out)
         self.sums: dict[str, str] = {}
         self._labelled, self._upright = labelled, upright
-        self._left_out_as: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
+        self._kind: dict[str, str] = {}  # of LEFT_OUT
         self._read: dict[str, list[str]] = {name: [] for name in FINDINGS} | {"linked_folders": [*linked]}
-        self._first: dict[str, tuple[str, int]] = {}  # image id and label by the sum of the bytes
+        self._thumbnails: dict[str, np.ndarray] = {}
         self._class_of: dict[str, str] = {}
 
     def takes(self, item: Item) -> bool:
@@ -157,12 +158,11 @@ class Examination:
         """Whether the photo can be used. A true mask that numbers regions is an error: all masks of its maker will."""
         try:
             with pixels.opened(item.data, item.image_id) as image:
-                sixteen_bits = pixels.has_sixteen_bits(image)
-                pixels.from_pillow(image)  # a file may break off anywhere
+                sixteen_bits, by_xmp = pixels.has_sixteen_bits(image), pixels.is_turned_by_xmp(image)
                 turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
-                by_xmp = pixels.is_turned_by_xmp(image)
-                width, height = seen.size
+                grey = pixels.from_pillow(seen, "L")  # all of it: a file may break off anywhere
+                height, width = grey.shape
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
             mask = item.truth
@@ -180,9 +180,8 @@ class Examination:
             )
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
         self._class_of[item.image_id] = item.class_name
-        self.sums[item.image_id] = digest = hashlib.sha256(item.data).hexdigest()
-        first, label = self._first.setdefault(digest, (item.image_id, item.label))
-        copy, same = first != item.image_id, label == item.label
+        self.sums[item.image_id] = hashlib.sha256(item.data).hexdigest()
+        self._thumbnails[item.image_id] = thumbnail(grey)
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned and not by_xmp,
             "transparent": transparent,
@@ -191,21 +190,32 @@ class Examination:
             "sixteen_bits": sixteen_bits,
             "tiny": min(height, width) < TINY,
             "huge": height * width > HUGE,
-            "identical_under_two_labels": copy and self._labelled and not same,
-            "identical_within_a_class": copy and self._labelled and same,
-            "identical": copy and not self._labelled,
             "photos_without_a_true_mask": truth is None,
         }.items():
             if found:
-                of = f" (as {first})" if name.startswith("identical") else ""
-                self._read[name].append(item.image_id + of)
+                self._read[name].append(item.image_id)
         return True
 
     def leaves_out(self, image_id: str, kind: str, reason: str) -> bool:
         """Note why a photo cannot be used, by a kind of ``LEFT_OUT``; False, as it is not taken."""
         self.left_out[image_id] = reason
-        self._left_out_as[kind].append(image_id)
+        self._kind[image_id] = kind
         return False
+
+    @cached_property
+    def near_duplicates(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Once all photos were looked at: those that show the view of an earlier one by name, with its name; first those of a
+        photo of their own class, then those of another one alone.
+        """
+        ids = sorted(self.sums)
+        labels = np.unique([self._class_of[i] for i in ids], return_inverse=True)[1]
+        rows = find_near_duplicates(
+            [self._thumbnails[i] for i in ids],
+            labels if self._labelled else np.arange(len(ids)),
+            [self.sums[i] for i in ids],
+        )
+        within, across = ({i: ids[row] for i, row in zip(ids, r, strict=True) if i != ids[row]} for r in rows)
+        return within, {i: first for i, first in across.items() if i not in within}
 
     @property
     def findings(self) -> dict[str, list[str]]:
@@ -214,7 +224,11 @@ class Examination:
         given = {p for image_id in self._class_of for p in PurePosixPath(image_id).parents}
         wanted = {PurePosixPath(n).parent for n in self.left_out if is_photo(n)}
         bare = self._read["photos_without_a_true_mask"]
+        within, across = ([f"{i} (as {first})" for i, first in of.items()] for of in self.near_duplicates)
+        apart = "near_duplicates_under_two_labels" if self._labelled else "near_duplicates"
         found = self._read | {
+            "near_duplicates_within_a_class": within,
+            apart: across,
             "classes_of_one_photo": [c for c, n in sizes.items() if n == 1],
             "folders_without_a_photo": [str(folder) for folder in wanted - given],
             # Where nobody drew any, none is missing.
@@ -224,30 +238,16 @@ class Examination:
 
     def noticed(self) -> Iterator[Oddity]:
         """What was left out, by reason, and what was found among the rest."""
-        own = {image_id for ids in self._left_out_as.values() for image_id in ids}
-        by_reason = defaultdict(list)
+        ids_of: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
         for image_id, reason in sorted(self.left_out.items()):
-            if image_id not in own:
-                by_reason[reason].append(image_id)
-        for reason, ids in by_reason.items():
-            yield Oddity("left_out", "left out", reason, tuple(ids))
-        for kind, ids in self._left_out_as.items():
+            ids_of.setdefault(self._kind.get(image_id, reason), []).append(image_id)
+        for kind, ids in sorted(ids_of.items(), key=lambda of: of[0] in LEFT_OUT):
+            name, why = (kind, f": {LEFT_OUT[kind]}") if kind in LEFT_OUT else ("left_out", "")
             if ids:
-                ids = sorted(ids)
-                yield Oddity(kind, f"left out: {LEFT_OUT[kind]}", self.left_out[ids[0]], tuple(ids))
+                yield Oddity(name, f"left out{why}", self.left_out[ids[0]], tuple(ids))
         for name, values in self.findings.items():
             yield Oddity(name, *FINDINGS[name], tuple(values))
 
-    def told(self, name: str, shown: int = SHOWN) -> Iterator[str]:
-        """The same as lines for a person, each with so many examples."""
-        for oddity in self.noticed():
-            yield f"{name}: {oddity.told(shown)}"
-
-
-def of_parts(left_out: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What was left out of each part of a dataset, in one: names of other parts than the photos say so, and are no photo's."""
-    return {
-        name if part == "photos" else f"{name} ({part})": reason
-        for part, found in left_out.items()
-        for name, reason in found.items()
-    }
+    def told(self, name: str) -> Iterator[str]:
+        """The same as lines for a person."""
+        return (f"{name}: {oddity.told()}" for oddity in self.noticed())

@@ -17,6 +17,11 @@ class Given:
     gallery: np.ndarray
     camera: np.ndarray
 
+    @classmethod
+    def all_among_all(cls, photos: int) -> Given:
+        """Every photo is asked among all others."""
+        return cls(np.ones(photos, bool), np.ones(photos, bool), np.full(photos, -1))
+
     def searched(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Among which photos those in ``rows`` [Q] are asked, bool [Q, N]: the gallery without the photo itself, and without
         those of its class by the same camera. ``labels`` [N]: everybody's class.

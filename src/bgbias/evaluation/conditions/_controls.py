@@ -2,7 +2,8 @@
 "Noise or Signal", ICLR 2021; docs/methods.md, section 9).
 
 With u the first 8 bytes of sha256("<dataset>|<split>|<condition>|<draw>|<item>"), whose background it is, is photo u mod n of n
-candidates in the table's order. Candidates have a trusted mask: of others, what hides the object is not known.
+candidates in the table's order. Candidates have a trusted mask: of others, what hides the object is not known. A copy is no
+candidate: its background is the photo's own.
 """
 
 from __future__ import annotations
@@ -26,20 +27,25 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 def same_class(photo: Photo) -> np.ndarray:
     """Rows of the other photos of its class, int64 [n]."""
-    rows = photo.split.trusted_of_class[photo.label]
-    return rows[rows != photo.row]
+    return _no_copies(photo, photo.split.trusted_of_class[photo.label])
 
 
 def other_classes(photo: Photo) -> np.ndarray:
     """Rows of the photos of all other classes, int64 [n]."""
     rows = photo.split.trusted
-    return rows[photo.split.table.labels[rows] != photo.label]
+    return _no_copies(photo, rows[photo.split.table.labels[rows] != photo.label])
 
 
 def next_class(photo: Photo) -> np.ndarray:
     """Rows of the photos of the class that follows, int64 [n]; the first one follows the last."""
     classes = list(photo.split.trusted_of_class)
-    return photo.split.trusted_of_class[classes[(classes.index(photo.label) + 1) % len(classes)]]
+    following = classes[(classes.index(photo.label) + 1) % len(classes)]
+    return _no_copies(photo, photo.split.trusted_of_class[following])
+
+
+def _no_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
+    originals = photo.split.originals
+    return rows[originals[rows] != originals[photo.row]]
 
 
 def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Photo:
