@@ -6,7 +6,8 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import Image
+import pytest
+from PIL import ExifTags, Image
 
 from bgbias.images.pixels import encode_png
 from bgbias.photos.examination import Examination
@@ -62,3 +63,33 @@ def test_sizes_of_photo_and_mask_are_told() -> None:
     seen = Examination({})
     assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((40, 50), np.uint8))))
     assert "the photo is 60x40 pixels, the mask 50x40" in seen.left_out["a/1.png"]
+
+
+@pytest.mark.parametrize("upright", [False, True])
+def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
+    """Half turns of a square photo, which no shape tells."""
+    mask = np.zeros((90, 90), np.uint8)
+    mask[10:45, 8:30] = 255
+    stored = np.random.default_rng(0).integers(60, 80, (90, 90, 3)).astype(np.uint8)
+    plain = stored.copy()
+    stored[mask > 0] = 200
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+
+    def rotated(pixels: np.ndarray) -> bytes:
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, "PNG", exif=exif)
+        return stream.getvalue()
+
+    seen = Examination({}, upright=upright)
+    drawn = {"stored": mask, "shown": mask[::-1, ::-1]}
+    taken = [
+        n for n, m in drawn.items() if seen.takes(item(n, 0, rotated(stored), truth=encode_png(m.copy())))
+    ]
+    assert taken == ["shown" if upright else "stored"]
+    assert seen.takes(item("unclear", 0, rotated(plain), truth=encode_png(mask)))
+    assert seen.findings["rotated_with_a_mask"] == taken
+    assert seen.findings["rotated_with_an_unclear_mask"] == ["unclear"]
+    (reason,) = seen.left_out.values()
+    assert "follows the photo's edges only where one of them is turned" in reason
+    assert ("turn the mask too" in reason) is upright

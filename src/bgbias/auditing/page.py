@@ -14,6 +14,7 @@ from bgbias.auditing import findings, saved, slices, written
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.photos.examination import TURNED_MASKS
 from bgbias.report import html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
@@ -40,6 +41,7 @@ def made(audit: Measured) -> str:
         "verdict": written.verdict(audit),
         "audit": audit,
         "number_of_queries": written.queries(audit),
+        "of_turned_masks": [o.told() for o in audit.collection.oddities if o.name in TURNED_MASKS],
         "evidence": list(written.evidence(audit)),
         "of_small_masks": list(_of_small_masks(audit)),
         "lost": written.drop(audit),

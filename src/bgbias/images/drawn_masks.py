@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.images import pixels
 
 # A mask whose brightest pixel is darker than this shows nothing: such pictures number classes or regions (1, 2, 3).
 NUMBERED_BELOW = 32
+# At short side 256: by so many pixels a border may be drawn beside the object's.
+SIDE, BLUR = 256, 3.0
+CLEARLY = 1.3  # as many times stronger are the edges along a mask's border the right way up
 
 
 class NoMaskError(UserError):
@@ -58,3 +63,37 @@ def white(data: bytes, name: str) -> bytes:
         return pixels.encode_png(decode_mask(data, name))
     except UserError:
         return data
+
+
+def is_drawn_upright(photo: Image.Image, mask: NDArray[np.uint8]) -> bool | None:
+    """Whether the mask of a photo that carries a rotation was drawn on it as it is shown (True), or as it is stored (False).
+
+    The shape tells if only one of them has it, else the photo's edges along the mask's border, if they are stronger by
+    ``CLEARLY``; None where neither tells.
+    """
+    either = (pixels.from_pillow(photo), pixels.from_pillow(ImageOps.exif_transpose(photo)))
+    stored, shown = (_edges_along(p, mask) if p.shape[:2] == mask.shape else 0.0 for p in either)
+    return None if max(stored, shown) <= CLEARLY * min(stored, shown) else shown > stored
+
+
+def check_turned_alike(data: bytes, mask: NDArray[np.uint8], photo: str, cure: str) -> None:
+    """Refuse the mask of an encoded photo that is used as it is stored, if it was drawn on the photo as it is shown."""
+    with pixels.opened(data, photo) as image:
+        is_turned = pixels.turned(image) and is_drawn_upright(image, mask)
+    if is_turned:
+        raise UserError(
+            f"'{photo}' carries a rotation (EXIF or XMP), and its mask was drawn on it as it is shown, by its shape or the edges"
+            f" along its border; the photo is used as it is stored. {cure}"
+        )
+
+
+def _edges_along(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> float:
+    """The mean change of the photo's colours across the mask's border; above 0, so that a fitting shape is more than another."""
+    height, width = (max(1, round(n * min(1, SIDE / min(mask.shape)))) for n in mask.shape)
+    smooth = [
+        cv2.GaussianBlur(cv2.resize(a, (width, height), interpolation=cv2.INTER_AREA), (0, 0), BLUR)
+        for a in (photo.astype(np.float32), (mask >= 128).astype(np.float32))
+    ]
+    (down, across), (out_down, out_across) = (np.gradient(a, axis=(0, 1)) for a in smooth)
+    change = np.abs(down * out_down[..., None] + across * out_across[..., None]).sum()
+    return float(change / max(np.hypot(out_down, out_across).sum(), 1e-9)) + 1e-9

@@ -112,7 +112,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
             cache.finish(outputs["masks"], quality)
         else:
-            quality = _write(keys, _given(study, masker, truth, table.ids), photos, truth, outputs)
+            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, outputs)
         if not len(quality):
             raise UserError(
                 f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
@@ -182,8 +182,8 @@ def predictor(study: Study, masker: str, device: str) -> Any:
     return plugins.load("maskers", described.kind).build(params, pick(device))
 
 
-def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Source:
-    from bgbias.images import pixels
+def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
+    from bgbias.images import drawn_masks, pixels
 
     described = study.maskers[masker]
     module = plugins.load("maskers", described.kind)
@@ -191,7 +191,11 @@ def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Sour
 
     def found(image_id: str) -> tuple[bytes, float] | None:
         alpha = alpha_of(image_id)
-        return None if alpha is None else (pixels.encode_png(alpha), 1.0)
+        if alpha is None:
+            return None
+        cure = "Set `upright: true` in the dataset's options in params.yaml, or turn the mask."
+        drawn_masks.check_turned_alike(photos.read(image_id), alpha, image_id, cure)
+        return pixels.encode_png(alpha), 1.0
 
     return found
 

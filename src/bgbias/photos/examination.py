@@ -25,6 +25,7 @@ HUGE = 100_000_000  # pixels
 LEFT_OUT = {
     "unreadable": "photos that cannot be read, or whose mask cannot",
     "masks_of_another_size": "photos whose true mask has another size",
+    "masks_turned_otherwise": "photos whose true mask is turned otherwise than they are",
 }
 
 TURN_PHOTO = " The photo carries a rotation (EXIF or XMP): `upright: true` turns it."
@@ -39,6 +40,14 @@ FINDINGS = {
     "turned_by_exif": (
         "photos with a rotation in their EXIF or XMP",
         "they are turned, as a person sees them; see that your model's loader turns them too",
+    ),
+    "rotated_with_a_mask": (
+        "photos with a rotation in their EXIF or XMP and a true mask",
+        "the mask's shape, or the photo's edges along its border, say that both are turned alike",
+    ),
+    "rotated_with_an_unclear_mask": (
+        "photos with a rotation in their EXIF or XMP and a true mask of which nothing tells which way it was drawn",
+        "look at them: a mask that is turned otherwise than its photo lies beside the object",
     ),
     "transparent": (
         "photos that are transparent in part",
@@ -76,6 +85,8 @@ FINDINGS = {
         "they are entered; remove the links if their photos do not belong here",
     ),
 }
+# Of what stands out: a mask that lies beside its object changes every number.
+TURNED_MASKS = ("masks_turned_otherwise", "rotated_with_a_mask", "rotated_with_an_unclear_mask")
 
 
 @dataclass(frozen=True)
@@ -129,16 +140,18 @@ class Examination:
 
     def takes(self, item: Item) -> bool:
         """Whether the photo can be used. A true mask that numbers regions is an error: all masks of its maker will."""
+        mask = item.truth
         try:
+            truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
             with pixels.opened(item.data, item.image_id) as image:
                 pixels.from_pillow(image)  # a file may break off anywhere
                 turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
                 width, height = seen.size
+                rotated = turned and truth is not None
+                drawn_upright = drawn_masks.is_drawn_upright(image, truth) if rotated else None
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
-            mask = item.truth
-            truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
@@ -151,12 +164,19 @@ class Examination:
                 f" {truth.shape[1]}x{truth.shape[0]}; save the mask at the photo's size.{hint}"
             )
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
+        if drawn_upright is not None and drawn_upright != self._upright:
+            reason = f"'{item.image_id}': the border of its true mask follows the photo's edges only where one of them is turned."
+            return self.leaves_out(
+                item.image_id, "masks_turned_otherwise", reason + (TURN_MASK if self._upright else TURN_PHOTO)
+            )
         self._class_of[item.image_id] = item.class_name
         self.sums[item.image_id] = digest = hashlib.sha256(item.data).hexdigest()
         first, label = self._first.setdefault(digest, (item.image_id, item.label))
         copy, same = first != item.image_id, label == item.label
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned,
+            "rotated_with_a_mask": drawn_upright is not None,
+            "rotated_with_an_unclear_mask": rotated and drawn_upright is None,
             "transparent": transparent,
             "animated": animated,
             "tiny": min(height, width) < TINY,
