@@ -11,6 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from bgbias.errors import UserError
 
@@ -19,6 +20,8 @@ THRESHOLD = 128
 # Outside these shares of object a mask found nothing, or everything.
 EMPTY_BELOW = 0.01
 FULL_ABOVE = 0.95
+# Seen at so many pixels, neighbours of a mask of an object are alike but for 3 % of them.
+SEEN_AT, NOISE_ABOVE = 64, 0.15
 # Between these grey levels a mask has not decided.
 UNDECIDED = (26, 229)
 
@@ -59,6 +62,19 @@ def measure(
         "iou": None if truth is None else iou(alpha, truth),
         "off_object": None if truth is None else off_object(alpha, truth),
     }
+
+
+def fault(alpha: NDArray[np.uint8]) -> str:
+    """What a mask is that shows no object: ``nothing``, ``everything`` or ``noise``; empty if it may show one."""
+    square = Image.fromarray(alpha).resize((SEEN_AT, SEEN_AT), Image.Resampling.BOX)
+    mask = np.asarray(square) >= THRESHOLD
+    edges = ((mask[1:] != mask[:-1]).mean() + (mask[:, 1:] != mask[:, :-1]).mean()) / 2
+    faults = {
+        "nothing": mask.mean() < EMPTY_BELOW,
+        "everything": mask.mean() > FULL_ABOVE,
+        "noise": edges > NOISE_ABOVE,
+    }
+    return next((name for name, is_so in faults.items() if is_so), "")
 
 
 def area(alpha: NDArray[np.uint8]) -> float:

@@ -111,6 +111,9 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
             quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
             cache.finish(outputs["masks"], quality)
+            if guesses := getattr(_params(study, masker), "guesses", ""):
+                made.notes["guesses"] = guesses
+                progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
             quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, outputs)
         if not len(quality):
@@ -174,20 +177,23 @@ def predictor(study: Study, masker: str, device: str) -> Any:
     """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
     from bgbias.compute.device import pick
 
-    described = study.maskers[masker]
-    params = options(study, "maskers", described.kind, described.options)
+    params = _params(study, masker)
     owner = pretrained.owner("maskers", masker)
     if pretrained.fetched(study, owner):
         params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    return plugins.load("maskers", described.kind).build(params, pick(device))
+    return plugins.load("maskers", study.maskers[masker].kind).build(params, pick(device))
+
+
+def _params(study: Study, masker: str) -> Any:
+    described = study.maskers[masker]
+    return options(study, "maskers", described.kind, described.options)
 
 
 def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
     from bgbias.images import drawn_masks, pixels
 
-    described = study.maskers[masker]
-    module = plugins.load("maskers", described.kind)
-    alpha_of = module.given(options(study, "maskers", described.kind, described.options), truth, ids)
+    module = plugins.load("maskers", study.maskers[masker].kind)
+    alpha_of = module.given(_params(study, masker), truth, ids)
 
     def found(image_id: str) -> tuple[bytes, float] | None:
         alpha = alpha_of(image_id)

@@ -148,8 +148,9 @@ class Examination:
                 turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
                 width, height = seen.size
-                rotated = turned and truth is not None
-                drawn_upright = drawn_masks.is_drawn_upright(image, truth) if rotated else None
+                drawn_upright = None
+                if turned and truth is not None:
+                    drawn_upright = drawn_masks.is_drawn_upright(image, truth)
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
         except drawn_masks.NoMaskError:
@@ -176,7 +177,7 @@ class Examination:
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned,
             "rotated_with_a_mask": drawn_upright is not None,
-            "rotated_with_an_unclear_mask": rotated and drawn_upright is None,
+            "rotated_with_an_unclear_mask": turned and truth is not None and drawn_upright is None,
             "transparent": transparent,
             "animated": animated,
             "tiny": min(height, width) < TINY,
