@@ -308,8 +308,8 @@ def audit(
     DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
     with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors. ``sample``: at most so many photos;
     None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
-    ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a
-    UserError.
+    ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not
+    tell them. What cannot be used is a UserError.
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]

@@ -12,13 +12,15 @@ from bgbias.images import pixels
 
 # A mask whose brightest pixel is darker than this shows nothing: such pictures number classes or regions (1, 2, 3).
 NUMBERED_BELOW = 32
+# Of a grey picture R, G and B are alike, but for what JPEG loses.
+COLOURED, COLOURED_SHARE = 48, 0.01
 # At short side 256: by so many pixels a border may be drawn beside the object's.
 SIDE, BLUR = 256, 3.0
 CLEARLY = 1.3  # as many times stronger are the edges along a mask's border the right way up
 
 
 class NoMaskError(UserError):
-    """A picture that can be read, but whose levels number something: a trimap, or a map of labels."""
+    """A picture that can be read, but is no mask: a trimap, a map of labels, or a photo."""
 
 
 def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -26,7 +28,7 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
 
     Of a cut-out (transparent around its object) the opacity counts, of a palette every colour but the first; one whose only
     levels are 0 and 1 is stretched to 0 and 255. Levels of 8 bits in a file of more are taken as such.
-    Levels that number something, as those of a trimap, are a ``NoMaskError``.
+    Levels that number something, as those of a trimap, and colours are a ``NoMaskError``.
     """
     with pixels.opened(data, name) as image:
         colours = np.asarray(image) if image.mode == "P" else None
@@ -35,6 +37,12 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
             opacity = np.asarray(image.getchannel("A"))
             if opacity.min() < 255:
                 return opacity
+        is_coloured = image.mode in ("RGB", "RGBA") and _is_coloured(np.asarray(image.convert("RGB")))
+    if is_coloured:
+        raise NoMaskError(
+            f"'{name}' is no mask: it has colours, as a photo or a map of labels, and masks are white where the object is and"
+            " black elsewhere, or transparent around it. Write all masks anew so."
+        )
     if colours is not None:
         if 0 < colours.min() < colours.max():  # without the first colour, that of the background
             raise _numbered(colours, name)
@@ -46,6 +54,16 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     if grey.min() < grey.max() and 1 < grey.max() < NUMBERED_BELOW:
         raise _numbered(grey, name)
     return grey * 255 if grey.max() == 1 else grey
+
+
+def is_cut_out(data: bytes, name: str) -> bool:
+    """Whether a picture is transparent in part, so that it may serve as the mask of itself."""
+    with pixels.opened(data, name) as image:
+        return pixels.transparent(image)
+
+
+def _is_coloured(picture: NDArray[np.uint8]) -> bool:
+    return bool(((picture.max(-1) - picture.min(-1)) > COLOURED).mean() > COLOURED_SHARE)
 
 
 def _numbered(levels: NDArray[np.uint8], name: str) -> NoMaskError:

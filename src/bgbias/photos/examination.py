@@ -51,7 +51,8 @@ FINDINGS = {
     ),
     "transparent": (
         "photos that are transparent in part",
-        "what shows there is white; the pixels that are hidden there are not used",
+        "what shows there is white; the pixels that are hidden there are not used. To take what is not transparent as the object,"
+        " name the photos as their own masks (docs/masks.md)",
     ),
     "animated": ("animated pictures", "their first frame is taken"),
     "tiny": (
