@@ -32,7 +32,7 @@ PHOTOS_PER_CHUNK = 128
 SECONDS_PER_CHUNK = 20.0  # what a kill costs at most, on slow machines
 LISTED = 100  # photos without a mask that the record names
 
-# An image id to its encoded mask and the maker's confidence; None where there is no mask.
+# An image id to its encoded mask and the maker's confidence, NaN where somebody drew it; None where there is no mask.
 Source = Callable[[str], tuple[bytes, float] | None]
 
 SUBJECT = ("dataset", "masker")
@@ -201,7 +201,7 @@ def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids
             return None
         cure = "Set `upright: true` in the dataset's options in params.yaml, or turn the mask."
         drawn_masks.check_turned_alike(photos.read(image_id), alpha, image_id, cure)
-        return pixels.encode_png(alpha), 1.0
+        return pixels.encode_png(alpha), math.nan
 
     return found
 
@@ -274,5 +274,5 @@ def summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float
         "full": int(quality["full"].sum()),
         "outside_policy": int((~quality["area"].between(low, high)).sum()),
     }
-    measured = ("area", "confidence", "iou", "overlap", "off_object")
+    measured = ("area", "confidence", "clarity", "iou", "overlap", "off_object")
     return counted | {f"mean_{name}": float(quality[name].mean()) for name in measured}
