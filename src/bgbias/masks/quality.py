@@ -23,6 +23,7 @@ EMPTY_BELOW = 0.01
 FULL_ABOVE = 0.95
 # Seen at so many pixels, neighbours of a mask of an object are alike but for 3 % of them.
 SEEN_AT, NOISE_ABOVE = 64, 0.15
+CLEAR_AT = 512  # pixels of the short side, or a little more, of which clarity is counted
 
 
 class MaskQuality(TypedDict):
@@ -90,6 +91,8 @@ def clarity(alpha: NDArray[np.uint8]) -> float:
     Its mean grey level in 0..1, weighted by itself, times its largest connected part's share of the object's pixels. Of a masker
     that is never in doubt of a pixel it says nothing but the latter. How well it tells wrong masks: docs/masks.md.
     """
+    step = max(1, min(alpha.shape) // CLEAR_AT)
+    alpha = np.ascontiguousarray(alpha[::step, ::step])
     levels, pixels = np.arange(256), np.bincount(alpha.ravel(), minlength=256)
     count, _, facts, _ = cv2.connectedComponentsWithStats((alpha >= THRESHOLD).astype(np.uint8))
     parts = facts[1:, cv2.CC_STAT_AREA]
