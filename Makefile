@@ -73,7 +73,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity
+.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
@@ -85,6 +85,9 @@ docs-demo:  ## the same of a finished `make demo`
 
 docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), for docs/results/masker_finetuning.md
 	python docs/results/masker_from_report.py data/report/hand_masks $(SHARED)/hand_masks
+
+docs-clarity: $(READY)  ## measure how well a mask's clarity tells that it is wrong (minutes), for docs/masks.md
+	python docs/results/mask_clarity.py $(SHARED)
 
 docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md
 	python docs/results/backgrounds_from_proposal.py $(SHARED)

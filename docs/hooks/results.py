@@ -18,6 +18,7 @@ from bgbias.report import pages
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {
     "masker": "results/masker_from_report.py",
+    "mask_clarity": "results/mask_clarity.py",
     "backgrounds": "results/backgrounds_from_proposal.py",
     "settings": "settings/__main__.py",
     "sensitivity": "sensitivity/__main__.py",

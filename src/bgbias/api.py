@@ -7,7 +7,7 @@ scenes without objects, and a small model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -294,6 +294,7 @@ def audit(
     masks: str | Path | None = None,
     masker: str = "u2netp",
     mask_weights: str | Path | None = None,
+    mask_options: Mapping[str, Any] | None = None,
     backgrounds: str | Path | None = None,
     draws: int = 5,
     attribution: int = 64,
@@ -307,9 +308,9 @@ def audit(
     ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
     DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
     with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors. ``sample``: at most so many photos;
-    None: all. ``out``: a folder for the files; what was begun there goes on. ``looks``: ``weights``, ``size``, ``resize``,
-    ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a
-    UserError.
+    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
+    ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not
+    tell them. What cannot be used is a UserError.
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]
@@ -335,11 +336,13 @@ def audit(
     if out is not None:
         workplace.check(Path(out), photos)
     weights = Path(mask_weights) if mask_weights else None
-    masking.check(masker, weights)
+    masking.check(masker, weights, mask_options)
     chosen = choose(photos, masks, name, class_level, sample or None)
     behind = find(None if backgrounds is None else str(backgrounds))
     audited = adapted(model, Options(**looks, device=device))
-    asking = question(look_at(chosen), asked, behind, masker, weights, pick(device))
+    asking = question(
+        look_at(chosen), asked, behind, masker, weights, pick(device), mask_options=mask_options
+    )
     with tempfile.TemporaryDirectory() as folder:
         return run(asking, audited, Path(folder if out is None else out))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -69,6 +72,29 @@ def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_masker_that_cannot_be_is_refused(name: str, weights: str | None, words: str) -> None:
     with pytest.raises(UserError, match=words):
         masker.find(name, Path(weights) if weights else None, "cpu")
+
+
+def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(tmp_path: Path) -> None:
+    net = graph(tmp_path / "net.onnx")
+    options = masker.parse_options(["mean=0.5,0.5,0.5", "sigmoid=false", "output=output_image"])
+    assert options == {"mean": [0.5, 0.5, 0.5], "sigmoid": False, "output": "output_image"}
+    plain, told = masker.find("onnx", net, "cpu"), masker.find("onnx", net, "cpu", options)
+    assert plain.key != told.key
+    assert "mean (0.485" in plain.guesses
+    assert "mean" not in told.guesses
+    prepared: Any = SimpleNamespace(
+        qualities=pd.DataFrame({"empty": [False] * 2, "full": False}),
+        masks={i: np.full((4, 4), 200, np.uint8) for i in "ab"},
+    )
+    (remark,) = masker.trusted(prepared, frozenset("ab"), list("ab"), plain)
+    assert "guessed, because no graph says it: mean (0.485" in remark
+    assert "--masker isnet" in remark
+    with pytest.raises(UserError, match="has no value"):
+        masker.parse_options(["mean"])
+    with pytest.raises(UserError, match=r"--mask-option: unknown key 'maskers\.grabcut\.mean'"):
+        masker.check("grabcut", None, options)
+    with pytest.raises(UserError, match=r"--mask-option: .*maskers\.onnx\.mean"):
+        masker.check("onnx", net, {"mean": 0.5})
 
 
 def test_weights_that_nobody_has_are_told_with_what_to_do(

@@ -154,29 +154,6 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lowest", "said"),
-    [
-        (
-            Estimate(0.30, 0.20, 0.40),
-            "loses 30 [20, 40] points of MAP@R, the third at the other end 8 [1, 16]",
-        ),
-        (Estimate(0.20, 0.15, 0.25), ""),  # may be chance
-    ],
-)
-def test_queries_of_small_masks_that_lose_more_are_told_beside_the_verdict(
-    lowest: Estimate, said: str
-) -> None:
-    lost = (lowest, Estimate(0.1, 0.0, 0.2), Estimate(0.08, 0.01, 0.16))
-    thirds = tuple(
-        slices.Third("area", name, 0.0, 1.0, 30, 0.5, found)
-        for name, found in zip(slices.THIRDS, lost, strict=True)
-    )
-    told = list(audit_page._of_small_masks(SimpleNamespace(thirds=thirds)))
-    assert len(told) == bool(said)
-    assert said in "".join(told)
-
-
-@pytest.mark.parametrize(
     ("relative", "points", "classes", "told"),
     [
         (Estimate(0.5, 0.3, 0.7), Estimate(0.2, 0.1, 0.3), 9, ""),
@@ -247,8 +224,8 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     rows = pd.DataFrame({"class_name": list("abcde"), "queries": 43})
     found = SimpleNamespace(classes=rows, photos=pd.DataFrame({"lost": [0.1] * 213}))
     (said,) = written.evidence(SimpleNamespace(findings=found, usable=(), surely=surely, ties=0))  # type: ignore[arg-type]
-    assert said.startswith("20 of 213 have a mask whose confidence is below 0.9")
-    assert said.endswith("without them the drop is 16 % [7, 25]; a sure one can lie on the wrong thing, too")
+    assert said.startswith("20 of 213 have an unclear mask (clarity below 0.85), of which most are wrong")
+    assert said.endswith("without them the drop is 16 % [7, 25]; a clear one can be wrong, too")
 
 
 @pytest.mark.parametrize(
@@ -256,34 +233,34 @@ def test_what_unsure_masks_do_to_the_drop_is_told() -> None:
     [
         (
             None,
-            "The masker was sure of all queries that it masked (a confidence of 0.9 or more).",
+            "Numbers alone cannot tell. All masks that were made are clear (0.85 or more).",
             False,
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
-            "Numbers alone cannot tell. The masker was sure of 95 of 100 queries; of these the drop is 15 % [5, 25]."
+            "Numbers alone cannot tell. 95 of 100 queries have a clear mask; of these the drop is 15 % [5, 25]."
             " A loss is shown by these alone.",
             False,
         ),
         (
             slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
-            "In part. The masker was sure of 80 of 100 queries; of these the drop is 15 % [-5, 35]. No loss beyond chance is"
+            "In part. 80 of 100 queries have a clear mask; of these the drop is 15 % [-5, 35]. No loss beyond chance is"
             " shown by these alone.",
             True,
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
-            "In part. The masker was sure of 35 of 40 queries, and 60 are drawn; of these the drop is 15 % [5, 25].",
+            "In part. 35 of 40 queries have a clear mask, and 60 are drawn; of these the drop is 15 % [5, 25].",
             True,
         ),
         (
             slices.SurelyMasked(0, 100, Estimate(math.nan)),
-            "No. The masker was sure of none of 100 queries.",
+            "No. None of 100 queries have a clear mask.",
             True,
         ),
         (
             slices.SurelyMasked(30, 70, Estimate(math.nan)),
-            "In part. The masker was sure of 30 of 100 queries; these find nothing on photos as they are.",
+            "In part. 30 of 100 queries have a clear mask; these find nothing on photos as they are.",
             True,
         ),
     ],
@@ -295,13 +272,13 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
         [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
     )
     found = SimpleNamespace(drops=drops, photos=pd.DataFrame({"lost": [0.1] * 100}))
-    qualities = pd.DataFrame({"confidence": [0.95, 0.5]})
+    qualities = pd.DataFrame({"clarity": [0.95, 0.5]})
     audit: Any = SimpleNamespace(
         surely=surely, findings=found, masker="u2netp", qualities=qualities, better=()
     )
     told = list(audit_page._trusted(audit))
     assert told[0].startswith(answer)
-    assert "not whether it is the object that you mean" in told[1]
+    assert "two in five wrong masks are clear" in told[1]
     assert written.many_unsure(audit) is many
     audit.masker = "2 drawn by hand"
     assert list(audit_page._trusted(audit)) == ["They were drawn by hand, and are taken as right."]
@@ -317,11 +294,8 @@ def test_a_loss_of_small_masks_alone_is_said_beside_the_drop_and_does_not_count(
         [{"setting": "query", "unit": "relative", "value": 0.2, "low": 0.1, "high": 0.3, "p": 0.01}]
     )
     found = SimpleNamespace(drops=drops, photos=pd.DataFrame({"lost": [0.1] * 100}))
-    better = (
-        slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1)),
-        slices.BetterMasked("confidence", 66, 0.99, Estimate(0.2, 0.1, 0.3)),
-    )
-    qualities = pd.DataFrame({"confidence": [0.95, 0.95]})
+    better = (slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1)),)
+    qualities = pd.DataFrame({"clarity": [0.95, 0.95]})
     audit: Any = SimpleNamespace(
         surely=None, better=better, findings=found, masker="u2netp", qualities=qualities
     )
@@ -330,16 +304,12 @@ def test_a_loss_of_small_masks_alone_is_said_beside_the_drop_and_does_not_count(
         "Without the third whose masks are smallest (below 21 % of what the model sees) the drop is"
         f" 4 % [{ends}] (67 queries)."
     )
-    less_sure = "Without the third whose masks are least sure the drop is 20 % [10, 30] (66 queries)."
-    assert written.of_better_masks(audit) == [(small, better[0].drop), (less_sure, better[1].drop)]
-    told = f"{small} {answer} by these alone. {less_sure} A loss is shown by these alone."
+    assert written.of_better_masks(audit) == [(small, better[0].drop)]
+    told = f"{small} {answer} by these alone."
     assert told in list(audit_page._trusted(audit))
     audit.surely = slices.SurelyMasked(50, 50, Estimate(0.15, 0.05, 0.25))
-    sure = "The masker was sure of 50 of 100 queries; of these the drop is 15 % [5, 25]."
-    assert [said for said, _ in written.of_better_masks(audit)] == [
-        sure,
-        small,
-    ]  # unsure ones are left out once
+    sure = "50 of 100 queries have a clear mask; of these the drop is 15 % [5, 25]."
+    assert [said for said, _ in written.of_better_masks(audit)] == [sure, small]
 
 
 def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path) -> None:
@@ -354,17 +324,8 @@ def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path
 
 def test_a_masker_that_knows_no_doubt_vouches_for_nothing(read: Reader) -> None:
     """As GrabCut does."""
-    assert "The masker does not say how sure it is" in read.text
-    assert "The masker was sure" not in read.text
-
-
-def test_ends_of_thirds_are_told_apart() -> None:
-    def third(least: float, most: float) -> slices.Third:
-        return slices.Third("confidence", "lowest third", least, most, 30, 0.5, Estimate(0.1))
-
-    assert audit_page._digits((third(0.1, 0.5), third(0.5, 0.5)), "confidence") == 2
-    assert audit_page._digits((third(0.1, 0.9991), third(0.9991, 0.9994)), "confidence") == 4
-    assert audit_page._digits((third(0.1, 0.9991), third(0.9991, 0.9994)), "area") == 2
+    assert "This masker is in doubt of no pixel" in read.text
+    assert "have a clear mask" not in read.text
 
 
 def test_an_option_is_not_parted_at_the_end_of_a_line() -> None:

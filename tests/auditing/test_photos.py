@@ -136,3 +136,20 @@ def test_nothing_is_written_and_nothing_held(tmp_path: Path) -> None:
         assert len(photos) == 20
         assert held < 1_000_000
         assert most < 6_000_000
+
+
+def test_cut_outs_are_their_own_masks_where_the_photos_are_named_as_masks(tmp_path: Path) -> None:
+    alpha = np.zeros((40, 48), np.uint8)
+    alpha[10:30, 12:36] = 255
+    picture = np.dstack([np.random.default_rng(0).integers(0, 256, (40, 48, 3), np.uint8), alpha])
+    grey = np.random.default_rng(1).integers(0, 256, (40, 48), np.uint8)
+    files = shop() | {
+        "shoe 00/cut.png": pixels.encode_png(picture),
+        "shoe 01/grey.png": pixels.encode_png(grey),
+    }
+    place = as_folder(tmp_path / "shop", files)
+    photos = collect(place, masks=place)
+    assert [i for i in photos.table.ids if photos.has_truth(i)] == ["shoe 00/cut.png"]
+    truth = photos.truth("shoe 00/cut.png")
+    assert truth is not None
+    np.testing.assert_array_equal(pixels.decode(truth, "mask", "L"), alpha)

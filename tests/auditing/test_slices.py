@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,7 +41,7 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
             "area": area,
             "off_centre": 0.1,
             "brightness": 0.5,
-            "confidence": 1.0,
+            "clarity": 1.0,
         }
     )
     found = list(slices.thirds(queries, known))
@@ -66,17 +64,14 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert list(slices.better_masked(queries, known, found[::-1])) == []  # large ones lose most
     assert list(slices.better_masked(queries, known, [])) == []
     # Masks that somebody drew are the objects, however small.
-    mixed = known.assign(confidence=known["confidence"].where(known["area"] > 0.15))
+    mixed = known.assign(clarity=known["clarity"].where(known["area"] > 0.15))
     (with_drawn,) = slices.better_masked(queries, mixed, found)
     small = known["area"].le(0.15) & queries["lost"].notna()
     assert with_drawn.drawn == small.sum() > 0
     assert with_drawn.queries == larger.queries + with_drawn.drawn
     assert with_drawn.least == larger.least
-    nobody_knows = known.assign(confidence=np.nan)  # a masker without doubt drew nothing by hand
+    nobody_knows = known.assign(clarity=np.nan)  # a masker without doubt drew nothing by hand
     assert list(slices.better_masked(queries, nobody_knows, found)) == [larger]
-    sure = known.rename(columns={"area": "confidence", "confidence": "area"})
-    (surer,) = slices.better_masked(queries, sure, list(slices.thirds(queries, sure)))
-    assert surer == dataclasses.replace(larger, prop="confidence")
 
 
 def test_equal_values_stay_together_or_make_no_thirds() -> None:
@@ -91,7 +86,7 @@ def test_equal_values_stay_together_or_make_no_thirds() -> None:
         }
     )
     sure = pd.DataFrame({"image_id": queries["image_id"], "area": np.arange(42) % 3, "off_centre": 0.1})
-    sure["brightness"], sure["confidence"] = 0.5, [0.4] * 5 + [1.0] * 37
+    sure["brightness"], sure["clarity"] = 0.5, [0.4] * 5 + [1.0] * 37
     found = list(slices.thirds(queries, sure))
     assert {third.prop for third in found} == {"area"}
     assert [(third.least, third.most) for third in found] == [(0, 0), (1, 1), (2, 2)]
@@ -108,14 +103,14 @@ def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
     )
     queries["lost"] = queries["clean"] - queries["random_background"]
     queries.loc[5, "lost"] = np.nan  # no query, however unsure its mask is
-    known = pd.DataFrame({"image_id": list("abcdefg"), "confidence": [1.0, 0.9, 1.0, 1.0, 1.0, 0.1, 0.89]})
+    known = pd.DataFrame({"image_id": list("abcdefg"), "clarity": [1.0, 0.85, 1.0, 1.0, 1.0, 0.1, 0.84]})
     found = slices.surely_masked(queries, known)
     assert found is not None
     assert (found.queries, found.others) == (5, 1)
     assert found.drop.value == pytest.approx(0.25)
-    assert slices.surely_masked(queries, known.assign(confidence=1.0)) is None
-    none = slices.surely_masked(queries, known.assign(confidence=0.5))
+    assert slices.surely_masked(queries, known.assign(clarity=1.0)) is None
+    none = slices.surely_masked(queries, known.assign(clarity=0.5))
     assert none is not None
     assert (none.queries, none.others) == (0, 6)
     assert np.isnan(none.drop.value)
-    assert slices.surely_masked(queries, known.assign(confidence=np.nan)) is None  # nobody knows
+    assert slices.surely_masked(queries, known.assign(clarity=np.nan)) is None  # nobody knows

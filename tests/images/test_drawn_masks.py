@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from bgbias.errors import UserError
 from bgbias.images import drawn_masks, pixels
@@ -69,6 +69,16 @@ def test_raw_trimaps_are_no_masks(mode: str) -> None:
         drawn_masks.decode_mask(_png(trimap), "cat.png")
 
 
+def test_pictures_in_colours_are_no_masks() -> None:
+    red = np.dstack([OBJECT * 200, OBJECT * 0, OBJECT * 0])
+    for picture in (Image.fromarray(red), Image.fromarray(np.dstack([red, OBJECT * 0 + 255]), "RGBA")):
+        with pytest.raises(drawn_masks.NoMaskError, match=r"'cat\.png' is no mask: it has colours"):
+            drawn_masks.decode_mask(_png(picture), "cat.png")
+    stream = io.BytesIO()  # what JPEG does to grey levels is no colour
+    Image.fromarray(np.dstack([np.kron(OBJECT, np.ones((9, 9), np.uint8)) * 255] * 3)).save(stream, "JPEG")
+    assert drawn_masks.decode_mask(stream.getvalue(), "cat.jpg").max() > 250
+
+
 def test_soft_levels_stay() -> None:
     soft = np.linspace(0, 255, 48).reshape(6, 8).astype(np.uint8)
     assert np.array_equal(drawn_masks.decode_mask(_png(Image.fromarray(soft)), "soft"), soft)
@@ -79,3 +89,63 @@ def test_photos_of_sixteen_bits_keep_their_greys() -> None:
     seen = pixels.decode(_png(Image.fromarray(ramp)), "x-ray.png")
     assert seen.shape == (16, 16, 3)
     assert np.abs(seen[..., 0].ravel().astype(int) - np.arange(256)).max() <= 1
+
+
+def _thing(height: int = 90, width: int = 90, level: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """A photo of a thing on the left, upper side of noise, and its mask."""
+    random = np.random.default_rng(0)
+    mask = np.zeros((height, width), np.uint8)
+    mask[10 : height // 2, 8 : width // 3] = 255
+    photo = random.integers(60, 80, (height, width, 3)).astype(np.uint8)
+    photo[mask > 0] = level
+    return photo, mask
+
+
+def _turned(photo: np.ndarray, orientation: int) -> bytes:
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    Image.fromarray(photo).save(stream, "PNG", exif=exif)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+@pytest.mark.parametrize("shape", [(90, 90), (90, 140)])
+def test_edges_tell_which_way_a_mask_was_drawn(orientation: int, shape: tuple[int, int]) -> None:
+    photo, mask = _thing(*shape)
+    data = _turned(photo, orientation)
+    shown = pixels.decode(pixels.upright(_turned(mask, orientation), "mask"), "mask", "L")
+    with Image.open(io.BytesIO(data)) as image:
+        assert drawn_masks.is_drawn_upright(image, mask) is False
+        assert drawn_masks.is_drawn_upright(image, shown) is True
+        # Drawn a little beside the object, as people do it.
+        assert drawn_masks.is_drawn_upright(image, np.roll(mask, (1, 1), (0, 1))) is False
+
+
+def test_where_neither_shape_nor_edges_tell_nothing_is_said() -> None:
+    photo, mask = _thing(level=70)
+    with Image.open(io.BytesIO(_turned(photo, 3))) as image:
+        assert drawn_masks.is_drawn_upright(image, mask) is None
+        assert drawn_masks.is_drawn_upright(image, mask[:40]) is None
+
+
+def test_mask_that_was_drawn_on_the_shown_photo_is_refused_where_the_stored_one_is_used() -> None:
+    photo, mask = _thing()
+    drawn_masks.check_turned_alike(_turned(photo, 3), mask, "7.jpg", "Turn it.")
+    drawn_masks.check_turned_alike(_turned(photo, 1), mask[::-1, ::-1], "7.jpg", "Turn it.")
+    with pytest.raises(UserError, match=r"'7\.jpg' carries a rotation .* Turn it"):
+        drawn_masks.check_turned_alike(_turned(photo, 3), mask[::-1, ::-1].copy(), "7.jpg", "Turn it.")
+
+
+@pytest.mark.shared
+def test_no_hand_drawn_mask_is_judged_wrongly_whichever_way_its_photo_is_turned(shared_data: Path) -> None:
+    answers = []
+    for file in sorted((shared_data / "hand_masks").rglob("*_image.*")):
+        photo = pixels.decode(file.read_bytes(), file.name)
+        mask_file = file.with_name(file.name.split("_")[0] + "_mask.png")
+        mask = np.asarray(Image.open(mask_file).convert("L").resize(photo.shape[1::-1]))
+        photo, mask = (pixels.centre_crop(pixels.resize_short(a, 256), 256) for a in (photo, mask))
+        for orientation in range(2, 9):
+            with Image.open(io.BytesIO(_turned(photo, orientation))) as image:
+                answers.append(drawn_masks.is_drawn_upright(image, mask))
+    assert not any(answers)
+    assert answers.count(False) >= 0.9 * len(answers)

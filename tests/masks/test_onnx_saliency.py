@@ -93,6 +93,42 @@ def test_a_graph_of_ones_own_is_run_as_its_options_say(tmp_path: Path) -> None:
     assert halved.confidence == pytest.approx(mask.confidence / 2, abs=1e-5)
 
 
+def red_disc(number: int) -> np.ndarray:
+    """What the stand-in's weights find: red on green."""
+    away = np.hypot(*np.mgrid[-20:20, -20 - number : 20 - number])
+    return np.where((away < 10)[..., None], [200, 20, 20], [20, 200, 20]).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("photos", "options", "fault"),
+    [
+        ([red_disc(n) for n in range(8)], {"bias": -14.0}, "8 show nothing"),
+        ([red_disc(n) for n in range(8)], {"bias": 14.0}, "8 show everything"),
+        ([photo(64, 64 + n) for n in range(8)], {}, "8 show noise"),
+    ],
+)
+def test_a_graph_whose_masks_make_no_sense_is_refused(
+    photos: list[np.ndarray], options: dict[str, float], fault: str, tmp_path: Path
+) -> None:
+    net = graph(tmp_path / "net.onnx", **options)
+    with pytest.raises(UserError, match=rf"of the first 8 masks {fault}.* give mean, std.*: isnet, birefnet"):
+        masker("onnx", net, stretch=False)(photos)
+    assert len(masker("isnet", net)(photos)) == 8  # whose recipe is known
+
+
+def test_a_graph_that_finds_objects_in_half_of_the_photos_is_taken(tmp_path: Path) -> None:
+    photos = [np.full((40, 40, 3), n, np.uint8) for n in range(4)] + [red_disc(n) for n in range(8)]
+    assert len(masker("onnx", graph(tmp_path / "net.onnx"))(photos)) == 12
+
+
+def test_what_nobody_gave_of_a_graph_is_called_a_guess(tmp_path: Path) -> None:
+    params = plugins.load("maskers", "onnx").Params
+    half = (0.5, 0.5, 0.5)
+    assert "mean (0.485, 0.456, 0.406), std (0.229" in params(weights="x.onnx").guesses
+    assert "mean" not in params(mean=half).guesses
+    assert params(mean=half, std=half, sigmoid=False, stretch=True, output=None).guesses == ""
+
+
 def test_one_photo_after_the_other_is_all_in_order(tmp_path: Path) -> None:
     make = masker("isnet", graph(tmp_path / "net.onnx"))
     photos = [photo(20 + n, 30) for n in range(5)]

@@ -50,11 +50,6 @@ def test_mass_off_the_object_is_that_of_the_soft_mask() -> None:
     assert mask_quality.off_object(mask("....", "...."), TRUTH) is None
 
 
-def test_half_transparent_pixels_lie_between_a_tenth_and_nine_tenths() -> None:
-    # 10 % of 255 is 25.5, 90 % is 229.5.
-    assert mask_quality.half_transparent(np.array([[0, 25, 26, 229, 230, 255]], np.uint8)) == 2 / 6
-
-
 @pytest.mark.parametrize(
     ("share", "empty", "full"),
     [(0, True, False), (0.01, False, False), (0.95, False, False), (0.96, False, True)],
@@ -67,7 +62,7 @@ def test_flags_masks_that_found_nothing_or_everything(share: float, empty: bool,
 
 
 def test_compares_only_where_the_truth_is_known() -> None:
-    row = {"area": 3 / 8, "confidence": 0.5, "half": 0, "empty": False, "full": False}
+    row = {"area": 3 / 8, "confidence": 0.5, "clarity": 1.0, "empty": False, "full": False}
     unknown = {"overlap": None, "iou": None, "off_object": None}
     known = {"overlap": 2 / 4, "iou": 2 / 5, "off_object": 1 / 3}
     assert mask_quality.measure(HALF_RIGHT, 0.5) == row | unknown
@@ -77,3 +72,32 @@ def test_compares_only_where_the_truth_is_known() -> None:
 def test_truth_of_another_size_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"birds/1\.jpg: the true mask is 4x2 pixels, the photo 3x2"):
         mask_quality.measure(mask("...", "..."), 0.5, TRUTH, "birds/1.jpg")
+
+
+def test_clarity_is_that_of_one_piece_without_doubt() -> None:
+    mask = np.zeros((20, 20), np.uint8)
+    assert mask_quality.clarity(mask) == 0
+    mask[:10, :10] = 255
+    assert mask_quality.clarity(mask) == 1
+    apart = mask.copy()
+    apart[15:, 15:] = 255  # 25 pixels beside 100
+    assert mask_quality.clarity(apart) == pytest.approx(0.8)
+    grey = mask.copy()
+    grey[10:, 10:] = 51  # a fifth
+    assert mask_quality.clarity(grey) == pytest.approx((100 + 100 * 0.04) / (100 + 100 * 0.2))
+    assert mask_quality.clarity(np.full((4, 4), 100, np.uint8)) == 0
+    assert np.isnan(mask_quality.measure(mask, float("nan"))["clarity"])
+
+
+@pytest.mark.parametrize(
+    ("mask", "fault"),
+    [
+        (np.zeros((90, 70), np.uint8), "nothing"),
+        (np.full((90, 70), 120, np.uint8), "nothing"),
+        (np.full((90, 70), 255, np.uint8), "everything"),
+        (np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8), "noise"),
+        (np.kron(np.eye(2, dtype=np.uint8), np.full((40, 40), 255, np.uint8)), ""),
+    ],
+)
+def test_masks_that_show_no_object_are_told_apart(mask: np.ndarray, fault: str) -> None:
+    assert mask_quality.fault(mask) == fault

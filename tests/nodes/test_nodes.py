@@ -214,7 +214,7 @@ def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[s
     made.write_text(made.read_text().replace("0/0.png", name))
     table = policy.read_mask_table(made).set_index("image_id")
     assert table.loc[name, "area"] == 0.5
-    assert table["confidence"].notna().all()
+    assert table["clarity"].notna().all()
 
 
 def test_raw_trimaps_are_refused_with_their_levels(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -270,6 +270,28 @@ def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(
     np.testing.assert_array_equal(photos.array("0/0.png", "L"), np.rot90(np.asarray(lying), -1))
     assert photos.read("1/0.png") == files["1/0.png"]
     assert "rotated_by_exif" not in record(study, "index_record", dataset="mine")["metrics"]
+
+
+def test_masks_of_files_that_were_drawn_on_the_turned_photo_are_refused(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    """A half turn, which no shape tells."""
+    mask = np.zeros((90, 90), np.uint8)
+    mask[10:45, 8:30] = 255
+    photo = np.random.default_rng(0).integers(60, 80, (90, 90)).astype(np.uint8)
+    photo[mask > 0] = 200
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    Image.fromarray(photo).save(stream, "PNG", exif=exif)
+    files = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
+    folder = miniatures.as_folder(tmp_path / "drawn", {"0/0.png": pixels.encode_png(mask[::-1, ::-1].copy())})
+    raw["maskers"]["drawn"] = {"kind": "files", "options": {"folder": str(folder)}}
+    study = own_photos(tmp_path, raw, files | {"0/0.png": stream.getvalue()})
+    index.index(study, "mine")
+    with pytest.raises(
+        UserError, match=r"'0/0\.png' carries a rotation .* Set `upright: true` in the dataset's options"
+    ):
+        masks.masks(study, "mine", "drawn")
 
 
 def test_test_split_in_which_everybody_is_alone_is_told_and_refused_before_anything_trains(

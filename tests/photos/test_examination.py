@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from bgbias.images.pixels import encode_png
 from bgbias.photos.examination import Examination
@@ -119,3 +119,33 @@ def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif(upright: bool, findi
         finding: ["a/1.jpg", "a/2.jpg"],
         "rotation_in_xmp": ["a/0.jpg"],
     }
+
+
+@pytest.mark.parametrize("upright", [False, True])
+def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
+    """Half turns of a square photo, which no shape tells."""
+    mask = np.zeros((90, 90), np.uint8)
+    mask[10:45, 8:30] = 255
+    stored = np.random.default_rng(0).integers(60, 80, (90, 90, 3)).astype(np.uint8)
+    plain = stored.copy()
+    stored[mask > 0] = 200
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+
+    def rotated(pixels: np.ndarray) -> bytes:
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, "PNG", exif=exif)
+        return stream.getvalue()
+
+    seen = Examination({}, upright=upright)
+    drawn = {"stored": mask, "shown": mask[::-1, ::-1]}
+    taken = [
+        n for n, m in drawn.items() if seen.takes(item(n, 0, rotated(stored), truth=encode_png(m.copy())))
+    ]
+    assert taken == ["shown" if upright else "stored"]
+    assert seen.takes(item("unclear", 0, rotated(plain), truth=encode_png(mask)))
+    assert seen.findings["rotated_with_a_mask"] == taken
+    assert seen.findings["rotated_with_an_unclear_mask"] == ["unclear"]
+    (reason,) = seen.left_out.values()
+    assert "follows the photo's edges only where one of them is turned" in reason
+    assert ("turn the mask too" in reason) is upright

@@ -22,7 +22,7 @@ from bgbias.report.figures.masks import MaskTile, doubtful, figure_masks
 def table(**columns: list[float]) -> pd.DataFrame:
     """A mask table of photos a, b, c, ...; what is not given is inconspicuous."""
     count = len(next(iter(columns.values())))
-    usual = {"area": 0.5, "confidence": 1.0, "half": 0.0, "iou": float("nan")}
+    usual = {"area": 0.5, "clarity": 1.0, "iou": float("nan")}
     frame = pd.DataFrame({name: columns.get(name, [value] * count) for name, value in usual.items()})
     return frame.assign(image_id=list("abcdefgh"[:count])).reindex(columns=list(policy.COLUMNS))
 
@@ -31,31 +31,29 @@ def tile(excluded: bool = False, truth: bool = True, **row: object) -> MaskTile:
     photo = np.full((60, 80, 3), 200, np.uint8)
     alpha = np.zeros((60, 80), np.uint8)
     alpha[10:40, 20:60] = 255
-    values = {"image_id": "birds/a photo.jpg", "area": 0.25, "confidence": 0.5, "iou": 0.125} | row
+    values = {"image_id": "birds/a photo.jpg", "area": 0.25, "clarity": 0.5, "iou": 0.125} | row
     return MaskTile(photo, alpha, np.roll(alpha, 5, 1) if truth else None, values, excluded)
 
 
 def test_each_photo_stands_under_its_worst_reason() -> None:
     masks = table(
         iou=[0.9, 0.2, np.nan, np.nan, np.nan, np.nan, np.nan],
-        confidence=[1, 1, 0.1, 1, 1, 1, 1],
+        clarity=[1, 1, 0.1, 1, 1, 1, 1],
         area=[0.5, 0.5, 0.5, 0.02, 0.9, 0.04, 0.5],
-        half=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3],
     )
     assert doubtful(masks, MaskPolicy(), 1) == {
         "lowest IoU": ["b"],
-        "least confident": ["c"],
+        "least clear": ["c"],
         "smallest": ["d"],
         "largest": ["e"],
         # .01 and .95 are the bounds: .04 is nearer than .5.
         "nearest to the\npolicy's bounds": ["f"],
-        "most undecided": ["g"],
     }
 
 
 def test_nothing_is_said_of_iou_where_no_truth_is_known() -> None:
-    chosen = doubtful(table(confidence=[0.3, 0.1, 0.2]), MaskPolicy(), 2)
-    assert chosen == {"least confident": ["b", "c"], "smallest": ["a"]}
+    chosen = doubtful(table(clarity=[0.3, 0.1, 0.2]), MaskPolicy(), 2)
+    assert chosen == {"least clear": ["b", "c"], "smallest": ["a"]}
 
 
 def test_captions_tell_what_is_known() -> None:

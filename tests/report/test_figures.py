@@ -399,7 +399,7 @@ def test_contact_sheet_takes_masks_and_wide_photos_and_wants_a_label_each() -> N
 def test_a_query_is_shown_whose_mask_can_be_trusted() -> None:
     """One of a wrong or tiny mask would stand in front of another background without its object."""
     masks = pd.DataFrame(
-        {"image_id": ["a", "b", "c", "d"], "area": [0.4, 0.05, 0.4, 0.4], "confidence": [1, 1, 0.5, np.nan]}
+        {"image_id": ["a", "b", "c", "d"], "area": [0.4, 0.05, 0.4, 0.4], "clarity": [1, 1, 0.5, np.nan]}
     )
     ids = ["a", "b", "c", "d", "unmasked"]
     usable = np.array([True, True, True, True, False])

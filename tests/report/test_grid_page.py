@@ -427,7 +427,7 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     levels = pd.DataFrame({"clean": 1.0, "random_background": np.linspace(0, 1, 6)}, index=names)
     frame = pd.DataFrame({"image_id": names, "label": 0, "class_name": "class", "split": "test"})
     frame = frame.assign(key_set="toys", key_item=names)
-    masks = pd.DataFrame({"image_id": names, "confidence": [0.2, 0.95, 0.9, 0.89, np.nan, 1.0]})
+    masks = pd.DataFrame({"image_id": names, "clarity": [0.2, 0.95, 0.85, 0.84, np.nan, 1.0]})
     photos = SimpleNamespace(table=SimpleNamespace(frame=frame))
     of: Any = [queries.AskedModel("", cast(Any, None), levels)], photos, {0: "class"}
     shown = queries.shown(*of, queries.unsure(masks), 3)

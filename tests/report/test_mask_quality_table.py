@@ -21,14 +21,14 @@ ORDER = np.random.default_rng(0).permutation(3)
 THIRD = ORDER[np.arange(QUERIES) // 16]
 
 
-def masks(confidence: np.ndarray, iou: float = math.nan) -> pd.DataFrame:
+def masks(clarity: np.ndarray, iou: float = math.nan) -> pd.DataFrame:
     """A table of masks, its rows in another order than the queries'."""
     ids = [f"{n}.jpg" for n in range(QUERIES)]
-    table = pd.DataFrame({"image_id": ids, "confidence": confidence, "iou": iou})
+    table = pd.DataFrame({"image_id": ids, "clarity": clarity, "iou": iou})
     return table.sample(frac=1, random_state=1)
 
 
-CONFIDENCE = 0.2 + 0.3 * THIRD + np.linspace(0, 0.1, QUERIES)
+CLARITY = 0.2 + 0.3 * THIRD + np.linspace(0, 0.1, QUERIES)
 
 
 def made(values: pd.DataFrame, of_masks: pd.DataFrame) -> pd.DataFrame:
@@ -37,10 +37,10 @@ def made(values: pd.DataFrame, of_masks: pd.DataFrame) -> pd.DataFrame:
 
 def test_thirds_lose_what_their_queries_lose() -> None:
     values = queries()
-    for method, row in made(values, masks(CONFIDENCE)).iterrows():
-        assert row["measure"] == "confidence"
-        assert row["worst_from"] == CONFIDENCE[THIRD == 0].min()
-        assert row["best_to"] == CONFIDENCE[THIRD == 2].max()
+    for method, row in made(values, masks(CLARITY)).iterrows():
+        assert row["measure"] == "clarity"
+        assert row["worst_from"] == CLARITY[THIRD == 0].min()
+        assert row["best_to"] == CLARITY[THIRD == 2].max()
         for name, (before, after) in PARTS.items():
             for third, chosen in (("worst", THIRD == 0), ("best", THIRD == 2)):
                 parts = [naive(values, str(method), condition)[:, chosen] for condition in (before, after)]
@@ -76,7 +76,7 @@ def test_a_difference_between_thirds_is_judged_without_each_class_and_seed() -> 
     cells = np.array([[without(s, c, both=True) for c in range(8)] for s in range(len(SEEDS))])
     left = cells - cells.mean(0) - cells.mean(1)[:, None] + cells.mean()
     together = (left**2).sum() * (cells.size - 1) ** 2 / cells.size / (len(SEEDS) - 1) / 7
-    row = made(values, masks(CONFIDENCE)).loc["plain"]
+    row = made(values, masks(CLARITY)).loc["plain"]
     from scipy import stats
 
     parts = [(seeds, len(SEEDS) - 1), (classes, 7)]
@@ -89,7 +89,7 @@ def test_a_difference_between_thirds_is_judged_without_each_class_and_seed() -> 
 
 
 def test_true_masks_say_more_than_the_maskers_word() -> None:
-    row = made(queries(), masks(CONFIDENCE).assign(iou=lambda table: 1 - table["confidence"])).loc["plain"]
+    row = made(queries(), masks(CLARITY).assign(iou=lambda table: 1 - table["clarity"])).loc["plain"]
     assert row["measure"] == "iou"
     assert row["worst_to"] < row["best_from"] <= 0.8
 
@@ -107,22 +107,22 @@ def test_masks_that_do_not_differ_have_no_thirds() -> None:
 def test_what_a_class_means_for_others_widens_intervals() -> None:
     values = queries()
     apart = values.assign(**{MATCHED_OTHERS["symmetric"]: np.where(values["label"] < 4, 0.3, -0.3)})
-    narrow, wide = (made(table, masks(CONFIDENCE)).loc["plain"] for table in (values, apart))
+    narrow, wide = (made(table, masks(CLARITY)).loc["plain"] for table in (values, apart))
     assert narrow["drop_best"] == wide["drop_best"]
     paths = [apart["condition"] != "clean", apart["condition"] == "clean"]
     moved = apart.assign(
         **{MATCHED_OTHERS["symmetric"]: np.select(paths, [0.0, apart[MATCHED_OTHERS["symmetric"]]])}
     )
-    found = made(moved, masks(CONFIDENCE)).loc["plain"]
+    found = made(moved, masks(CLARITY)).loc["plain"]
     assert found["drop_best_high"] - found["drop_best"] > narrow["drop_best_high"] - narrow["drop_best"]
 
 
 def test_it_is_printed() -> None:
-    table = mask_quality.table(queries(), {"toy": masks(CONFIDENCE)}, SHOWN, DRAWS)
+    table = mask_quality.table(queries(), {"toy": masks(CLARITY)}, SHOWN, DRAWS)
     said = mask_quality.caption(selected(), table, {"toy": 2})
     printed = formats.markdown(table, "table10", said)
-    assert "confidence 0.2" in printed
+    assert "clarity 0.2" in printed
     assert "Lower minus upper" in printed
-    assert "Confidence: the masker's largest response" in printed
+    assert "Clarity: how far a mask is one piece" in printed
     assert "IoU" not in printed
     formats.latex(table, "table10", said).encode("ascii")

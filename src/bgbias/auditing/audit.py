@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,12 +94,13 @@ def question(
     mask_weights: Path | None = None,
     device: str = "cpu",
     command: str = "",
+    mask_options: Mapping[str, Any] | None = None,
 ) -> Question:
     """What stands out among the photos is told; the masker is found by its name, or refused."""
     for line in collection.told():
         say(line)
     drawn = all(map(collection.has_truth, collection.table.ids))
-    who = None if drawn else masking.find(masker, mask_weights, device)
+    who = None if drawn else masking.find(masker, mask_weights, device, mask_options)
     return Question(collection, who, backgrounds, asked, command)
 
 
@@ -257,7 +259,7 @@ def _concluded(
     """From embeddings to numbers and pictures."""
     collection, table = question.collection, photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
-    remarks = trusted(prepared, photos.usable, table.ids)
+    remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, originals=photos.originals)

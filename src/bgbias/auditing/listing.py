@@ -17,7 +17,7 @@ from bgbias.files.archives import Lookup
 from bgbias.files.pictures import PICTURES, compose, has_suffix, is_picture, locator, stem, why_not
 from bgbias.files.store import ImageStore
 from bgbias.images import heif
-from bgbias.images.drawn_masks import white
+from bgbias.images.drawn_masks import is_cut_out, white
 from bgbias.photos import by_name
 from bgbias.photos.table import COLUMNS, ImageTable, read_table
 from bgbias.settings import read_yaml
@@ -74,7 +74,12 @@ class Listing:
 
         def truth(image_id: str) -> bytes | None:
             mask = mask_of.get(stem(image_id))
-            return None if mask is None else white(files.read(mask), mask)
+            if mask is None:
+                return None
+            data = files.read(mask)
+            # Where the photos themselves are named, those that are cut out are their own masks, and no other is one.
+            is_opaque_photo = data == self.read(image_id) and not is_cut_out(data, mask)
+            return None if is_opaque_photo else white(data, mask)
 
         left_out = {**self.left_out} | {f"{name} (masks)": reason for name, reason in others.items()}
         return replace(self, truth=truth, left_out=left_out)

@@ -10,12 +10,14 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import yaml
 
 from bgbias import plugins
 from bgbias.auditing.photos import PhotoCollection
@@ -27,7 +29,7 @@ from bgbias.images import drawn_masks, pixels
 from bgbias.masks import quality
 from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import Mask
-from bgbias.settings import Strict
+from bgbias.settings import Strict, validated
 
 DEFAULT = "u2netp"
 FOLDER = "masks"
@@ -37,11 +39,15 @@ NO_NETWORK = "; or do without a network: --masker grabcut"
 
 @dataclass(frozen=True)
 class NamedMasker:
-    """Photos to masks. ``make`` loads the network and gives the function, so that whoever finds all masks kept pays nothing."""
+    """Photos to masks. ``make`` loads the network and gives the function, so that whoever finds all masks kept pays nothing.
+
+    ``guesses``: which of its options nobody gave and no file tells.
+    """
 
     name: str
     key: str
     make: Callable[[], Callable[[Sequence[np.ndarray]], list[Mask]]]
+    guesses: str = ""
 
     def kept(self, upright: bool) -> KeptMasks:
         """The masks that it has made, whatever for, of photos that were turned as their EXIF says or not."""
@@ -49,9 +55,20 @@ class NamedMasker:
         return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}{stored}")
 
 
-def check(name: str, weights: Path | None = None) -> None:
-    """Refuse a masker that there is not, or that does not look at photos, and weights that are missing or mean nothing to it;
-    imports nothing large.
+def parse_options(texts: Sequence[str]) -> dict[str, Any]:
+    """``mean=0.5,0.5,0.5`` and the like as options of a masker; one without a value is a UserError."""
+    options = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not value:
+            raise UserError(f"--mask-option {text} has no value; write e.g. --mask-option mean=0.5,0.5,0.5")
+        options[name] = yaml.safe_load(f"[{value}]" if "," in value else value)
+    return options
+
+
+def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse a masker that there is not, or that does not look at photos, and weights or options that are missing or mean nothing
+    to it; imports nothing large.
     """
     module = plugins.load("maskers", name)
     if not module.PREDICTS:
@@ -63,24 +80,27 @@ def check(name: str, weights: Path | None = None) -> None:
         raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
     if weights and not Path(weights).is_file():
         raise UserError(f"--mask-weights {weights}: there is no such file.")
+    validated(module.Params, options or {}, Path("--mask-option"), f"maskers.{name}")
 
 
-def find(name: str, weights: Path | None, device: str) -> NamedMasker:
+def find(
+    name: str, weights: Path | None, device: str, options: Mapping[str, Any] | None = None
+) -> NamedMasker:
     """The masker of this name, one of the files in ``masks/maskers`` that predict; an unknown one is refused with a list.
 
     Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
     says where to put them.
     """
-    check(name, weights)
+    check(name, weights, options)
     module = plugins.load("maskers", name)
-    chosen: dict[str, str] = {}
-    if "weights" in module.Params.model_fields:
+    chosen = dict(options or {})
+    if has_weights := "weights" in module.Params.model_fields:
         chosen["weights"] = str(weights or weights_of(name, instead=NO_NETWORK))
     params: Strict = module.Params.model_validate(chosen)
     identity = {
         "code": code.fingerprint(module.__name__),
         "options": params.model_dump(exclude={"weights", *module.SPEED}),
-        "weights": checksums.sha256(Path(chosen["weights"])) if chosen else "",
+        "weights": checksums.sha256(Path(chosen["weights"])) if has_weights else "",
     }
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -92,7 +112,7 @@ def find(name: str, weights: Path | None, device: str) -> NamedMasker:
             said = re.sub(r"['`]weights['`]( in params\.yaml)?", "--mask-weights", str(error))
             raise UserError(said) from error
 
-    return NamedMasker(name, key, make)
+    return NamedMasker(name, key, make, getattr(params, "guesses", ""))
 
 
 def weights_of(name: str, option: str = "--mask-weights", instead: str = "") -> Path:
@@ -198,8 +218,10 @@ class Masks:
         return self._collection.sums[image_id][0]
 
 
-def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> tuple[str, ...]:
-    """What is to be said of masks; none that can be trusted is an error."""
+def trusted(
+    prepared: Prepared, usable: frozenset[str], ids: Sequence[str], masker: NamedMasker | None = None
+) -> tuple[str, ...]:
+    """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)
     empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
     why = (
@@ -214,6 +236,11 @@ def trusted(prepared: Prepared, usable: frozenset[str], ids: Sequence[str]) -> t
             " masks and name their folder by --masks."
         )
     told = []
+    if masker and masker.guesses:
+        told.append(
+            f"{masker.guesses}. If masks lie beside the objects, give what the graph wants (--mask-option mean=0.5,0.5,0.5); of a"
+            " published graph its masker knows it (--masker isnet)"
+        )
     if len(usable) < count:
         told.append(
             f"{count - len(usable)} of {count} photos cannot be queries, since the object is not known: {lost}"

@@ -29,22 +29,22 @@ MASKS = 8
 
 @dataclass(frozen=True)
 class DoubtfulMask:
-    """A photo uint8 [S, S, 3] with its mask uint8 [S, S], and how sure the masker was."""
+    """A photo uint8 [S, S, 3] with its mask uint8 [S, S], and its clarity."""
 
     image_id: str
-    confidence: float
+    clarity: float
     photo: np.ndarray
     mask: np.ndarray
 
 
 def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
-    """Those that the masker was least sure of; none where it tells nothing or somebody drew them."""
-    sure = prepared.qualities.dropna(subset=["confidence"])
-    least = sure[sure["confidence"] < 1].sort_values(["confidence", "image_id"]).head(MASKS)
+    """The least clear ones; none where clarity tells nothing or somebody drew them."""
+    known = prepared.qualities.dropna(subset=["clarity"])
+    least = known[known["clarity"] < 1].sort_values(["clarity", "image_id"]).head(MASKS)
     photos, masks = prepared.photos, prepared.masks
     return tuple(
-        DoubtfulMask(i, float(confidence), photos.get(i), masks.get(i))
-        for i, confidence in zip(least["image_id"], least["confidence"], strict=True)
+        DoubtfulMask(i, float(clarity), photos.get(i), masks.get(i))
+        for i, clarity in zip(least["image_id"], least["clarity"], strict=True)
     )
 
 
@@ -76,7 +76,7 @@ class Measured:
 
     ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos whose clean embedding is also
     another's. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
-    of each class that loses most (``portraits``), and masks that are least sure (``doubtful``).
+    of each class that loses most (``portraits``), and masks that are least clear (``doubtful``).
     """
 
     collection: PhotoCollection

@@ -14,6 +14,7 @@ from bgbias.auditing import findings, saved, slices, written
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
+from bgbias.photos.examination import TURNED_MASKS
 from bgbias.report import html, maps
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
@@ -41,8 +42,8 @@ def made(audit: Measured) -> str:
         "audit": audit,
         "number_of_queries": written.queries(audit),
         "guesses": written.guesses(audit),
+        "of_turned_masks": [o.told() for o in audit.collection.oddities if o.name in TURNED_MASKS],
         "evidence": list(written.evidence(audit)),
-        "of_small_masks": list(_of_small_masks(audit)),
         "lost": written.drop(audit),
         "said": written.said,
         "interval": html.interval,
@@ -67,7 +68,7 @@ def made(audit: Measured) -> str:
         "doubtful": [
             {
                 "picture": inside(outlined(m.photo, m.mask), SMALL),
-                "confidence": m.confidence,
+                "clarity": m.clarity,
                 "image_id": m.image_id,
                 "asked": m.image_id in audit.usable,
             }
@@ -119,15 +120,8 @@ def _of_labelled(audit: Measured) -> dict[str, Any]:
         "number_of_classes": len(found.classes),
         "fewest_hard": FEWEST_HARD,
         "properties": slices.PROPERTIES,
-        "digits": {prop: _digits(audit.thirds, prop) for prop in slices.PROPERTIES},
         "queries": asking.on_page(audit.queries),
     }
-
-
-def _digits(thirds: tuple[slices.Third, ...], prop: str) -> int:
-    """Of the ends of thirds: as many as tell them apart, from two to six."""
-    ends = [(third.least, third.most) for third in thirds if third.prop == prop and third.least < third.most]
-    return next((n for n in range(2, 6) if all(f"{a:.{n}f}" != f"{b:.{n}f}" for a, b in ends)), 6)
 
 
 def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tuple[int, int]:
@@ -140,24 +134,6 @@ def _spread(steps: list[dict[str, Any]], thirds: tuple[slices.Third, ...]) -> tu
 
 def _coloured(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
     return np.round(255 * maps.overlay(photo, attribution)).astype(np.uint8)
-
-
-def _of_small_masks(audit: Measured) -> Iterator[str]:
-    """That queries of small or unsure masks lose more than the others, if they do beyond chance: it may be the masks' doing."""
-    of = {"area": "cover least of the photo", "confidence": "the masker was least sure of"}
-    parts = []
-    for prop, which in of.items():
-        thirds = [third for third in audit.thirds if third.prop == prop]
-        if thirds and thirds[0].lost.low > thirds[-1].lost.high:
-            least, most = (written.said(third.lost) for third in (thirds[0], thirds[-1]))
-            parts.append(
-                f"whose masks {which} loses {least} points of MAP@R, the third at the other end {most}"
-            )
-    if parts:
-        yield (
-            f"The third of the queries {'; the third '.join(parts)}. See among the queries that lose most whether their masks are"
-            " on the object. Where they are not, the loss is the masks' and not the model's."
-        )
 
 
 def _beyond_chance(audit: Measured) -> str | None:
@@ -177,13 +153,13 @@ def _trusted(audit: Measured) -> Iterator[str]:
     if audit.masker.endswith(BY_HAND):
         yield "They were drawn by hand, and are taken as right."
         return
-    known = audit.qualities["confidence"].notna()
+    known = audit.qualities["clarity"].notna()
     if not known.any():
-        yield "The masker does not say how sure it is: look at the masks of the queries that lose most."
+        yield "This masker is in doubt of no pixel: look at the masks of the queries that lose most."
         return
     if audit.surely is None:
         drawn = "" if known.all() else "; drawn ones are taken as right"
-        yield f"The masker was sure of all queries that it masked (a confidence of {slices.UNSURE} or more){drawn}."
+        yield f"Numbers alone cannot tell. All masks that were made are clear ({slices.UNSURE} or more){drawn}."
     elif not written.many_unsure(audit):
         yield f"Numbers alone cannot tell. {written.of_sure_masks(audit)}{_by_these(audit.surely.drop)}"
     told = [f"{sentence}{_by_these(drop)}" for sentence, drop in written.of_better_masks(audit)]
@@ -192,8 +168,8 @@ def _trusted(audit: Measured) -> Iterator[str]:
     if told:
         yield " ".join(told)
     yield (
-        "Confidence says how clearly the masker saw something, not whether it is the object that you mean: look at the masks of"
-        " the queries that lose most."
+        "A mask is clear if it is one piece, and no pixel is in doubt. That does not say whether it is the object that you mean:"
+        " two in five wrong masks are clear (docs/masks.md). Look at the masks of the queries that lose most."
     )
 
 
@@ -233,7 +209,7 @@ def advice(audit: Measured) -> Iterator[str]:
         )
         return
     if doubtful := bool(written.of_better_masks(audit)):
-        why = "many are unsure" if written.many_unsure(audit) else "those that may be wrong lose most"
+        why = "many are unclear" if written.many_unsure(audit) else "those that may be wrong lose most"
         better = "" if STRONGER in audit.masker else f" try a stronger masker (--masker {STRONGER}), or"
         yield f"Better masks first, since {why}:{better} draw masks (--masks), and see whether the drop stays."
     if not audit.backgrounds.photographed:

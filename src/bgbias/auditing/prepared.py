@@ -24,7 +24,7 @@ from bgbias.masks.settings import MaskPolicy
 from bgbias.models.look import Look
 from bgbias.photos.table import ImageTable
 
-MEASURED = ("area", "confidence", "half")
+MEASURED = ("area", "clarity")
 STATE = "state.npy"
 ABSENT, DONE, WITHOUT_MASK = 0, 1, 2
 PER_CHUNK = 64  # photos of all threads between two lines of progress
@@ -99,13 +99,12 @@ class Prepared:
 
     @cached_property
     def qualities(self) -> pd.DataFrame:
-        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``confidence`` is NaN where nobody told
-        any), ``empty`` and ``full``.
-        """
+        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``clarity`` is NaN of drawn
+        ones), ``empty`` and ``full``."""
         there = np.asarray(self._state) == DONE
         made = pd.DataFrame(np.asarray(self._measures)[there], columns=list(MEASURED))
-        if made["confidence"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
-            made["confidence"] = math.nan
+        if made["clarity"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
+            made["clarity"] = math.nan
         made.insert(0, "image_id", np.array(self._table.ids, object)[there])
         return made.assign(empty=made["area"] < quality.EMPTY_BELOW, full=made["area"] > quality.FULL_ABOVE)
 

@@ -47,7 +47,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         },
         "masks": {
             "masker": audit.masker,
-            "mean_confidence": _known(audit.qualities["confidence"].mean()),
+            "mean_clarity": _known(audit.qualities["clarity"].mean()),
             "mean_area": _known(audit.qualities["area"].mean()),
             "remarks": list(audit.remarks),
         },

@@ -1,4 +1,4 @@
-"""Who loses more: queries in thirds, by how large, central and bright they are and how sure their mask is."""
+"""Who loses more: queries in thirds, by how large, central and bright they are and how clear their mask is."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ PROPERTIES = {
     "area": "share of what the model sees that the object covers",
     "off_centre": "how far the object's middle is from the photo's (1: a corner)",
     "brightness": "brightness of the photo",
-    "confidence": "how sure the mask is",
+    "clarity": "clarity of the mask (1: one piece, and no pixel in doubt)",
 }
-OF_MASKS = ("area", "confidence")
 THIRDS = ("lowest third", "middle third", "highest third")
 FEWEST = 30  # queries of which thirds say something
 
@@ -43,8 +42,8 @@ class Third:
 
 @dataclass(frozen=True)
 class SurelyMasked:
-    """The drop of MAP@R, a share, without the ``others``, whose mask has a confidence below ``UNSURE``. ``queries``: how many are
-    left; ``drawn`` of them have a mask of which nobody told how sure it is.
+    """The drop of MAP@R, a share, without the ``others``, whose mask has a clarity below ``UNSURE``. ``queries``: how many are
+    left; ``drawn`` of them have a mask that somebody drew.
     """
 
     queries: int
@@ -55,8 +54,8 @@ class SurelyMasked:
 
 @dataclass(frozen=True)
 class BetterMasked:
-    """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``) or least sure
-    (``confidence``): of ``queries``, where it is ``least`` or more, or whose mask is one of the ``drawn`` ones.
+    """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``): of
+    ``queries``, where it is ``least`` or more, or whose mask is one of the ``drawn`` ones.
     """
 
     prop: str
@@ -67,16 +66,16 @@ class BetterMasked:
 
 
 def measured(prepared: Prepared) -> pd.DataFrame:
-    """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees; ``confidence`` is the masker's."""
+    """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees, but for ``clarity``."""
     of, masks, photos = prepared.qualities.set_index("image_id"), prepared.masks, prepared.photos
     lines = [
         {
             "image_id": i,
             **_of_mask(masks.get(i)),
             "brightness": float((photos.get(i).mean((0, 1)) @ LUMA) / 255),
-            "confidence": float(confidence),
+            "clarity": float(clarity),
         }
-        for i, confidence in zip(of.index, of["confidence"], strict=True)
+        for i, clarity in zip(of.index, of["clarity"], strict=True)
     ]
     return pd.DataFrame(lines, columns=["image_id", *PROPERTIES])
 
@@ -109,33 +108,30 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
 def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
     """What is lost without the queries of unsure masks; None if there are none of these."""
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-    unsure = known["confidence"] < UNSURE
+    unsure = known["clarity"] < UNSURE
     own, others = known[~unsure], int(unsure.sum())
     if not others:
         return None
     if own.empty:
         return SurelyMasked(0, others, Estimate(float("nan")))
-    drawn = int(own["confidence"].isna().sum())
+    drawn = int(own["clarity"].isna().sum())
     return SurelyMasked(len(own), others, _lost(own, uncertainty.relative_drop), drawn)
 
 
 def better_masked(
     queries: pd.DataFrame, properties: pd.DataFrame, found: Sequence[Third]
 ) -> Iterator[BetterMasked]:
-    """What is lost without the third of the queries whose masks are smallest, and without that of the least sure, where these
-    thirds (``found``: ``thirds``) lose more than those at the other end beyond chance: such a mask may have taken a part of the
-    object for the whole, or something else.
+    """What is lost without the third of the queries whose masks are smallest, where that third (of ``found``: ``thirds``) loses
+    more than the one at the other end beyond chance: such a mask may have taken a part of the object for the whole.
     """
-    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-    for prop in OF_MASKS:
-        parts = [third for third in found if third.prop == prop]
-        if parts and parts[0].lost.low > parts[-1].lost.high:
-            larger = known[prop] > parts[0].most
-            # Of drawn masks nobody says how sure they are: they are the objects, however small.
-            drawn = known["confidence"].isna() & bool(known["confidence"].notna().any())
-            own, least = known[larger | drawn], float(known.loc[larger, prop].min())
-            lost = _lost(own, uncertainty.relative_drop)
-            yield BetterMasked(prop, len(own), least, lost, int(drawn.sum()))
+    parts = [third for third in found if third.prop == "area"]
+    if parts and parts[0].lost.low > parts[-1].lost.high:
+        known = queries[queries["lost"].notna()].merge(properties, on="image_id")
+        larger = known["area"] > parts[0].most
+        # Drawn masks, whose clarity nobody asks, are the objects, however small.
+        drawn = known["clarity"].isna() & bool(known["clarity"].notna().any())
+        own, least = known[larger | drawn], float(known.loc[larger, "area"].min())
+        yield BetterMasked("area", len(own), least, _lost(own, uncertainty.relative_drop), int(drawn.sum()))
 
 
 def _lost(queries: pd.DataFrame, of: Statistic) -> Estimate:

@@ -141,24 +141,19 @@ def _first_hits(found: Findings) -> str:
 
 
 def many_unsure(audit: Measured) -> bool:
-    """Whether the verdict hangs on masks that the masker was unsure of."""
+    """Whether the verdict hangs on masks that are unsure."""
     surely = audit.surely
     return surely is not None and surely.others >= MANY_UNSURE * (queries(audit) - surely.drawn)
 
 
 def of_better_masks(audit: Measured) -> list[tuple[str, Estimate]]:
     """Where the verdict hangs on masks that give reason to doubt: sentences of the other queries, each with their drop."""
-    unsure = many_unsure(audit)
-    told = [(of_sure_masks(audit), audit.surely.drop)] if audit.surely is not None and unsure else []
+    told = [(of_sure_masks(audit), audit.surely.drop)] if audit.surely and many_unsure(audit) else []
     for some in audit.better:
-        which = {
-            "area": f"smallest (below {html.percent(some.least, 0)} % of what the model sees)",
-            "confidence": "least sure",
-        }
-        if not (some.prop == "confidence" and unsure):  # left out above
-            kept = f"; those drawn by hand ({some.drawn}) are kept" if some.drawn else ""
-            drop = f"Without the third whose masks are {which[some.prop]} the drop is {_share(some.drop)}"
-            told.append((f"{drop} ({some.queries} queries{kept}).", some.drop))
+        kept = f"; those drawn by hand ({some.drawn}) are kept" if some.drawn else ""
+        small = f"smallest (below {html.percent(some.least, 0)} % of what the model sees)"
+        text = f"Without the third whose masks are {small} the drop is {_share(some.drop)}"
+        told.append((f"{text} ({some.queries} queries{kept}).", some.drop))
     return told
 
 
@@ -169,7 +164,7 @@ def of_sure_masks(audit: Measured) -> str:
     surely, drawn = audit.surely, audit.surely.drawn
     sure, asked = surely.queries - drawn, queries(audit) - drawn
     by_hand = f", and {drawn} are drawn" if drawn else ""
-    text = f"The masker was sure of {sure or 'none'} of {asked} queries{by_hand}"
+    text = f"{sure or 'None'} of {asked} queries {'has' if sure == 1 else 'have'} a clear mask{by_hand}"
     if not surely.queries:
         return f"{text}."
     if math.isnan(surely.drop.value):
@@ -215,8 +210,8 @@ def evidence(audit: Measured) -> Iterator[str]:
         known = not math.isnan(audit.surely.drop.value)
         without = f"; without them the drop is {_share(audit.surely.drop)}" if known else ""
         yield (
-            f"{audit.surely.others} of {count} have a mask whose confidence is below {UNSURE}, which may lie beside the"
-            f" object{without}; a sure one can lie on the wrong thing, too"
+            f"{audit.surely.others} of {count} have an unclear mask (clarity below {UNSURE}), of which most are wrong{without};"
+            " a clear one can be wrong, too"
         )
 
 

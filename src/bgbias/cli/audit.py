@@ -76,6 +76,9 @@ def audit(
         str, typer.Option(help="Who masks photos: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
     ] = "u2netp",
     mask_weights: Annotated[Path | None, typer.Option(help="The masker's weights.")] = None,
+    mask_option: Annotated[
+        list[str] | None, typer.Option(help="The masker's options, e.g. mean=0.5,0.5,0.5; repeatable.")
+    ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
     attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
     fail_above: Annotated[
@@ -147,7 +150,8 @@ def audit(
         workplace.check_export(export, photos)
     else:
         workplace.check(out, photos)
-    masking.check(masker, mask_weights)
+    mask_options = masking.parse_options(mask_option or ())
+    masking.check(masker, mask_weights, mask_options)
     options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
     chosen = choose(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
     behind = backgrounds_of(backgrounds)
@@ -158,7 +162,7 @@ def audit(
         and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES
     ):
         raise UserError(NO_INTERVAL)
-    asking = question(collection, asked, behind, masker, mask_weights, pick(device), _typed())
+    asking = question(collection, asked, behind, masker, mask_weights, pick(device), _typed(), mask_options)
     if export:
         with _going_on(export):
             write_views(asking, audited, export)

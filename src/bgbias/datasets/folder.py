@@ -18,7 +18,6 @@ from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture, stem, why_not
 from bgbias.images.drawn_masks import white
-from bgbias.images.pixels import upright
 from bgbias.photos import by_name
 from bgbias.photos.table import Item
 
@@ -89,7 +88,6 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         split = split_of[own]
         mask = mask_of.get(stem(member))
         truth = white(masks.read(mask), mask) if masks and mask else None
-        data = upright(data, member) if params.upright else data
         yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
 
 

@@ -25,7 +25,6 @@ from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.files.tables import read_text
 from bgbias.images.drawn_masks import white
-from bgbias.images.pixels import upright
 from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
@@ -146,7 +145,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             split=split,
             key_set=f"{name}|{split}",
             key_item=member,
-            data=upright(data, member) if params.upright else data,
+            data=data,
             truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
             query=YES_OR_NO[row.query.lower()] if "query" in columns else True,
             gallery=YES_OR_NO[row.gallery.lower()] if "gallery" in columns else True,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.images import pixels
 
 # A mask whose brightest pixel is darker than this shows nothing: such pictures number classes or regions (1, 2, 3).
 NUMBERED_BELOW = 32
+# Of a grey picture R, G and B are alike, but for what JPEG loses.
+COLOURED, COLOURED_SHARE = 48, 0.01
+# At short side 256: by so many pixels a border may be drawn beside the object's.
+SIDE, BLUR = 256, 3.0
+CLEARLY = 1.3  # as many times stronger are the edges along a mask's border the right way up
 
 
 class NoMaskError(UserError):
-    """A picture that can be read, but whose levels number something: a trimap, or a map of labels."""
+    """A picture that can be read, but is no mask: a trimap, a map of labels, or a photo."""
 
 
 def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -21,7 +28,7 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
 
     Of a cut-out (transparent around its object) the opacity counts, of a palette every colour but the first; one whose only
     levels are 0 and 1 is stretched to 0 and 255. Levels of 8 bits in a file of more are taken as such.
-    Levels that number something, as those of a trimap, are a ``NoMaskError``.
+    Levels that number something, as those of a trimap, and colours are a ``NoMaskError``.
     """
     with pixels.opened(data, name) as image:
         colours = np.asarray(image) if image.mode == "P" else None
@@ -30,6 +37,12 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
             opacity = np.asarray(image.getchannel("A"))
             if opacity.min() < 255:
                 return opacity
+        is_coloured = image.mode in ("RGB", "RGBA") and _is_coloured(np.asarray(image.convert("RGB")))
+    if is_coloured:
+        raise NoMaskError(
+            f"'{name}' is no mask: it has colours, as a photo or a map of labels, and masks are white where the object is and"
+            " black elsewhere, or transparent around it. Write all masks anew so."
+        )
     if colours is not None:
         if 0 < colours.min() < colours.max():  # without the first colour, that of the background
             raise _numbered(colours, name)
@@ -41,6 +54,16 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     if grey.min() < grey.max() and 1 < grey.max() < NUMBERED_BELOW:
         raise _numbered(grey, name)
     return grey * 255 if grey.max() == 1 else grey
+
+
+def is_cut_out(data: bytes, name: str) -> bool:
+    """Whether a picture is transparent in part, so that it may serve as the mask of itself."""
+    with pixels.opened(data, name) as image:
+        return pixels.transparent(image)
+
+
+def _is_coloured(picture: NDArray[np.uint8]) -> bool:
+    return bool(((picture.max(-1) - picture.min(-1)) > COLOURED).mean() > COLOURED_SHARE)
 
 
 def _numbered(levels: NDArray[np.uint8], name: str) -> NoMaskError:
@@ -58,3 +81,37 @@ def white(data: bytes, name: str) -> bytes:
         return pixels.encode_png(decode_mask(data, name))
     except UserError:
         return data
+
+
+def is_drawn_upright(photo: Image.Image, mask: NDArray[np.uint8]) -> bool | None:
+    """Whether the mask of a photo that carries a rotation was drawn on it as it is shown (True), or as it is stored (False).
+
+    The shape tells if only one of them has it, else the photo's edges along the mask's border, if they are stronger by
+    ``CLEARLY``; None where neither tells.
+    """
+    either = (pixels.from_pillow(photo), pixels.from_pillow(ImageOps.exif_transpose(photo)))
+    stored, shown = (_edges_along(p, mask) if p.shape[:2] == mask.shape else 0.0 for p in either)
+    return None if max(stored, shown) <= CLEARLY * min(stored, shown) else shown > stored
+
+
+def check_turned_alike(data: bytes, mask: NDArray[np.uint8], photo: str, cure: str) -> None:
+    """Refuse the mask of an encoded photo that is used as it is stored, if it was drawn on the photo as it is shown."""
+    with pixels.opened(data, photo) as image:
+        is_turned = pixels.turned(image) and is_drawn_upright(image, mask)
+    if is_turned:
+        raise UserError(
+            f"'{photo}' carries a rotation (EXIF or XMP), and its mask was drawn on it as it is shown, by its shape or the edges"
+            f" along its border; the photo is used as it is stored. {cure}"
+        )
+
+
+def _edges_along(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> float:
+    """The mean change of the photo's colours across the mask's border; above 0, so that a fitting shape is more than another."""
+    height, width = (max(1, round(n * min(1, SIDE / min(mask.shape)))) for n in mask.shape)
+    smooth = [
+        cv2.GaussianBlur(cv2.resize(a, (width, height), interpolation=cv2.INTER_AREA), (0, 0), BLUR)
+        for a in (photo.astype(np.float32), (mask >= 128).astype(np.float32))
+    ]
+    (down, across), (out_down, out_across) = (np.gradient(a, axis=(0, 1)) for a in smooth)
+    change = np.abs(down * out_down[..., None] + across * out_across[..., None]).sum()
+    return float(change / max(np.hypot(out_down, out_across).sum(), 1e-9)) + 1e-9

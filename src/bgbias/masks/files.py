@@ -7,7 +7,7 @@ Pictures are found by the photo's path: ``birds/7.jpg`` has the mask ``birds/7.p
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +20,7 @@ from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import compose, is_picture, stem, unique
 from bgbias.images import drawn_masks
+from bgbias.masks import outlines
 
 SUFFIX = "_mask"
 Given = Callable[[str], NDArray[np.uint8] | None]
@@ -50,8 +51,8 @@ def from_pictures(place: Path, ids: Sequence[str]) -> Given:
 def from_coco(path: Path, ids: Sequence[str]) -> Given:
     """Masks of a COCO-style JSON: polygons, run lengths as lists and compressed run lengths.
 
-    ``file_name`` is the photo's id, or the end of it; one that ends several ids, and two entries for one photo, are errors.
-    A photo without outlines has no mask.
+    ``file_name`` is the photo's id, or the end of it; one that ends several ids, and two entries for one photo, are errors, as
+    are outlines that cannot be so (``masks.outlines``). A photo without outlines has no mask.
     """
     described = _coco(path)
     entry_of: dict[str, dict[str, Any]] = {}
@@ -74,17 +75,21 @@ def from_coco(path: Path, ids: Sequence[str]) -> Given:
             f"{path} has no mask for any photo: photos are named like '{ids[0]}',"
             f" the file's like '{names[0] if names else '(no images)'}'; correct file_name."
         )
-    outlines = defaultdict(list)
-    for annotation in described["annotations"]:
-        if annotation.get("segmentation"):
-            outlines[annotation["image_id"]].append(annotation["segmentation"])
+    drawn = defaultdict(list)
+    for number, annotation in enumerate(described["annotations"]):
+        if annotation["segmentation"]:
+            name = annotation.get("id", f"number {number}")
+            drawn[annotation["image_id"]].append((name, annotation["segmentation"]))
 
     def given(image_id: str) -> NDArray[np.uint8] | None:
         entry = entry_of.get(image_id)
-        if entry is None or not outlines[entry["id"]]:
+        if entry is None or not drawn[entry["id"]]:
             return None
-        height, width = int(entry["height"]), int(entry["width"])
-        return _united(outlines[entry["id"]], height, width, f"{path}: {image_id}")
+        height, width = entry["height"], entry["width"]
+        mask = np.zeros((height, width), bool)
+        for name, outline in drawn[entry["id"]]:
+            mask |= outlines.mask_of(outline, height, width, f"{path}: '{image_id}', annotation {name},")
+        return mask * np.uint8(255)
 
     return given
 
@@ -102,9 +107,18 @@ def _coco(path: Path) -> dict[str, list[dict[str, Any]]]:
         if not isinstance(rows, list):
             raise UserError(f"{path} has no list '{part}'; export the annotations in COCO's format.")
         for number, row in enumerate(rows):
-            missing = [key for key in keys if key not in row]
+            missing = [key for key in keys if not isinstance(row, dict) or key not in row]
             if missing:
                 raise UserError(f"{path}: {part}[{number}] has no '{missing[0]}'; export it again.")
+            sides = [row[key] for key in ("height", "width") if key in keys]
+            if not all(isinstance(side, int) and side > 0 for side in sides):
+                raise UserError(
+                    f"{path}: {part}[{number}] is of {sides} pixels (height, width); export it again."
+                )
+    numbers = Counter(row["id"] for row in described["images"])
+    if numbers and max(numbers.values()) > 1:
+        twice = numbers.most_common(1)[0][0]
+        raise UserError(f"{path}: two images have the id {twice}, and would share masks; number them anew.")
     return dict(described)
 
 
@@ -117,22 +131,3 @@ def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
             ids_by_end["/".join(parts[start:])].append(image_id)
     # The whole id is meant even where it is also another one's end.
     return {end: [end] if end in fitting else fitting for end, fitting in ids_by_end.items()}
-
-
-def _united(outlines: list[Any], height: int, width: int, where: str) -> NDArray[np.uint8]:
-    from pycocotools import mask as coco
-
-    parts: list[Any] = []
-    for outline in outlines:
-        try:
-            packed = isinstance(outline, dict) and isinstance(outline["counts"], str | bytes)
-            encoded = outline if packed else coco.frPyObjects(outline, height, width)
-            parts += encoded if isinstance(encoded, list) else [encoded]
-        except Exception as error:  # the library raises plain Exceptions
-            raise UserError(f"{where}: an outline cannot be read ({error}); export it again.") from error
-    sizes = {tuple(part["size"]) for part in parts}
-    if sizes != {(height, width)}:
-        raise UserError(
-            f"{where}: outlines of {sorted(sizes)} where the photo is {(height, width)}; export it again."
-        )
-    return (coco.decode(coco.merge(parts)) * np.uint8(255)).astype(np.uint8)

@@ -7,6 +7,7 @@ sigmoid where the graph lacks it, then what is done to a U²-Net's (``saliency.m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from bgbias.errors import UserError
+from bgbias.masks import quality
 from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
+JUDGED = 8  # photos by which a graph that nobody knows is judged
 ROUNDING = 1e-3  # of half precision, by which a map may leave 0..1
 
 
@@ -40,7 +43,10 @@ class _Input(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphMasker:
-    """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs."""
+    """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs.
+
+    ``is_unknown``: nobody published how the graph wants photos, so that its first masks are judged.
+    """
 
     session: Any
     entry: _Input
@@ -48,6 +54,7 @@ class GraphMasker:
     recipe: SaliencyRecipe
     path: Path
     device: str
+    is_unknown: bool = False
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
         """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
@@ -55,9 +62,25 @@ class GraphMasker:
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
         """The same as they are made."""
-        for photo in photos:
-            height, width = photo.shape[:2]
-            yield mask_from(self._saliency(photo), height, width, self.recipe.stretch)
+        faults = []
+        for number, photo in enumerate(photos):
+            mask = mask_from(self._saliency(photo), *photo.shape[:2], self.recipe.stretch)
+            if self.is_unknown and number < JUDGED:
+                faults.append(quality.fault(mask.alpha))
+            if number == JUDGED - 1:
+                self._check_sense(faults)
+            yield mask
+
+    def _check_sense(self, faults: list[str]) -> None:
+        """Refuse a graph whose first masks, most of them, show no object."""
+        shown = Counter(fault for fault in faults if fault)
+        if 2 * shown.total() > JUDGED:
+            counted = ", ".join(f"{count} show {fault}" for fault, count in shown.items())
+            raise UserError(
+                f"{self.path}: of the first {JUDGED} masks {counted}. The graph probably wants photos otherwise: give mean, std,"
+                " sigmoid, stretch and output of masker onnx (`--mask-option mean=0.5,0.5,0.5`; in params.yaml, its options). The"
+                " published graphs have maskers that know this: isnet, birefnet, birefnet_lite, u2net, u2netp."
+            )
 
     def _saliency(self, photo: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The network's map, float32 [h, w] in 0..1."""
@@ -88,7 +111,9 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
     session = _runtime.session(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)
-    return GraphMasker(session, entry, _output(session.get_outputs(), path, recipe), recipe, path, device)
+    return GraphMasker(
+        session, entry, _output(session.get_outputs(), path, recipe), recipe, path, device, name == "onnx"
+    )
 
 
 def packed(path: Path) -> dict[str, Tensor]:

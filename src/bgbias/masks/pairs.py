@@ -98,6 +98,9 @@ def _pair(name: str, group: str, photo: Path, mask: Path) -> MaskPair:
             f"{mask} is {alpha.shape[1]}x{alpha.shape[0]} pixels, its photo {photo.name}"
             f" {picture.shape[1]}x{picture.shape[0]}; save both at one size."
         )
+    drawn_masks.check_turned_alike(
+        photo.read_bytes(), alpha, str(photo), "Save the photo as it is shown, without a rotation."
+    )
     if alpha.max() < 128:
         raise UserError(f"{mask} shows no object: none of its pixels is 128 or brighter; draw it in white.")
     return MaskPair(name, group, picture, alpha)

@@ -13,7 +13,7 @@ from bgbias.errors import UserError
 from bgbias.masks.settings import MaskPolicy
 
 # Of the mask table; ``sha256`` is the first 16 hex digits of that of the photo's bytes, the rest is ``quality``'s.
-QUALITY = ("area", "confidence", "half", "empty", "full", "overlap", "iou", "off_object")
+QUALITY = ("area", "confidence", "clarity", "empty", "full", "overlap", "iou", "off_object")
 COLUMNS = ("image_id", "sha256", *QUALITY)
 
 

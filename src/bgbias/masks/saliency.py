@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bgbias import plugins
-from bgbias.compute.device import full_precision, keep_freed_memory, threads
+from bgbias.compute.device import full_precision, pick, threads
 from bgbias.compute.overlap import ahead, fetched, sent
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
@@ -61,8 +61,6 @@ class SaliencyMasker:
             net = net.to_bfloat16()
         # The stubs of torch do not know that modules take a memory format.
         self._net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if device.type == "cpu":
-            keep_freed_memory()
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
         """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order.
@@ -104,7 +102,7 @@ class SaliencyMasker:
 def build_masker(name: str, params: SaliencyParams, device: str) -> SaliencyMasker:
     """The masker ``name`` with its weights loaded; UserError where they or ``device`` are absent."""
     file = weights_file(name, params.weights)
-    real = available(device)
+    real = torch.device(pick(device))
     net = NETS[name]()
     load_weights(net, file, name)
     return SaliencyMasker(net, params, real)
@@ -129,20 +127,6 @@ def check_exists(path: Path, name: str) -> None:
     if path.stem.endswith("_toy"):
         cure = "`make toy-masker` makes it"
     raise UserError(f"The weights of masker '{name}' are missing: no file {path}; {cure}.")
-
-
-def available(device: str) -> torch.device:
-    """The torch device of this name; UserError where it is absent: never a silent CPU."""
-    try:
-        wanted = torch.device(device)
-    except RuntimeError:
-        raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.") from None
-    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"Device '{device}' was asked for, but torch sees {torch.cuda.device_count()} GPUs here;"
-            " repeat the command with --device cpu."
-        )
-    return wanted
 
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:

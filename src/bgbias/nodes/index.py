@@ -60,6 +60,7 @@ def index(study: Study, dataset: str) -> None:
     import pandas as pd
 
     from bgbias.files.store import writing
+    from bgbias.images import pixels
     from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
 
@@ -72,13 +73,15 @@ def index(study: Study, dataset: str) -> None:
     with records.node(study, step("index", dataset=dataset)) as made:
         outputs = made.outputs
         rows: list[dict[str, object]] = []
-        seen = Examination(_not_read(study, dataset, module, parts))
+        upright = getattr(params, "upright", False)
+        seen = Examination(_not_read(study, dataset, module, parts), upright=upright)
         with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):
                     continue
                 rows.append({c: getattr(item, c) for c in COLUMNS + GIVEN})
-                photos.add(item.image_id, item.data)
+                data = pixels.upright(item.data, item.image_id) if upright else item.data
+                photos.add(item.image_id, data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
             for line in seen.told(dataset):

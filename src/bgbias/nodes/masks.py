@@ -32,7 +32,7 @@ PHOTOS_PER_CHUNK = 128
 SECONDS_PER_CHUNK = 20.0  # what a kill costs at most, on slow machines
 LISTED = 100  # photos without a mask that the record names
 
-# An image id to its encoded mask and the maker's confidence; None where there is no mask.
+# An image id to its encoded mask and the maker's confidence, NaN where somebody drew it; None where there is no mask.
 Source = Callable[[str], tuple[bytes, float] | None]
 
 SUBJECT = ("dataset", "masker")
@@ -111,8 +111,11 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
             quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
             cache.finish(outputs["masks"], quality)
+            if guesses := getattr(_params(study, masker), "guesses", ""):
+                made.notes["guesses"] = guesses
+                progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
-            quality = _write(keys, _given(study, masker, truth, table.ids), photos, truth, outputs)
+            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, outputs)
         if not len(quality):
             raise UserError(
                 f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
@@ -174,24 +177,31 @@ def predictor(study: Study, masker: str, device: str) -> Any:
     """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
     from bgbias.compute.device import pick
 
-    described = study.maskers[masker]
-    params = options(study, "maskers", described.kind, described.options)
+    params = _params(study, masker)
     owner = pretrained.owner("maskers", masker)
     if pretrained.fetched(study, owner):
         params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    return plugins.load("maskers", described.kind).build(params, pick(device))
+    return plugins.load("maskers", study.maskers[masker].kind).build(params, pick(device))
 
 
-def _given(study: Study, masker: str, truth: ImageStore, ids: list[str]) -> Source:
-    from bgbias.images import pixels
-
+def _params(study: Study, masker: str) -> Any:
     described = study.maskers[masker]
-    module = plugins.load("maskers", described.kind)
-    alpha_of = module.given(options(study, "maskers", described.kind, described.options), truth, ids)
+    return options(study, "maskers", described.kind, described.options)
+
+
+def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
+    from bgbias.images import drawn_masks, pixels
+
+    module = plugins.load("maskers", study.maskers[masker].kind)
+    alpha_of = module.given(_params(study, masker), truth, ids)
 
     def found(image_id: str) -> tuple[bytes, float] | None:
         alpha = alpha_of(image_id)
-        return None if alpha is None else (pixels.encode_png(alpha), 1.0)
+        if alpha is None:
+            return None
+        cure = "Set `upright: true` in the dataset's options in params.yaml, or turn the mask."
+        drawn_masks.check_turned_alike(photos.read(image_id), alpha, image_id, cure)
+        return pixels.encode_png(alpha), math.nan
 
     return found
 
@@ -264,5 +274,5 @@ def summary(quality: pd.DataFrame, photos: int, study: Study) -> dict[str, float
         "full": int(quality["full"].sum()),
         "outside_policy": int((~quality["area"].between(low, high)).sum()),
     }
-    measured = ("area", "confidence", "iou", "overlap", "off_object")
+    measured = ("area", "confidence", "clarity", "iou", "overlap", "off_object")
     return counted | {f"mean_{name}": float(quality[name].mean()) for name in measured}

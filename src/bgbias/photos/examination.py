@@ -33,6 +33,7 @@ LEFT_OUT = {
     "levels_of_floats": "photos whose levels are floating point numbers",
     "levels_of_32_bits": "photos whose levels are whole numbers of 32 bits",
     "masks_of_another_size": "photos whose true mask has another size",
+    "masks_turned_otherwise": "photos whose true mask is turned otherwise than they are",
 }
 
 TURN_PHOTO = " The photo carries a rotation (EXIF or XMP): `upright: true` turns it."
@@ -48,9 +49,18 @@ FINDINGS = {
         "photos with a rotation in their EXIF",
         "they are turned, as a person sees them; see that your model's loader turns them too",
     ),
+    "rotated_with_a_mask": (
+        "photos with a rotation in their EXIF or XMP and a true mask",
+        "the mask's shape, or the photo's edges along its border, say that both are turned alike",
+    ),
+    "rotated_with_an_unclear_mask": (
+        "photos with a rotation in their EXIF or XMP and a true mask of which nothing tells which way it was drawn",
+        "look at them: a mask that is turned otherwise than its photo lies beside the object",
+    ),
     "transparent": (
         "photos that are transparent in part",
-        "what shows there is white; the pixels that are hidden there are not used",
+        "what shows there is white; the pixels that are hidden there are not used. To take what is not transparent as the object,"
+        " name the photos as their own masks (docs/masks.md)",
     ),
     "animated": ("animated pictures", "their first frame is taken"),
     "rotation_in_xmp": (
@@ -93,6 +103,8 @@ FINDINGS = {
         "they are entered; remove the links if their photos do not belong here",
     ),
 }
+# Of what stands out: a mask that lies beside its object changes every number.
+TURNED_MASKS = ("masks_turned_otherwise", "rotated_with_a_mask", "rotated_with_an_unclear_mask")
 
 
 @dataclass(frozen=True)
@@ -156,17 +168,20 @@ class Examination:
 
     def _can_be_used(self, item: Item) -> bool:
         """Whether the photo can be used. A true mask that numbers regions is an error: all masks of its maker will."""
+        mask = item.truth
         try:
+            truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
             with pixels.opened(item.data, item.image_id) as image:
                 sixteen_bits, by_xmp = pixels.has_sixteen_bits(image), pixels.is_turned_by_xmp(image)
                 turned, transparent = pixels.turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
                 grey = pixels.from_pillow(seen, "L")  # all of it: a file may break off anywhere
                 height, width = grey.shape
+                drawn_upright = None
+                if turned and truth is not None:
+                    drawn_upright = drawn_masks.is_drawn_upright(image, truth)
                 # MPO: the photo and its previews, as phones write it.
                 animated = image.format != "MPO" and getattr(image, "n_frames", 1) > 1
-            mask = item.truth
-            truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
@@ -179,11 +194,18 @@ class Examination:
                 f" {truth.shape[1]}x{truth.shape[0]}; save the mask at the photo's size.{hint}"
             )
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
+        if drawn_upright is not None and drawn_upright != self._upright:
+            reason = f"'{item.image_id}': the border of its true mask follows the photo's edges only where one of them is turned."
+            return self.leaves_out(
+                item.image_id, "masks_turned_otherwise", reason + (TURN_MASK if self._upright else TURN_PHOTO)
+            )
         self._class_of[item.image_id] = item.class_name
         self.sums[item.image_id] = hashlib.sha256(item.data).hexdigest()
         self._thumbnails[item.image_id] = thumbnail(grey)
         for name, found in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned and not by_xmp,
+            "rotated_with_a_mask": drawn_upright is not None,
+            "rotated_with_an_unclear_mask": turned and truth is not None and drawn_upright is None,
             "transparent": transparent,
             "animated": animated,
             "rotation_in_xmp": by_xmp,

@@ -19,7 +19,7 @@ from bgbias.report.html.pictures import inside
 QUERIES = 12  # of either kind
 FOUND = 3  # photos that are found first
 PORTRAITS = 60  # classes
-UNSURE = 0.9  # a mask of less confidence: nothing stood out in its photo
+UNSURE = 0.85  # a mask of less clarity: most of these are wrong (docs/masks.md)
 LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
 PORTRAIT = 56  # pixels
 KINDS = {
@@ -29,8 +29,8 @@ KINDS = {
     ),
     "doubtful": (
         "With doubtful masks",
-        "The queries that lose most of those for whose mask little stood out in the photo (confidence below"
-        f" {UNSURE}): there the loss says least of the model.",
+        f"The queries that lose most of those whose mask is unsure (clarity below {UNSURE}, docs/masks.md): there the loss says"
+        " least of the model.",
     ),
     "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
 }
@@ -116,8 +116,8 @@ def shown(
 
 
 def unsure(masks: pd.DataFrame) -> frozenset[str]:
-    """The photos whose ``confidence`` lies below ``UNSURE``; masks without any are sure."""
-    return frozenset(masks.loc[masks["confidence"] < UNSURE, "image_id"])
+    """The photos whose masks have a ``clarity`` below ``UNSURE``; drawn masks have none, and are sure."""
+    return frozenset(masks.loc[masks["clarity"] < UNSURE, "image_id"])
 
 
 def _query(

@@ -44,6 +44,13 @@ class OwnParams(GraphParams):
         """How the graph is run."""
         return SaliencyRecipe(self.mean, self.std, self.sigmoid, stretch=self.stretch, output=self.output)
 
+    @property
+    def guesses(self) -> str:
+        """What nobody gave, for a person; empty if all is given."""
+        options = self.model_dump(include={"mean", "std", "sigmoid", "stretch", "output"})
+        guessed = [f"{n} {v}" for n, v in options.items() if n not in self.model_fields_set]
+        return f"guessed, because no graph says it: {', '.join(guessed)}" if guessed else ""
+
 
 def _builder(name: str, recipe: SaliencyRecipe | None = None) -> Callable[[Any, str], GraphMasker]:
     """What builds the masker of this name, by its options where it has no recipe."""

@@ -80,11 +80,10 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     to_bound = np.minimum((area - policy.min_area).abs(), (area - policy.max_area).abs())
     measures = {
         "lowest IoU": table["iou"],
-        "least confident": table["confidence"],
+        "least clear": table["clarity"],
         "smallest": area,
         "largest": -area,
         "nearest to the\npolicy's bounds": to_bound,
-        "most undecided": -table["half"],
     }
     chosen: dict[str, list[str]] = {}
     taken: set[str] = set()
@@ -151,9 +150,10 @@ def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style
 
 
 def _figures(row: Mapping[str, object]) -> str:
-    area, confidence, iou = (float(str(row[name])) for name in ("area", "confidence", "iou"))
-    known = [] if math.isnan(iou) else [f"{iou:.2f}"]
-    return " · ".join([f"{100 * area:.0f} %", f"{confidence:.2f}", *known])
+    """Area and, where they are known, clarity and IoU."""
+    area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
+    known = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
+    return " · ".join([f"{100 * area:.0f} %", *known])
 
 
 def _short(image_id: str) -> str:
@@ -179,7 +179,7 @@ def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
     kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
     lines = (
         f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {kept}",
-        "below each photo: area · confidence · IoU, where known",
+        "below each photo: area · clarity · IoU, where known",
     )
     small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
     for place, line in enumerate(reversed(lines)):

@@ -67,7 +67,7 @@ def draw(study: Study) -> look.Figure:
 
 
 def trusted(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame) -> np.ndarray:
-    """Those of the usable queries on whose mask a picture can rest: the masker was sure of it, and it holds enough to be seen;
+    """Those of the usable queries on whose mask a picture can rest: it is clear, and it holds enough to be seen;
     all of them where there is none.
     """
     areas, unsure = masks.set_index("image_id")["area"], queries.unsure(masks)

@@ -31,8 +31,9 @@ ABOUT = (
     "What is lost where masks are worse and better: a third of the queries beside another, by how good or how sure their masks"
     " are."
 )
-# Columns of the table of masks, the first that says something: overlap with true masks, or how sure the masker is.
-MEASURES = {"iou": "IoU", "confidence": "confidence"}
+# Columns of the table of masks, the first that says something: overlap with true masks, or how clear they are; earlier tables
+# of results have the masker's confidence.
+MEASURES = {"iou": "IoU", "clarity": "clarity", "confidence": "confidence"}
 WORST, BEST = "worst", "best"
 FEWEST = 30  # queries of which thirds say something
 PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=True))
@@ -63,7 +64,7 @@ COLUMNS = (
 )
 LEGEND = (
     "Points of MAP@R lost by the lower and by the upper third of the queries, by what their masks are worth by the measure",
-    "in the first column: overlap with the true ones, or else how sure the masker is. [95 %]: over classes and, from",
+    "in the first column: overlap with the true ones, or else how clear they are. [95 %]: over classes and, from",
     "three on, training seeds. *: a difference beyond chance, corrected for the table's models.",
 )
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
@@ -132,7 +133,7 @@ def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
     """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none. Equal values stay
     together.
     """
-    for measure in MEASURES:
+    for measure in ("iou", "clarity"):
         known = masks[measure]
         if len(known) >= FEWEST and known.notna().all():
             third = pd.qcut(known, 3, labels=False, duplicates="drop").to_numpy()
