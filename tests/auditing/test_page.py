@@ -22,6 +22,7 @@ from single_page import Reader, accessible, printed_whole, shown_whole
 import bgbias
 from bgbias.auditing import findings, slices, written
 from bgbias.auditing import page as audit_page
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.report import html
 from bgbias.results.uncertainty import Estimate
 from tests.support import toy_folder
@@ -215,7 +216,8 @@ def test_what_is_too_few_is_named(classes: int, more: str) -> None:
         by_chance=0.1,
         classes=pd.DataFrame({"class_name": map(str, range(classes))}),
     )
-    audit: Any = SimpleNamespace(findings=found)
+    model = SimpleNamespace(guesses=())
+    audit: Any = SimpleNamespace(findings=found, model=model, preparations=PreparationTrial())
     (only,) = audit_page.advice(audit)
     assert more in only
 
