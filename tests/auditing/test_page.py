@@ -431,7 +431,8 @@ def test_a_model_that_finds_hardly_more_than_chance_is_asked_for_its_weights(
     levels = pd.DataFrame([level | {"value": clean, "low": clean - 0.02, "high": clean + 0.02}])
     drop = {"setting": "query", "unit": "relative", "value": 0.57, "low": -0.21, "high": 1.0, "p": 0.2}
     found = SimpleNamespace(levels=levels, drops=pd.DataFrame([drop]), by_chance=chance)
-    audit: Any = SimpleNamespace(findings=found)
+    model = SimpleNamespace(guesses=())
+    audit: Any = SimpleNamespace(findings=found, model=model, preparations=PreparationTrial())
     assert written.hardly_finds(audit) is hardly
     if hardly:
         assert "hardly more than chance" in written.verdict(audit)
