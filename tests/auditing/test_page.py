@@ -22,6 +22,7 @@ from single_page import Reader, accessible, printed_whole, shown_whole
 import bgbias
 from bgbias.auditing import findings, slices, written
 from bgbias.auditing import page as audit_page
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.report import html
 from bgbias.results.uncertainty import Estimate
 from tests.support import toy_folder
@@ -192,7 +193,8 @@ def test_what_is_too_few_is_named(classes: int, more: str) -> None:
         by_chance=0.1,
         classes=pd.DataFrame({"class_name": map(str, range(classes))}),
     )
-    audit: Any = SimpleNamespace(findings=found)
+    model = SimpleNamespace(guesses=())
+    audit: Any = SimpleNamespace(findings=found, model=model, preparations=PreparationTrial())
     (only,) = audit_page.advice(audit)
     assert more in only
 
@@ -390,7 +392,8 @@ def test_a_model_that_finds_hardly_more_than_chance_is_asked_for_its_weights(
     levels = pd.DataFrame([level | {"value": clean, "low": clean - 0.02, "high": clean + 0.02}])
     drop = {"setting": "query", "unit": "relative", "value": 0.57, "low": -0.21, "high": 1.0, "p": 0.2}
     found = SimpleNamespace(levels=levels, drops=pd.DataFrame([drop]), by_chance=chance)
-    audit: Any = SimpleNamespace(findings=found)
+    model = SimpleNamespace(guesses=())
+    audit: Any = SimpleNamespace(findings=found, model=model, preparations=PreparationTrial())
     assert written.hardly_finds(audit) is hardly
     if hardly:
         assert "hardly more than chance" in written.verdict(audit)

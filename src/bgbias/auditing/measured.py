@@ -12,7 +12,7 @@ from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.preparations import Comparison
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Asked
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
@@ -101,4 +101,4 @@ class Measured:
     surely: SurelyMasked | None = None
     better: tuple[BetterMasked, ...] = ()
     leak: Leak | None = None
-    preparations: Comparison = field(default_factory=Comparison)
+    preparations: PreparationTrial = field(default_factory=PreparationTrial)

@@ -27,7 +27,7 @@ AS_GUESSED = ""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PreparationTrial:
     """MAP@R, 0..1, of the same ``photos`` by preparation: the options that choose it, "" as it was guessed; nothing where nothing
     was guessed or photos have no classes. ``better``: the preparation that finds most, if that is significantly more than as
     guessed (p < 0.05, corrected for the number of others).
@@ -48,12 +48,12 @@ class Comparison:
         )
 
 
-def compare(model: Adapted, collection: PhotoCollection) -> Comparison:
+def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
     """Embed up to 96 photos by each of the model's alternatives."""
     table = subset.keyed(collection.table, "preparation", None).frame
     table = table[table["label"].duplicated(keep=False)]
     if not model.alternatives or not collection.labelled or table.empty:
-        return Comparison()
+        return PreparationTrial()
     by_class = table.groupby("label", sort=False)
     table = table[(by_class.ngroup() < CLASSES) & (by_class.cumcount() < PER_CLASS)]
     ids, labels = table["image_id"].tolist(), table["label"].to_numpy(int)
@@ -68,7 +68,7 @@ def compare(model: Adapted, collection: PhotoCollection) -> Comparison:
     more = uncertainty.estimate([values[best], values[AS_GUESSED]], labels, uncertainty.difference)
     is_clear = best != AS_GUESSED and more.p < SIGNIFICANT / len(model.alternatives)
     means = {options: float(of_queries.mean()) for options, of_queries in values.items()}
-    return Comparison(len(ids), means, best if is_clear else None)
+    return PreparationTrial(len(ids), means, best if is_clear else None)
 
 
 def _map_at_r(model: Adapted, views: list[np.ndarray], labels: np.ndarray, ids: list[str]) -> np.ndarray:
