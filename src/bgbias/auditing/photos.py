@@ -164,7 +164,7 @@ def choose(
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
     listing = _listed(source, name, class_level, params)
     if masks is not None:
-        listing = listing.with_masks(Path(masks))
+        listing = listing.with_masks(locator()(Path(masks)))
     return ChosenPhotos(listing, *_sampled(listing, sample))
 
 
