@@ -163,7 +163,7 @@ def choose(
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
     listing = _listed(source, name, class_level)
     if masks is not None:
-        listing = listing.with_masks(Path(masks))
+        listing = listing.with_masks(locator()(Path(masks)))
     return _sampled(listing, sample)
 
 

@@ -59,31 +59,12 @@ class ImageNetParams(Strict):
     )
     sha256: str | None = None
 
-    @property
-    def folder(self) -> str:
-        """What the classes' folders lie in, where that is told."""
-        return ""
-
-
-class StylizedParams(ImageNetParams):
-    """Where the photos are."""
-
-    @property
-    def folder(self) -> str:
-        """Validation photos alone."""
-        return "val"
-
 
 class CorruptedParams(ImageNetParams):
     """Where the photos are, and which of them to take."""
 
     corruption: Corruption = Field(description="what is done to the photos: the folder's name")
     severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
-
-    @property
-    def folder(self) -> str:
-        """A corruption's photos of a severity."""
-        return f"{self.corruption}/{self.severity}"
 
 
 def source(params: ImageNetParams, file: str, hint: str, above: Sequence[str] = ("",)) -> Source:
@@ -163,17 +144,23 @@ def items(
 
 
 def _to_test(
-    key: str, file: str, photo: str, hint: str, check: Callable[[Mapping[str, str], Path], None]
+    key: str,
+    file: str,
+    photo: str,
+    hint: str,
+    check: Callable[[Mapping[str, str], Path], None],
+    folder: str = "",
 ) -> dict[str, Any]:
-    """A set whose photos are called like ``photo`` and are checked by class; a layout that is another one is an error."""
+    """A set whose photos are called like ``photo`` and are checked by class; a layout that is another one is an error.
+    ``folder``: what the classes' folders lie in, with options in braces.
+    """
 
     def parts(params: ImageNetParams) -> dict[str, tuple[Source, ...]]:
-        return {"photos": (source(params, file, hint, (params.folder,)),)}
+        return {"photos": (source(params, file, hint, (folder.format(**params.model_dump()),)),)}
 
     def of_set(params: ImageNetParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
-        archive = parts["photos"]
-        layout = str(PurePosixPath(params.folder, CLASSES[0], photo))
-        class_of = photos(archive, layout, [params.folder] if params.folder else ())
+        archive, above = parts["photos"], folder.format(**params.model_dump())
+        class_of = photos(archive, str(PurePosixPath(above, CLASSES[0], photo)), [above] if above else ())
         check(class_of, archive)
         yield from items(archive, class_of, key)
 
@@ -200,6 +187,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
             "See github.com/hendrycks/robustness; its photos lie in <corruption>/<severity>/<wnid>/*.JPEG. Write the folder that"
             " holds the corruptions, or an archive, into params.yaml, as the option source.",
             lambda class_of, archive: check(class_of, archive, VALIDATION),
+            "{corruption}/{severity}",
         ),
     },
     "imagenet_r": {
@@ -239,7 +227,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         " of ImageNet-100's classes, to test alone.",
         "TITLE": "Stylized-ImageNet",
         "PHOTO_BYTES": 100_000,  # about
-        "Params": StylizedParams,
+        "Params": ImageNetParams,
         "expected": partial(_tested, VALIDATION),
         **_to_test(
             "imagenet_stylized",
@@ -248,6 +236,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
             "It is made with the code of github.com/rgeirhos/Stylized-ImageNet; its validation photos lie in val/<wnid>. Write"
             " the folder that holds val into params.yaml, as the option source.",
             lambda class_of, archive: check(class_of, archive, VALIDATION),
+            "val",
         ),
     },
 }

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import Field
 
 from bgbias import seeds
@@ -58,7 +57,7 @@ def expected(params: Params) -> dict[str, int]:
 
 def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") -> Iterator[Item]:
     """The photos and their true masks as PNG, split by split, class by class; labels go on through the splits."""
-    from bgbias.toy import render  # not where only the options are checked
+    from bgbias.toy import render, scenes  # not where only the options are checked
 
     label = 0
     for split, classes in _splits(params):
@@ -67,7 +66,9 @@ def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") 
             class_name = f"{label:03d}_{toy.kind}"
             for n in range(params.photos_per_class):
                 shot = render.shoot(toy, render.pose(params.seed, split, c, n), params.size)
-                photo = render.expose(shot, _backdrop(params, split, c, n))
+                scene = _scene(*scene_of(params, split, c, n), params.seed)
+                glance = scenes.glance(params.seed, split, c, n)
+                photo = render.expose(shot, scenes.photograph(scene, glance, params.size))
                 yield Item(
                     image_id=f"{split}/{class_name}/{n:03d}.png",
                     class_name=class_name,
@@ -91,13 +92,6 @@ def scene_of(params: Params, split: str, c: int, n: int) -> tuple[str, int]:
 
 def _splits(params: Params) -> tuple[tuple[str, int], ...]:
     return ("train", params.train_classes), ("val", params.val_classes), ("test", params.test_classes)
-
-
-def _backdrop(params: Params, split: str, c: int, n: int) -> np.ndarray:
-    from bgbias.toy import scenes
-
-    glance = scenes.glance(params.seed, split, c, n)
-    return scenes.photograph(_scene(*scene_of(params, split, c, n), params.seed), glance, params.size)
 
 
 @lru_cache(maxsize=1024)

@@ -32,7 +32,6 @@ DAMAGED = (
     UnicodeDecodeError,
 )
 BLOCK = 1 << 20  # bytes
-NO_ARCHIVE = "{path} is neither a zip nor a tar archive; delete it and fetch it again."
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
@@ -126,7 +125,7 @@ def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
 def _uncompressed(path: Path) -> IO[bytes]:
     """A tar as an open file in which every member has its place, which goes when nobody reads from it; else an error."""
     if not tarfile.is_tarfile(path):
-        raise UserError(NO_ARCHIVE.format(path=path))
+        raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
     with tarfile.open(path) as archive:
         packed = archive.fileobj
         if packed is None or isinstance(packed, io.BufferedReader):

@@ -101,7 +101,9 @@ def fetch(
 
     tried: list[str] = []
     wrong: list[str] = []
-    left = [source for source in (*_among_downloads(sources, desk), *sources) if source.place is not None]
+    named = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
+    at_hand = [s.model_copy(update={"place": str(file)}) for s, file in named if file.exists()]
+    left = [source for source in (*at_hand, *sources) if source.place is not None]
     while left:
         source = left.pop(0)
         try:
@@ -135,12 +137,6 @@ def partial_download(target: Path, source: Source) -> Path:
     """
     place = hashlib.sha256(str(source.place).encode()).hexdigest()[:8]
     return target.with_name(f"{target.name}.{place}.download")
-
-
-def _among_downloads(sources: tuple[Source, ...], desk: Desk | None) -> list[Source]:
-    """The sources whose file a person has put among the downloads, with that as their place."""
-    named = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
-    return [s.model_copy(update={"place": str(file)}) for s, file in named if file.exists()]
 
 
 def _wanted(sources: tuple[Source, ...]) -> Source:

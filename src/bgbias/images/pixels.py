@@ -62,9 +62,6 @@ def opened(data: bytes, name: str) -> Iterator[Image.Image]:
             if isinstance(xmp := image.info.get("xmp"), str):  # Pillow looks for bytes in it
                 image.info["xmp"] = xmp.encode()
             yield image
-    except UnknownLevelsError as error:
-        text = f"'{name}' cannot be decoded ({error}); replace or remove this picture."
-        raise UnknownLevelsError(text, error.kind) from error
     except UnidentifiedImageError as error:  # whose text is the address of a buffer
         raise UserError(
             f"'{name}' cannot be decoded (no picture of a kind that is known here); replace or remove this picture."

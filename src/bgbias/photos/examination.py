@@ -185,7 +185,7 @@ class Examination:
         except drawn_masks.NoMaskError:
             raise
         except UserError as error:
-            return self.leaves_out(item.image_id, getattr(error, "kind", "unreadable"), str(error))
+            return self.leaves_out(item.image_id, getattr(error.__cause__, "kind", "unreadable"), str(error))
         if truth is not None and truth.shape != (height, width):
             across = turned and truth.shape == (width, height)
             hint = "" if not across else TURN_MASK if self._upright else TURN_PHOTO

@@ -51,12 +51,8 @@ class Pictures:
             self._offsets, self._checks = index["offsets"].tolist(), index["checks"].tolist()
         self._pixels = np.asarray(np.load(path, mmap_mode="r"))
         self._rows = {image_id: row for row, image_id in enumerate(self.ids)}
+        self.name = path.name  # which no other pictures have
         self._path, self._intact = path, bytearray(len(self.ids))
-
-    @property
-    def name(self) -> str:
-        """The file's, which no other pictures have."""
-        return self._path.name
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._rows
