@@ -89,7 +89,9 @@ def study(tmp_path: Path) -> Study:
     return made
 
 
-def test_map_is_that_of_its_embeddings_query_by_query(study: Study, tmp_path: Path) -> None:
+def test_map_is_that_of_its_embeddings_query_by_query(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = files.read(study.files.at("embeddings", **CELL.wildcards))
     vectors, labels = found.views["clean", 0].astype(np.float64), found.labels
     camera = np.array([CAMERAS[int(i.partition("_")[2][0])] for i in found.ids])
@@ -115,8 +117,9 @@ def test_map_is_that_of_its_embeddings_query_by_query(study: Study, tmp_path: Pa
         table = formats.read(study.files.at("table_csv", table=name))
         if "queries" in table:
             assert set(table["queries"]) == {SPLITS["test"]}
+    monkeypatch.setattr(listing, "PARAMS", tmp_path / "params.yaml")
     with pytest.raises(UserError, match="persons says which photos are queries"):
-        listing.of_dataset("persons", tmp_path / "params.yaml")
+        listing.of_dataset("persons")
     crossed = pd.read_parquet(study.files.at("crossed_queries", **CELL.wildcards))
     assert crossed["image_id"].str.endswith("_0.png").all()
 

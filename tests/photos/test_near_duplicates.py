@@ -29,7 +29,7 @@ def saved(image: Image.Image, quality: int) -> Image.Image:
 def found(pictures: list[Image.Image], labels: list[int]) -> list[list[int]]:
     thumbnails = [thumbnail(np.asarray(image.convert("L"))) for image in pictures]
     sums = [hashlib.sha256(image.tobytes()).hexdigest() for image in pictures]
-    return [rows.tolist() for rows in find(thumbnails, np.array(labels), sums)]
+    return [rows.tolist() for rows in find(np.array(thumbnails), np.array(labels), sums)]
 
 
 SECOND_SHOTS = {
@@ -68,6 +68,10 @@ def test_frames_skies_and_walls_are_no_view() -> None:
     for alike in (framed, skies, walls):
         assert found(alike, [0, 0, 1, 1]) == [[0, 1, 2, 3]] * 2
     assert found([walls[0], walls[1], walls[0]], [0, 0, 0])[0] == [0, 1, 0]  # but for the very same file
+
+
+def test_no_photos_have_none() -> None:
+    assert found([], []) == [[], []]
 
 
 def test_of_very_many_photos_those_of_a_class_are_compared_and_files(monkeypatch: pytest.MonkeyPatch) -> None:

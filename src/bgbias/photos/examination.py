@@ -232,7 +232,7 @@ class Examination:
         ids = sorted(self.sums)
         labels = np.unique([self._class_of[i] for i in ids], return_inverse=True)[1]
         rows = find_near_duplicates(
-            [self._thumbnails[i] for i in ids],
+            np.array([self._thumbnails[i] for i in ids]),
             labels if self._labelled else np.arange(len(ids)),
             [self.sums[i] for i in ids],
         )

@@ -25,11 +25,10 @@ def thumbnail(grey: np.ndarray) -> np.ndarray:
     return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
 
 
-def find(
-    thumbnails: Sequence[np.ndarray], labels: np.ndarray, sums: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
+def find(thumbnails: np.ndarray, labels: np.ndarray, sums: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """For each of N photos the first one of its class, and the first one of another class, of which it is a near-duplicate: rows
-    int64 [N] each, its own where there is none. ``sums`` [N]: equal where files are, however little they show.
+    int64 [N] each, its own where there is none. ``thumbnails`` uint8 [N, 32, 32]; ``sums`` [N]: equal where files are, however
+    little they show.
     """
     rows = np.arange(len(labels))
     _, first, copy_of = np.unique(sums, return_index=True, return_inverse=True)
@@ -38,7 +37,7 @@ def find(
     if len(rows) > ALL_PAIRS:
         compared = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for part in compared:
-        detail = _detail([thumbnails[row] for row in part])
+        detail = _detail(thumbnails[part])
         for start in range(0, len(part), BLOCK):
             block = part[start : start + BLOCK]
             alike = detail[start : start + BLOCK] @ detail.T > ALIKE
@@ -52,9 +51,9 @@ def find(
     return within, across
 
 
-def _detail(thumbnails: Sequence[np.ndarray]) -> np.ndarray:
+def _detail(thumbnails: np.ndarray) -> np.ndarray:
     """Float32 [N, D], of unit length where there is any."""
-    grey = np.array(thumbnails, np.float32).reshape(-1, SIDE, SIDE)
+    grey = thumbnails.astype(np.float32).reshape(-1, SIDE, SIDE)
     fine = np.array([picture - cv2.GaussianBlur(picture, (0, 0), SMOOTH) for picture in grey])
     inside = fine.reshape(grey.shape)[:, RIM:-RIM, RIM:-RIM].reshape(len(grey), (SIDE - 2 * RIM) ** 2)
     inside = inside - inside.mean(axis=1, keepdims=True)
