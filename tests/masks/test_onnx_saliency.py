@@ -118,7 +118,16 @@ def test_a_graph_whose_masks_make_no_sense_is_refused(
 
 def test_a_graph_that_finds_objects_in_half_of_the_photos_is_taken(tmp_path: Path) -> None:
     photos = [np.full((40, 40, 3), n, np.uint8) for n in range(4)] + [red_disc(n) for n in range(8)]
-    assert len(masker("onnx", graph(tmp_path / "net.onnx"))(photos)) == 12
+    make = masker("onnx", graph(tmp_path / "net.onnx"))
+    assert len(make(photos)) == 12
+    assert len(make([photos[0]] * 8)) == 8  # it is judged once
+
+
+def test_a_graph_is_judged_over_calls(tmp_path: Path) -> None:
+    make = masker("onnx", graph(tmp_path / "net.onnx", bias=-14.0), stretch=False)
+    make([red_disc(n) for n in range(7)])
+    with pytest.raises(UserError, match="8 show nothing"):
+        make([red_disc(7)])
 
 
 def test_what_nobody_gave_of_a_graph_is_called_a_guess(tmp_path: Path) -> None:

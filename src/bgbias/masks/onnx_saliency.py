@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +45,8 @@ class _Input(NamedTuple):
 class GraphMasker:
     """Photos in, masks out, photo by photo: not every graph takes more at a time. ``device`` is where the graph runs.
 
-    ``is_unknown``: nobody published how the graph wants photos, so that its first masks are judged.
+    ``is_unknown``: nobody published how the graph wants photos, so that its first masks are judged by their
+    ``faults``.
     """
 
     session: Any
@@ -55,6 +56,7 @@ class GraphMasker:
     path: Path
     device: str
     is_unknown: bool = False
+    faults: list[str] = field(default_factory=list)
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
         """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order."""
@@ -62,19 +64,18 @@ class GraphMasker:
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
         """The same as they are made."""
-        faults = []
-        for number, photo in enumerate(photos):
-            mask = mask_from(self._saliency(photo), *photo.shape[:2], self.recipe.stretch)
-            if self.is_unknown and number < JUDGED:
-                faults.append(quality.fault(mask.alpha))
-            if number == JUDGED - 1:
-                self._check_sense(faults)
+        for photo in photos:
+            height, width = photo.shape[:2]
+            mask = mask_from(self._saliency(photo), height, width, self.recipe.stretch)
+            if self.is_unknown and len(self.faults) < JUDGED:
+                self._judge(mask)
             yield mask
 
-    def _check_sense(self, faults: list[str]) -> None:
-        """Refuse a graph whose first masks, most of them, show no object."""
-        shown = Counter(fault for fault in faults if fault)
-        if 2 * shown.total() > JUDGED:
+    def _judge(self, mask: Mask) -> None:
+        """Refuse a graph if most of its first masks show no object."""
+        self.faults.append(quality.fault(mask.alpha))
+        shown = Counter(filter(None, self.faults))
+        if len(self.faults) == JUDGED and 2 * shown.total() > JUDGED:
             counted = ", ".join(f"{count} show {fault}" for fault, count in shown.items())
             raise UserError(
                 f"{self.path}: of the first {JUDGED} masks {counted}. The graph probably wants photos otherwise: give mean, std,"
