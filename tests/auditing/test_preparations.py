@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from bgbias import seeds
-from bgbias.auditing.photos import PhotoCollection, choose
+from bgbias.auditing.photos import PhotoCollection, choose, look_at
 from bgbias.auditing.preparations import compare
 from bgbias.models.adapters import Options, load
 
@@ -36,7 +36,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> PhotoCollection:
             path = place / f"class {number}" / f"{photo}.png"
             path.parent.mkdir(exist_ok=True)
             Image.fromarray(picture).save(path)
-    return choose(str(place), None, None, None, None).looked_at()
+    return look_at(choose(str(place), None, None, None, None))
 
 
 def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollection) -> None:
@@ -71,5 +71,5 @@ def test_a_preparation_that_finds_as_much_is_not_named(collection: PhotoCollecti
 def test_photos_without_classes_say_nothing(collection: PhotoCollection, tmp_path: Path) -> None:
     Image.new("RGB", (40, 40), "red").save(tmp_path / "one.png")
     Image.new("RGB", (40, 40), "blue").save(tmp_path / "two.png")
-    unlabelled = choose(str(tmp_path), None, None, None, None).looked_at()
+    unlabelled = look_at(choose(str(tmp_path), None, None, None, None))
     assert not compare(load(Bright(), Options(size=32)), unlabelled).map_at_r

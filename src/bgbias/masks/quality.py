@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import TypedDict
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -90,6 +89,8 @@ def clarity(alpha: NDArray[np.uint8]) -> float:
     Its mean grey level in 0..1, weighted by itself, times its largest connected part's share of the object's pixels. Of a masker
     that is never in doubt of a pixel it says nothing but the latter. How well it tells wrong masks: docs/masks.md.
     """
+    import cv2
+
     step = max(1, min(alpha.shape) // CLEAR_AT)
     alpha = np.ascontiguousarray(alpha[::step, ::step])
     levels, pixels = np.arange(256), np.bincount(alpha.ravel(), minlength=256)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
 ALIKE = 0.7  # correlation: independent photos of birds and groceries stay below .62, saved again at quality 20 above .99
@@ -22,6 +21,8 @@ BLOCK = 256
 
 def thumbnail(grey: np.ndarray) -> np.ndarray:
     """What is kept of a photo, uint8 [32, 32], from its grey pixels uint8 [H, W]."""
+    import cv2
+
     return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
 
 
@@ -53,6 +54,8 @@ def find(thumbnails: np.ndarray, labels: np.ndarray, sums: Sequence[str]) -> tup
 
 def _detail(thumbnails: np.ndarray) -> np.ndarray:
     """Float32 [N, D], of unit length where there is any."""
+    import cv2
+
     grey = thumbnails.astype(np.float32).reshape(-1, SIDE, SIDE)
     fine = np.array([picture - cv2.GaussianBlur(picture, (0, 0), SMOOTH) for picture in grey])
     inside = fine.reshape(grey.shape)[:, RIM:-RIM, RIM:-RIM].reshape(len(grey), (SIDE - 2 * RIM) ** 2)
