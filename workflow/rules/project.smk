@@ -24,8 +24,9 @@ def project(here):
             tempfile.NamedTemporaryFile() as file,
             tempfile.TemporaryDirectory(dir=folder.parent) as unpacked,
         ):
-            commit.repo.archive(file, commit.hexsha)
-            shutil.unpack_archive(file.name, Path(unpacked) / "whole", "tar", filter="data")
+            commit.repo.archive(file, commit.hexsha, format="zip")
+            file.flush()
+            shutil.unpack_archive(file.name, Path(unpacked) / "whole", "zip")
             (Path(unpacked) / "whole").rename(folder)
     return folder
 
