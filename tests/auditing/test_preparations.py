@@ -44,7 +44,7 @@ def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollect
     found = compare(model, collection)
     assert found.better == HALF
     assert found.photos == 32
-    (sentence,) = found.told()
+    (sentence,) = found.sentences()
     assert (
         f"On 32 photos the model finds clearly more with {HALF}: MAP@R {100 * found.map_at_r[HALF]:.1f} %"
         in sentence
@@ -64,7 +64,7 @@ def test_a_preparation_that_finds_as_much_is_not_named(collection: PhotoCollecti
     """A mean colour says as much, however it is scaled."""
     found = compare(load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32)), collection)
     assert found.better is None
-    assert not [*found.told()]
+    assert not [*found.sentences()]
     assert len(found.map_at_r) == 4
 
 

@@ -115,7 +115,7 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
-        for line in preparations.told():
+        for line in preparations.sentences():
             say(line)
         steps, photos, prepared = _seen(question, model, work, "embed")
         views = question.asked.views(question.collection.labelled)

@@ -37,7 +37,7 @@ class PreparationTrial:
     map_at_r: Mapping[str, float] = field(default_factory=dict)
     better: str | None = None
 
-    def told(self) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         """That one is better, in words."""
         if self.better is None:
             return

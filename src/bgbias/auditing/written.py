@@ -297,7 +297,7 @@ def caveats(audit: Measured) -> Iterator[str]:
 
 def guesses(audit: Measured) -> list[str]:
     """What was guessed of the model and may make all numbers wrong, the most telling first."""
-    return [*audit.preparations.told(), *audit.model.guesses]
+    return [*audit.preparations.sentences(), *audit.model.guesses]
 
 
 def of_model(audit: Measured) -> list[str]:

@@ -75,7 +75,7 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
     }
     new = [path for path in wanted if path not in found]
     if (size := sum(files[path].st_size for path in new)) > WORTH_A_WORD:
-        progress.say(f"reads {len(new):,} new files ({size / 1e9:.1f} GB) once, to know them by content")
+        progress.say(f"reads {len(new):,} new files ({progress.size(size)}) once, to know them by content")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as readers:
         for chunk in (new[start : start + CHUNK] for start in range(0, len(new), CHUNK)):
             now = time.time_ns()

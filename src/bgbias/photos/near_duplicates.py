@@ -2,7 +2,7 @@
 
 Each photo becomes a grey picture of 32 x 32 pixels without its rim (frames are alike) and without what is smooth in it (so are
 skies and walls); two whose detail correlates by more than ``ALIKE`` are near-duplicates. docs/data.md has how often that is
-right. Mirrored or turned copies, and crops of more than a few per cent, are not noticed.
+right. Mirrored or turned copies, and crops of more than a few percent, are not noticed.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     every = [change for of in changes.values() for change in of]
     alone = sorted((plain.query_drop for _, plain in losing), key=lambda drop: -drop.value)
     has_queries = bool(alone) and not math.isnan(alone[0].value)
-    details = prose.said(
+    details = prose.fill_macro(
         TEMPLATE,
         "details",
         **told,
@@ -130,7 +130,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         looks=[change.score for change in every if not math.isnan(change.score.found.value)],
         of_queries=list(dict.fromkeys((alone[0], alone[-1]))) if has_queries else [],
     )
-    return " ".join(prose.said(TEMPLATE, "headline", **told)), " ".join(details)
+    return " ".join(prose.fill_macro(TEMPLATE, "headline", **told)), " ".join(details)
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
@@ -238,7 +238,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
         gaining = [model for model, change in compared if change.corrupted.more]
         lessening = [model for model, change in compared if change.drop.less]
         best = max(gaining or lessening, key=lambda model: model.corrupted.value, default=None)
-        yield from prose.said(
+        yield from prose.fill_macro(
             TEMPLATE,
             "advice",
             title=block.title,
@@ -249,7 +249,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
         )
         if "table7" in read:
             yield from _without_training(block, read["table7"])
-    yield from prose.said(TEMPLATE, "no_cure_needed", unshown=[block.title for block in unshown])
+    yield from prose.fill_macro(TEMPLATE, "no_cure_needed", unshown=[block.title for block in unshown])
 
 
 def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
@@ -261,7 +261,7 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
         own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
         if own and not math.isnan(own[0]["drop_more"]):
             difference = _tested(own[0], "drop_more")
-            yield from prose.said(TEMPLATE, "by_masks", title=block.title, difference=difference)
+            yield from prose.fill_macro(TEMPLATE, "by_masks", title=block.title, difference=difference)
 
 
 def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
@@ -288,4 +288,4 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
         }
         for row in best
     ]
-    return prose.said(TEMPLATE, "without_training", title=block.title, cures=told)
+    return prose.fill_macro(TEMPLATE, "without_training", title=block.title, cures=told)

@@ -184,7 +184,7 @@ def _caveats(table: pd.DataFrame) -> list[str]:
     """What a reader of the verdict must know at once."""
     trained = table[names.trained(table["method"])]
     counted = trained if len(trained) else table
-    return prose.said(
+    return prose.fill_macro(
         TEMPLATE,
         "caveats",
         where=[*map(names.dataset, table["dataset"].unique()), *table["backbone"].unique()],
@@ -239,7 +239,7 @@ def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(macro: str, **values: Any) -> str:
-    return " ".join(prose.said(TEMPLATE, macro, **values))
+    return " ".join(prose.fill_macro(TEMPLATE, macro, **values))
 
 
 def _first_sentence(file: ModuleType) -> str:

@@ -23,14 +23,14 @@ FOLDERS = (Path(__file__).parent, Path(__file__).parent / "tables")
 
 
 def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> list[str]:
-    """The paragraphs of a template; ``shared``: a template whose macros it may use, told the same."""
+    """The paragraphs of a template; ``shared``: a template whose macros it may use, with the same values."""
     filled = _environment().get_template(template)
     macros = vars(_environment().get_template(shared).make_module(dict(values))) if shared else {}
 
     return _parted(filled.render(macros | dict(values)))
 
 
-def said(template: str, macro: str, **values: Any) -> list[str]:
+def fill_macro(template: str, macro: str, **values: Any) -> list[str]:
     """The paragraphs of one macro of a template, without empty ones."""
     macros = _environment().get_template(template).module
     return list(filter(None, _parted(getattr(macros, macro)(**values))))
