@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from bgbias.attribution.explanation import Explanation
-    from bgbias.auditing.audit import Audit
+    from bgbias.auditing.finished import Audit
     from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
@@ -326,6 +326,7 @@ def audit(
     from bgbias.auditing import workplace
     from bgbias.auditing.audit import question, run
     from bgbias.auditing.backgrounds import find
+    from bgbias.auditing.finished import Audit
     from bgbias.auditing.photos import choose, look_at
     from bgbias.auditing.question import Asked
     from bgbias.compute.device import pick
@@ -343,8 +344,10 @@ def audit(
     asking = question(
         look_at(chosen), asked, behind, masker, weights, pick(device), mask_options=mask_options
     )
-    with tempfile.TemporaryDirectory() as folder:
-        return run(asking, audited, Path(folder if out is None else out))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary if out is None else out)
+        run(asking, audited, folder)
+        return Audit.load(folder)
 
 
 def _ours(model: object, name: str) -> None:

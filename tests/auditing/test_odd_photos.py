@@ -79,13 +79,13 @@ def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(photos: Pa
             photo.unlink()
             (photos.parent / "masks" / folder.name / photo.name).unlink()
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
-    assert found.findings is not None
-    rows = found.findings.levels.query("setting == 'query' and metric == 'map_at_r'").set_index("condition")[
+    rows = pd.DataFrame(found.numbers["levels"]).query("setting == 'query' and metric == 'map_at_r'").set_index("condition")[
         "value"
     ]
     assert rows[["clean", "random_background"]].notna().all()
     assert math.isnan(rows["mixed_same"])
-    assert found.findings.steps.query("setting == 'query'")["value"].isna().all()
+    steps = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")
+    assert steps["value"].isna().all()
     page = (tmp_path / "out/audit.html").read_text("utf-8")
     assert re.search(r"on a background of its class <code>.*?</code></th><td>–</td>", page)
 
@@ -98,10 +98,9 @@ def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Pa
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
     assert "queries: 6 of 21 have no background" in str(found)
     assert "are of one class" not in str(found)
-    assert found.findings is not None
-    photos_of = found.findings.photos
-    measured = photos_of[photos_of["mixed_same"].notna()]
-    *steps, drop = found.findings.steps.query("setting == 'query'")["value"]
+    photos_of = found.to_frame()
+    measured = photos_of[photos_of["map_at_r_mixed_same"].notna()]
+    *steps, drop = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")["value"]
     assert sum(steps) == pytest.approx(drop, abs=1e-12)
     # Of galleries that lack the lenders: nearly what is lost in whole ones.
     assert drop == pytest.approx(measured["lost"].mean(), abs=0.1)

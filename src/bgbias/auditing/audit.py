@@ -7,13 +7,13 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bgbias.auditing import (
     embedded,
@@ -25,7 +25,6 @@ from bgbias.auditing import (
     saved,
     slices,
     workplace,
-    written,
 )
 from bgbias.auditing import masker as masking
 from bgbias.auditing.backgrounds import BackgroundPhotos
@@ -49,41 +48,8 @@ from bgbias.models.adapters import Adapted
 from bgbias.progress import say, size
 from bgbias.report import queries as asking
 from bgbias.results import leak
-from bgbias.results.uncertainty import Estimate
 
 PHOTOS, EMBEDDINGS = "photos", "embeddings"  # folders of unfinished work
-
-
-class Audit(Measured):
-    """What was found, for whoever reads it: ``print(audit)``, ``audit.drop``, ``audit.classes``, ``audit.write(folder)``."""
-
-    @property
-    def drop(self) -> Estimate:
-        """By which share MAP@R is lower where only the query's background changes, with its interval over classes."""
-        return written.drop(self)
-
-    @property
-    def classes(self) -> pd.DataFrame:
-        """A row a class, the greatest loss first (``Findings.classes``); a UserError without labels."""
-        if self.findings is None:
-            raise UserError(
-                f"{self.collection.name} has no classes, so that nobody knows what should be found."
-            )
-        return self.findings.classes
-
-    def __str__(self) -> str:
-        """What the terminal shows."""
-        return "\n".join(written.told(self))
-
-    def write(self, folder: Path | str) -> list[Path]:
-        """``audit.html``, ``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives
-        their paths.
-        """
-        folder = Path(folder)
-        page_file = folder / "audit.html"
-        files = saved.write(self, folder)
-        write_text(page_file, page.made(self))
-        return [*files, page_file]
 
 
 def question(
@@ -111,8 +77,8 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path) -> Audit:
-    """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
+def run(question: Question, model: Adapted, folder: Path) -> Measured:
+    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well."""
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences():
@@ -125,15 +91,24 @@ def run(question: Question, model: Adapted, folder: Path) -> Audit:
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
-        audit = replace(audit, preparations=preparations)
-        audit.write(folder)
-        workplace.finish(folder, workplace.of_answer(question, model), workplace.of_model(question, model))
+        began = time.perf_counter()
+        answers = workplace.of_model(question, model)
+        seconds = (time.perf_counter() - began) / len(answers)
+        audit = replace(audit, preparations=preparations, seconds_a_photo=seconds)
+        write(audit, folder)
+        workplace.finish(folder, workplace.of_answer(question, model), answers)
         return audit
+
+
+def write(audit: Measured, folder: Path) -> None:
+    """All files of an audit, the page last."""
+    saved.write(audit, folder)
+    write_text(folder / "audit.html", page.made(audit))
 
 
 def of_embeddings(
     question: Question, model: Adapted, vectors: Mapping[View, np.ndarray], folder: Path
-) -> Audit:
+) -> Measured:
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
@@ -144,7 +119,7 @@ def of_embeddings(
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
-        audit.write(folder)
+        write(audit, folder)
         return audit
 
 
@@ -255,7 +230,7 @@ def _concluded(
     shares: Shares | None,
     looked: looks.Looks,
     steps: Steps,
-) -> Audit:
+) -> Measured:
     """From embeddings to numbers and pictures."""
     collection, table = question.collection, photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
@@ -263,10 +238,11 @@ def _concluded(
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, originals=photos.originals)
-    audit = Audit(
+    audit = Measured(
         collection=collection,
         model=model,
         masker=Masks(collection, question.masker).makers,
+        masker_key=question.masker.key if question.masker else "",
         backgrounds=question.backgrounds,
         asked=question.asked,
         shift=findings.shift(embeddings),
@@ -284,8 +260,8 @@ def _concluded(
 
 
 def _with_classes(
-    audit: Audit, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
-) -> Audit:
+    audit: Measured, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
+) -> Measured:
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
@@ -299,6 +275,8 @@ def _with_classes(
         findings=found,
         queries=measured.queries(found, photos, embeddings, names, qualities),
         portraits=measured.portraits(found, photos),
+        first=measured.first_found(embeddings),
+        pictures=measured.pictures(found, photos),
         thirds=thirds,
         surely=slices.surely_masked(found.photos, properties),
         better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
