@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from PIL import Image
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from bgbias.attribution.explanation import Explanation
+    from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
     from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
@@ -284,6 +286,10 @@ def explain(
     return explanation.explain(model.model, decoded, same, score)
 
 
+@overload
+def audit(photos: Source, model: Mapping[str, object], **how: Any) -> ComparedAudits: ...  # type: ignore[overload-overlap]
+@overload
+def audit(photos: Source, model: object, **how: Any) -> Audit: ...
 @of_arguments("weights", "size", "resize", "squash", "interpolation", "mean", "std", "pooling")
 def audit(
     photos: Source,
@@ -302,13 +308,13 @@ def audit(
     class_level: int | None = None,
     device: str = "auto",
     **looks: Any,
-) -> Audit:
+) -> Audit | ComparedAudits:
     """How much a model loses on these photos when only the background changes: what the command ``bgbias audit`` measures.
 
     ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
     DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
-    with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors. ``sample``: at most so many photos;
-    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
+    with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are compared
+    (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos; None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
     ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not
     tell them. What cannot be used is a UserError.
 
@@ -329,6 +335,7 @@ def audit(
     from bgbias.auditing.finished import Audit
     from bgbias.auditing.photos import choose, look_at
     from bgbias.auditing.question import Asked
+    from bgbias.auditing.several import audit_each
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted
@@ -340,13 +347,19 @@ def audit(
     masking.check(masker, weights, mask_options)
     chosen = choose(photos, masks, name, class_level, sample or None)
     behind = find(None if backgrounds is None else str(backgrounds))
-    audited = adapted(model, Options(**looks, device=device))
+    options = Options(**looks, device=device)
+    several = model if isinstance(model, Mapping) else {}
+    # Whichever cannot be loaded says so before anything else is done.
+    loaded = [adapted(one, options) for one in several.values() or [model]]
     asking = question(
         look_at(chosen), asked, behind, masker, weights, pick(device), mask_options=mask_options
     )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
-        run(asking, audited, folder)
+        if several:
+            loads = {str(name): partial(adapted, one, options) for name, one in several.items()}
+            return audit_each(asking, loads, folder)[0]
+        run(asking, *loaded, folder)
         return Audit.load(folder)
 
 

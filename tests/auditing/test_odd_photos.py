@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -79,9 +80,11 @@ def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(photos: Pa
             photo.unlink()
             (photos.parent / "masks" / folder.name / photo.name).unlink()
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
-    rows = pd.DataFrame(found.numbers["levels"]).query("setting == 'query' and metric == 'map_at_r'").set_index("condition")[
-        "value"
-    ]
+    rows = (
+        pd.DataFrame(found.numbers["levels"])
+        .query("setting == 'query' and metric == 'map_at_r'")
+        .set_index("condition")["value"]
+    )
     assert rows[["clean", "random_background"]].notna().all()
     assert math.isnan(rows["mixed_same"])
     steps = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")

@@ -19,6 +19,8 @@ from bgbias.files.atomic import replacing
 from bgbias.report.html.pictures import url
 from bgbias.results.uncertainty import Estimate
 
+REFERENCE = "reference:"
+
 
 class Audit:
     """What an audit found: ``print(audit)`` shows what the terminal shows, a notebook the verdict, the
@@ -42,9 +44,7 @@ class Audit:
             )
         missing = sorted(name for name in names if not (folder / name).is_file())
         if missing:
-            raise UserError(
-                f"{folder / missing[0]} is missing; run the same audit again with --out {folder}"
-            )
+            raise UserError(f"{folder / missing[0]} is missing; run the same audit again with --out {folder}")
         return cls({name: (folder / name).read_bytes() for name in sorted(names)})
 
     def save(self, folder: Path | str) -> list[Path]:
@@ -67,6 +67,17 @@ class Audit:
         return numbers
 
     @property
+    def name(self) -> str:
+        """The model's, of a file without its folders."""
+        name = str(self.numbers["model"]["name"])
+        return Path(name).name if Path(name).is_absolute() else name
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the model was asked for comparison alone."""
+        return self.name.startswith(REFERENCE)
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence or two."""
         return str(self.numbers["verdict"])
@@ -79,10 +90,11 @@ class Audit:
         return self.estimate("drop", setting=QUERY_ONLY, unit="relative")
 
     def estimate(self, entry: str, **where: str) -> Estimate:
-        """The number in the row of an ``entry`` of ``numbers`` (``drop``, ``levels``, ``steps``) that has
-        these values; unknown where there is none.
+        """The number of an ``entry`` of ``numbers`` (``attribution``, ``cue_conflict``), or of its row that
+        has these values (``drop``, ``levels``, ``steps``); unknown where there is none.
         """
-        for row in self.numbers[entry] or ():
+        found = self.numbers[entry]
+        for row in [found] if isinstance(found, dict) else found or ():
             if all(row[key] == value for key, value in where.items()):
                 return Estimate(*(_number(row.get(key)) for key in ("value", "low", "high", "p")))
         return Estimate(math.nan)
@@ -127,7 +139,9 @@ class Audit:
         return self._files["verdict.txt"].decode().removesuffix("\n")
 
     def __repr__(self) -> str:
-        return f"<Audit of {self.numbers['model']['name']} on {self.numbers['photos']['name']}: {self.verdict}>"
+        return (
+            f"<Audit of {self.numbers['model']['name']} on {self.numbers['photos']['name']}: {self.verdict}>"
+        )
 
     def _repr_html_(self) -> str:
         from markupsafe import escape

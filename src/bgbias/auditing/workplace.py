@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -83,6 +84,23 @@ def made_before(folder: Path) -> frozenset[str]:
         return frozenset()
     # Until 2026 a verdict did not say which files are its own.
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
+
+
+def folder_name(model: str) -> str:
+    """What the folder of a model's audit is called."""
+    name = Path(model).name if Path(model).is_absolute() else model
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+
+
+def another_audit(folder: Path, question: Question, model: Adapted) -> str:
+    """Which model and photos the audit in ``folder`` is of, if it is not of these; else nothing."""
+    before = _json(folder / VERDICT) if made_before(folder) else {}
+    if not before:
+        return ""
+    of, photos = before["model"]["name"], before["photos"]
+    collection = question.collection
+    same = (of, photos["name"]) == (model.name, collection.name)
+    return "" if same else f"{of} on {photos['name']}"
 
 
 def finish(folder: Path, digest: str, answers: np.ndarray) -> None:

@@ -137,7 +137,7 @@ def _first_hits(found: Findings) -> str:
         100 * rows.loc[rows["condition"] == c, "value"].sum(min_count=1) for c in (CLEAN, RANDOM_BACKGROUND)
     )
     known = math.isfinite(before + after)
-    return f", the first hit right for {before:.0f} and then {after:.0f} of 100 queries" if known else ""
+    return f", the first hit right for {before:.0f} % and then {after:.0f} % of the queries" if known else ""
 
 
 def many_unsure(audit: Measured) -> bool:

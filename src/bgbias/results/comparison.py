@@ -6,6 +6,7 @@ All of it is made of values a query, as ``queries.parquet`` of a study or of an 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,12 +31,14 @@ class Choice:
     """Which model to take for queries in front of other backgrounds.
 
     ``best`` has the highest MAP@R there; ``as_good`` are those of which nobody can say that they are
-    worse; ``worse`` those that are, beyond chance. ``is_tested``: whether there are intervals at all.
+    worse; ``worse`` those that are, beyond chance. ``unbeaten``: references that are not worse.
+    ``is_tested``: whether there are intervals at all.
     """
 
     best: str
     as_good: tuple[str, ...]
     worse: tuple[str, ...]
+    unbeaten: tuple[str, ...]
     is_tested: bool
 
 
@@ -133,8 +136,7 @@ def _on_front(models: pd.DataFrame) -> list[bool]:
     levels = models[list(LEVELS)].to_numpy(float)
     candidates = levels[~models["is_reference"]]
     return [
-        not is_reference
-        and not ((candidates >= level).all(axis=1) & (candidates > level).any(axis=1)).any()
+        not is_reference and not ((candidates >= level).all(axis=1) & (candidates > level).any(axis=1)).any()
         for level, is_reference in zip(levels, models["is_reference"], strict=True)
     ]
 
@@ -160,13 +162,32 @@ def _of_queries(values: Values) -> pd.DataFrame:
 def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     """Every two models are tested, and corrected for, since which one is best was seen first."""
     best, *others = models.loc[~models["is_reference"], "model"]
-    if not others:
-        return Choice(best, (), (), False)
-    with_best = pairs[(pairs["model"] == best) & pairs["other"].isin(others)].set_index("other")
-    p = with_best["changed_p_holm"]
-    worse = tuple(name for name in others if p[name] < SIGNIFICANT)
-    as_good = tuple(name for name in others if name not in worse)
-    return Choice(best, as_good, worse, bool(p.notna().any()))
+    references = models.loc[models["is_reference"], "model"]
+    against = differences(pairs, best)
+    worse = {name for name, found in against.items() if found.p < SIGNIFICANT and found.value < 0}
+    return Choice(
+        best,
+        tuple(name for name in others if name not in worse),
+        tuple(name for name in others if name in worse),
+        tuple(name for name in references if name not in worse),
+        any(not math.isnan(found.p) for found in against.values()),
+    )
+
+
+def differences(pairs: pd.DataFrame, best: str, name: str = "changed") -> dict[str, Estimate]:
+    """What each other model has more than ``best`` of a column of ``Comparison.pairs``, 0..1, with its
+    interval, and the p that is corrected for all pairs.
+    """
+    found = {}
+    for row in pairs.to_dict("records"):
+        if best in (row["model"], row["other"]):
+            is_first = row["model"] == best
+            value, low, high = (
+                (-1 if is_first else 1) * row[f"{name}{end}"] for end in ("", "_low", "_high")
+            )
+            ends = (high, low) if is_first else (low, high)
+            found[row["other" if is_first else "model"]] = Estimate(value, *ends, row[f"{name}_p_holm"])
+    return found
 
 
 def _stability(frames: Sequence[pd.DataFrame]) -> Stability:

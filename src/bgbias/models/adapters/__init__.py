@@ -93,6 +93,7 @@ class Adapted:
     ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
     [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each. ``guesses``:
     sentences on what was guessed and may make all numbers wrong. ``alternatives``: ``vectors`` as they are by other options.
+    ``module``: the ``torch.nn.Module`` behind ``vectors``, if there is one.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Adapted:
     device: str = "cpu"
     guesses: tuple[str, ...] = field(default=(), repr=False)
     alternatives: Mapping[str, Vectors] = field(default_factory=dict, repr=False)
+    module: Any = field(default=None, repr=False)
     _check: AloneCheck = field(default_factory=AloneCheck, init=False, repr=False, compare=False)
 
     def embed(self, views: np.ndarray) -> np.ndarray:
