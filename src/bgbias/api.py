@@ -314,7 +314,8 @@ def audit(
     ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
     DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
     with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are compared
-    (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos; None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
+    (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos; None: all.
+    ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
     ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not
     tell them. What cannot be used is a UserError.
 
@@ -359,7 +360,7 @@ def audit(
         if several:
             loads = {str(name): partial(adapted, one, options) for name, one in several.items()}
             return audit_each(asking, loads, folder)[0]
-        run(asking, *loaded, folder)
+        run(asking, loaded[0], folder)
         return Audit.load(folder)
 
 

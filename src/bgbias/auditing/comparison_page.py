@@ -15,13 +15,13 @@ from bgbias.results.uncertainty import SIGNIFICANT, Estimate
 from bgbias.version import VERSION
 
 if TYPE_CHECKING:
-    from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.side_by_side import SideBySide
 
 TEMPLATE = "choice.j2"
 STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
 
 
-def headline(group: ComparedAudits) -> str:
+def headline(group: SideBySide) -> str:
     """Which model to take, and whether that is more than chance."""
     best = next(row for row in _rows(group) if row["model"] == group.comparison.choice.best)
     choice = group.comparison.choice
@@ -30,7 +30,7 @@ def headline(group: ComparedAudits) -> str:
     )
 
 
-def details(group: ComparedAudits) -> list[str]:
+def details(group: SideBySide) -> list[str]:
     """What else to know before one is taken: who is ahead on original photos, who is fastest, and whether
     the order of the drops holds.
     """
@@ -48,7 +48,7 @@ def details(group: ComparedAudits) -> list[str]:
     )
 
 
-def lines(group: ComparedAudits) -> Iterator[str]:
+def lines(group: SideBySide) -> Iterator[str]:
     """What the terminal shows."""
     yield headline(group)
     yield from details(group)
@@ -64,7 +64,7 @@ def lines(group: ComparedAudits) -> Iterator[str]:
     yield "[ ]: 95 %, over classes; *: more than chance among all pairs (Holm)"
 
 
-def render(groups: Sequence[ComparedAudits]) -> str:
+def render(groups: Sequence[SideBySide]) -> str:
     """The page: a section for each group of audits of the same photos."""
     return html.render(
         "comparison.html",
@@ -78,7 +78,7 @@ def render(groups: Sequence[ComparedAudits]) -> str:
     )
 
 
-def _of_page(group: ComparedAudits, number: int) -> dict[str, Any]:
+def _of_page(group: SideBySide, number: int) -> dict[str, Any]:
     against = _against_best(group)
     rows = [
         row
@@ -115,11 +115,11 @@ def _of_page(group: ComparedAudits, number: int) -> dict[str, Any]:
     }
 
 
-def _rows(group: ComparedAudits) -> list[dict[str, Any]]:
+def _rows(group: SideBySide) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in group.models.to_dict("records")]
 
 
-def _against_best(group: ComparedAudits) -> dict[str, tuple[Estimate, bool]]:
+def _against_best(group: SideBySide) -> dict[str, tuple[Estimate, bool]]:
     """What other models find more of in front of other backgrounds than the best one, in points of MAP@R,
     and whether that is more than chance.
     """

@@ -39,8 +39,8 @@ class Findings:
     setting and step, points of MAP@R lost, and their sum, ``decomposition.DROP``, of galleries that lack the same photos in each
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
-    class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order. ``queries``: all of
-    ``scores.of_queries``, which the rest is made of.
+    class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
+    ``queries``: all of ``scores.of_queries``, which the rest is made of.
     """
 
     levels: pd.DataFrame

@@ -108,8 +108,9 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 class Measured:
     """What was found; from ``findings`` on, what needs labels.
 
-    ``masker_key``: what masks depend on, "" of drawn ones. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos whose clean embedding is also
-    another's. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
+    ``masker_key``: what masks depend on, "" of drawn ones. ``qualities``: a row a mask. ``remarks``: of
+    masks. ``ties``: photos whose clean embedding is also another's.
+    ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
     of each class that loses most (``portraits``), and masks that are least clear (``doubtful``). For
     comparisons: which photo each query finds ``first``, and ``pictures`` of photos, encoded, by name.
     ``seconds_a_photo``: what preparing and embedding one takes, on this machine.

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,7 @@ class Stability:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """``models``: a row a model, the highest MAP@R on other backgrounds first: ``clean``, ``changed``
     and the ``drop`` between them, 0..1, the steps of the drop in points of MAP@R 0..1, each with
     ``_low`` and ``_high``, and ``is_on_front``. ``pairs``: a row for every two models, the first minus
@@ -74,7 +75,7 @@ class Comparison:
     stability: Stability | None
 
 
-def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] = ()) -> Comparison:
+def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] = ()) -> ModelComparison:
     """Models by name, each with its rows of ``scores.of_queries`` and a ``seed``, all of one collection
     of photos and the same draws; of queries that one model lacks none has a value.
 
@@ -95,7 +96,7 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
     queries = pd.concat({name: _of_queries(of) for name, of in values.items()}, axis=1)
     is_ranked = len(candidates) >= FEWEST_RANKED
-    return Comparison(
+    return ModelComparison(
         models,
         pairs,
         queries,
@@ -117,8 +118,8 @@ def _values(frame: pd.DataFrame, name: str) -> Values:
     return rows.seen(frame, ("photos", name, "none", "pretrained"), views)
 
 
-def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, object]:
-    line: dict[str, object] = {"model": name, "queries": len(values.queries)}
+def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
+    line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
     for level in LEVELS:
         line |= rows.interval(level, values.estimate([level]), 1)
     line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
@@ -146,7 +147,7 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
     for (name, one), (other_name, other) in itertools.combinations(zip(names, values, strict=True), 2):
         changed = one.against(other, ["changed"])
         drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
-        pair = {"model": name, "other": other_name}
+        pair: dict[str, Any] = {"model": name, "other": other_name}
         lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
     pairs = pd.DataFrame(lines)
     for name in ("changed", "drop") if lines else ():
@@ -175,7 +176,7 @@ def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
 
 
 def differences(pairs: pd.DataFrame, best: str, name: str = "changed") -> dict[str, Estimate]:
-    """What each other model has more than ``best`` of a column of ``Comparison.pairs``, 0..1, with its
+    """What each other model has more than ``best`` of a column of ``ModelComparison.pairs``, 0..1, with its
     interval, and the p that is corrected for all pairs.
     """
     found = {}
