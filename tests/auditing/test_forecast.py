@@ -146,11 +146,12 @@ def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_
     (chunks,) = (tmp_path / "audit").rglob("done.npy")
     assert np.load(chunks).tolist() == [1, 0]
     (tmp_path / "mended").touch()
+    audited = tmp_path / "audit/fragile.py-embed"
     again = commands.bgbias(tmp_path, "audit", *how)
     assert again.returncode == 0, again.stderr
     assert "72 photos, 8 views of each: what is left takes about" in again.stderr
     whole = commands.bgbias(tmp_path, "audit", *how, "--out", "whole")
     assert "what is left" not in whole.stderr
     for name in ("audit.json", "audit.html", "photos.parquet"):
-        assert (tmp_path / "audit" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    assert json.loads((tmp_path / "audit/audit.json").read_text())["attribution"]["photos"] == 2
+        assert (audited / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    assert json.loads((audited / "audit.json").read_text())["attribution"]["photos"] == 2

@@ -139,7 +139,7 @@ class SideBySide:
             for other in found
         )
         levels = self.comparison.queries[name]
-        clean, changed = (float(levels.at[image_id, level]) for level in comparison.LEVELS)
+        clean, changed = (float(levels[level][image_id]) for level in comparison.LEVELS)
         return Answered(name, clean, changed, first)
 
 

@@ -22,6 +22,7 @@ from bgbias.results.rows import CLEAN, CORRUPTED, QUERY_ONLY, SYMMETRIC, Values
 from bgbias.results.uncertainty import SIGNIFICANT, Estimate
 
 LEVELS = ("clean", "changed")
+NO_DIFFERENCE = uncertainty.UNKNOWN  # of the best model from itself
 FEWEST_RANKED = 3  # models: two have one order or the other
 SPLITS = 200  # of the classes into halves
 TRUSTED_TAU = 0.5  # below it fewer than three pairs of four keep their order
