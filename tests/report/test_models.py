@@ -10,7 +10,7 @@ from asked_models import model
 from caption_studies import selected
 from small_study import described, load
 
-from bgbias.report import tables
+from bgbias.report import formats, tables
 from bgbias.report.figures import models as figure
 from bgbias.report.tables import models as table15
 from bgbias.results import comparison
@@ -76,3 +76,11 @@ def test_the_figure_has_a_panel_for_each_dataset_and_the_best_on_top() -> None:
     for axes in drawn.axes:
         assert [label.get_text() for label in axes.get_yticklabels()] == ["resnet50", "vit", "mobilenet"]
         assert axes.yaxis_inverted()
+
+
+def test_printed_models_of_a_dataset_stand_together() -> None:
+    text = formats.markdown(table15.table(queries()), "table15", "Which one.")
+    (heading,) = [line for line in text.splitlines() if line.startswith("### ")]
+    assert heading.startswith("### birds")
+    rows = [line.split(" | ")[0].strip("| ") for line in text.splitlines() if line.startswith("| ")]
+    assert rows[-3:] == ["resnet50", "vit", "mobilenet"]
