@@ -187,7 +187,8 @@ def _seen(
     _room(work, expected.disk)
     steps = Steps(expected.seconds)
     with steps.step("masks", len(unmasked)) as done:
-        masks.make(unmasked, done)
+        for _ in masks.make(unmasked):
+            done(1)
     prepared = Prepared(work / PHOTOS, table, model.look)
 
     def prepare(row: int) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
+from bgbias.masks.predictor import MaskPredictor
 from bgbias.masks.settings import MaskPolicy
 
 CONDITIONS = (
@@ -70,7 +70,7 @@ class Question:
     """
 
     collection: PhotoCollection
-    masker: NamedMasker | None
+    masker: MaskPredictor | None
     backgrounds: BackgroundPhotos
     asked: Asked
     command: str = ""

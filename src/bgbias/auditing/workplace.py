@@ -208,7 +208,7 @@ def of_question(question: Question, model: Adapted) -> str:
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
-            "masker": masker and [masker.name, masker.key],
+            "masker": masker and [masker.kind, masker.key],
             "backgrounds": question.backgrounds.digest,
             "asked": asked.told,
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),
