@@ -185,7 +185,7 @@ def _seen(
     unmasked = masks.missing
     expected = _expected(question, model, work, does, each * len(unmasked))
     _room(work, expected.disk)
-    steps = Steps(expected.seconds)
+    steps = Steps()
     with steps.step("masks", len(unmasked)) as done:
         for _ in masks.make(unmasked):
             done(1)

@@ -66,7 +66,7 @@ class Views(Mapping[View, np.ndarray]):
             if not self._done[chunk]
         ]
 
-    def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], None]) -> None:
+    def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], object]) -> None:
         """Embed what is missing; ``done`` is told how many more photos are there."""
         arrays = {view: self[view] for view in self._asked}
         chunks = self.missing

@@ -89,7 +89,7 @@ class Prepared:
             self._behind[row] = look.cropped(without_object(shown, alpha))
         self._state[row] = WITHOUT_MASK if mask is None else DONE
 
-    def make_all(self, rows: list[int], make: Callable[[int], None], done: Callable[[int], None]) -> None:
+    def make_all(self, rows: list[int], make: Callable[[int], None], done: Callable[[int], object]) -> None:
         """``make`` each of the rows, several at once; ``done`` is told how many more are there."""
         with ThreadPoolExecutor(threads()) as pool:
             for start in range(0, len(rows), PER_CHUNK):

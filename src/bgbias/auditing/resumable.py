@@ -1,4 +1,4 @@
-"""Work that outlives a kill: arrays in files that are mapped into memory, and the line that says how far it is.
+"""Work that outlives a kill: arrays in files that are mapped into memory.
 
 Nothing in memory grows with the photos. A row counts when all of it is there. Disks of a machine that lost its power may have
 lost rows; delete the files then.
@@ -7,16 +7,15 @@ lost rows; delete the files then.
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bgbias.progress import SECONDS_BETWEEN_LINES, minutes, say
+from bgbias import progress
 
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
@@ -75,36 +74,17 @@ class KeptRows:
 
 
 class Steps:
-    """Steps of work with their forecast seconds; what a step really takes per thing replaces its forecast."""
+    """Steps of work, and the seconds that each took."""
 
-    def __init__(self, seconds: Mapping[str, float]) -> None:
-        self._left = dict(seconds)
+    def __init__(self) -> None:
         self.took: dict[str, float] = {}
 
     @contextmanager
-    def step(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+    def step(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
         """A step over ``total`` things; what is given is told how many more are done."""
-        self._left.pop(name, None)
-        begun = shown = time.monotonic()
-        finished, live = 0, sys.stderr.isatty()
-
-        def done(more: int) -> None:
-            nonlocal finished, shown
-            finished += more
-            now = time.monotonic()
-            if now - shown < (0.5 if live else SECONDS_BETWEEN_LINES) or not finished:
-                return
-            shown = now
-            left = (total - finished) * (now - begun) / finished + sum(self._left.values())
-            text = f"{name}: {finished} of {total}, about {minutes(left)} left in all"
-            if live:
-                print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
-            else:
-                say(text)
-
+        began = time.monotonic()
         try:
-            yield done
+            with progress.showing(total, name) as advance:
+                yield advance
         finally:
-            self.took[name] = time.monotonic() - begun
-            if live:
-                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self.took[name] = time.monotonic() - began
