@@ -35,7 +35,7 @@ from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import Decoded, Prepared
 from bgbias.auditing.question import Asked, Question
 from bgbias.auditing.resumable import Steps
 from bgbias.errors import UserError
@@ -51,7 +51,7 @@ from bgbias.report import queries as asking
 from bgbias.results import leak
 from bgbias.results.uncertainty import Estimate
 
-PHOTOS, EMBEDDINGS = "photos", "embeddings"  # folders of unfinished work
+EMBEDDINGS = "embeddings"  # folder of unfinished work
 
 
 class Audit(Measured):
@@ -111,9 +111,13 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path) -> Audit:
-    """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
-    with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
+def run(question: Question, model: Adapted, folder: Path, keeps_pixels: bool = False) -> Audit:
+    """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well.
+
+    ``keeps_pixels``: for another model of the same look, which is audited there next.
+    """
+    digest, noise = workplace.of_question(question, model), workplace.noise(model)
+    with workplace.working(folder, digest, noise, keeps_pixels) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences():
             say(line)
@@ -184,19 +188,18 @@ def _seen(
     each = masks.seconds_each()
     unmasked = masks.missing
     expected = _expected(question, model, work, does, each * len(unmasked))
-    _room(work, expected.disk)
+    prepared_pixels = workplace.pixels_of(question, model, work)
+    _room(work, prepared_pixels, expected.disk)
     steps = Steps()
     with steps.step("masks", len(unmasked)) as done:
         for _ in masks.make(unmasked):
             done(1)
-    prepared = Prepared(work / PHOTOS, table, model.look)
 
-    def prepare(row: int) -> None:
-        image_id = table.ids[row]
-        prepared.make(row, pixels.decode(collection.read(image_id), image_id), masks.of(image_id))
+    def decode(image_id: str) -> Decoded:
+        return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
-    with steps.step("photos", len(prepared.missing)) as done:
-        prepared.make_all(prepared.missing, prepare, done)
+    with steps.timed("photos"):
+        prepared = Prepared(prepared_pixels, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -222,7 +225,7 @@ def _expected(
     size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
     left = Left(
         masking,
-        Prepared.left(work / PHOTOS, count),
+        Prepared.left(workplace.pixels_of(question, model, work), count),
         len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         embedded.Views.left(work / EMBEDDINGS, count),
         embedded.objects_left(work, min(asked.objects, count)),
@@ -318,10 +321,10 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         )
 
 
-def _room(work: Path, needed: int) -> None:
+def _room(work: Path, pixels: Path, needed: int) -> None:
     """Refuse a disk that is too small before anything is made; what is there already counts as room."""
     exported = work.parent.parent.glob("*-*/*.png")
-    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *exported))
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *pixels.glob("*"), *exported))
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free + there
     if free < needed:

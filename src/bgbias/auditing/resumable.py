@@ -80,11 +80,16 @@ class Steps:
         self.took: dict[str, float] = {}
 
     @contextmanager
-    def step(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
-        """A step over ``total`` things; what is given is told how many more are done."""
+    def timed(self, name: str) -> Iterator[None]:
+        """A step that shows by itself how far it is."""
         began = time.monotonic()
         try:
-            with progress.showing(total, name) as advance:
-                yield advance
+            yield
         finally:
             self.took[name] = time.monotonic() - began
+
+    @contextmanager
+    def step(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+        """A step over ``total`` things; what is given is told how many more are done."""
+        with self.timed(name), progress.showing(total, name) as advance:
+            yield advance

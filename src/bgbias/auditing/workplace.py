@@ -42,6 +42,7 @@ WRITTEN = (
     "random.jpg",
 )
 NOISE = "noise.npy"
+PIXELS = "pixels-"
 SAME_MODEL = 1e-3  # of the largest number: embeddings of one model differ by less from machine to machine
 EXPORTS = "exports"
 QUESTION, PHOTOS = "question.json", "photos.csv"  # of an export
@@ -120,17 +121,19 @@ def _check_place(folder: Path, photos: object, option: str) -> None:
 
 
 @contextmanager
-def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
+def working(folder: Path, digest: str, noise: np.ndarray, keeps_pixels: bool = False) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
     in ``folder`` is a UserError that names the first. ``noise``: what the model makes of pictures of noise: another model of the
     same name has a folder of its own.
+
+    Prepared pixels (``pixels_of``) lie beside it. They go with the last of the unfinished audits, unless ``keeps_pixels``.
     """
     with _alone(folder):
         root = folder / UNFINISHED
         number = 0
         while (work := root / f"{digest}-{number}").is_dir() and not _same(work / NOISE, noise):
             number += 1
-        others = [other.name for other in root.glob("*") if other != work]
+        others = [other for other in root.glob("*") if other != work and not other.name.startswith(PIXELS)]
         if others:
             say(
                 f"{root} also holds {len(others)} unfinished audits of other questions; delete what you do not want"
@@ -140,8 +143,8 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
         (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
-        if not any(root.iterdir()):
-            root.rmdir()
+        if not others and not keeps_pixels:
+            shutil.rmtree(root)
 
 
 def _same(path: Path, noise: np.ndarray) -> bool:
@@ -194,6 +197,20 @@ def check_exported(digest: str) -> None:
             "No pictures were exported for this question on this computer, so that these embeddings are of another one. Give the"
             " options of the --export that wrote the pictures, or export again."
         )
+
+
+def pixels_of(question: Question, model: Adapted, work: Path) -> Path:
+    """The folder of prepared pixels beside ``work``: the same for every model of one look, whatever is asked of it."""
+    collection, masker = question.collection, question.masker
+    digest = _hashed(
+        {
+            "photos": [collection.digest, collection.upright],
+            "look": repr(model.look),
+            "masker": masker and [masker.kind, masker.key],
+            "code": code.fingerprint("bgbias.auditing.prepared"),
+        }
+    )
+    return work.parent / f"{PIXELS}{digest}"
 
 
 MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
