@@ -35,11 +35,13 @@ def size(count: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``."""
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``2.5 days``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     whole = round(seconds / 60)
-    return f"{whole} min" if whole < 100 else f"{whole // 60} h {whole % 60:02} min"
+    if whole < 100:
+        return f"{whole} min"
+    return f"{whole // 60} h {whole % 60:02} min" if whole < 48 * 60 else f"{whole / 1440:,.1f} days"
 
 
 def track(things: Iterable[T], total: int | None, label: str) -> Iterator[T]:

@@ -107,11 +107,12 @@ def test_it_takes_the_memory_that_was_foretold(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    foretold = re.search(r"disk while it runs, ([\d,]+) MB of memory", done.stderr)
+    foretold = re.search(r"disk while it runs, ([\d.]+) ([GM])B of memory", done.stderr)
     peak = re.search(r"^peak (\d+)", done.stderr, re.MULTILINE)
     assert foretold
     assert peak
-    assert 0.85 < 1e6 * int(foretold[1].replace(",", "")) / int(peak[1]) < 1.15
+    memory = float(foretold[1]) * {"M": 1e6, "G": 1e9}[foretold[2]]
+    assert 0.85 < memory / int(peak[1]) < 1.15
 
 
 FRAGILE = """

@@ -7,6 +7,7 @@ speaks of changed queries in the catalogue as it is, which is a shop's case; bot
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,7 +22,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
-from bgbias.results.rows import MAP_AT_R, Values, seen
+from bgbias.results.rows import MAP_AT_R, Values, seen, views_in
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.study.cell import PRETRAINED
 
@@ -60,9 +61,8 @@ def of_labelled(
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    shown = list(dict.fromkeys(condition for condition, _ in asked))
-    times = {name: sum(view == name for view, _ in asked) for name in shown}
-    verdict = seen(queries, MODEL, _views(QUERY_ONLY, times))
+    times = Counter(condition for condition, _ in asked)
+    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, times))
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels)
     return Findings(
@@ -71,7 +71,7 @@ def of_labelled(
         _drops(queries, times),
         _classes(photos, unsure),
         photos,
-        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
+        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in times else UNKNOWN,
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
     )
 
@@ -90,11 +90,6 @@ def shift(embeddings: Embeddings) -> pd.DataFrame:
     means = {condition: np.mean(of_draws, axis=0) for condition, of_draws in found.items()}
     ids = np.array(embeddings.ids, object)[embeddings.usable]
     return pd.DataFrame({"image_id": ids, **means})
-
-
-def _views(setting: str, times: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
-    """Clean queries in the clean gallery are of either setting, and written as symmetric."""
-    return {c: (SYMMETRIC if c == CLEAN else setting, c, n) for c, n in times.items()}
 
 
 def _interval(estimate: Estimate) -> dict[str, float]:
@@ -119,7 +114,7 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = seen(queries, MODEL, _views(setting, times), metric, others)
+            values = seen(queries, MODEL, views_in(setting, times), metric, others)
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
@@ -145,7 +140,7 @@ def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
 def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        values = seen(queries, MODEL, _views(setting, {c: times[c] for c in ends}))
+        values = seen(queries, MODEL, views_in(setting, {c: times[c] for c in ends}))
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})

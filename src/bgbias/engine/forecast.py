@@ -19,7 +19,7 @@ from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
-from bgbias.progress import size
+from bgbias.progress import minutes, size
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, options
@@ -122,7 +122,7 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
             by.append(
                 "guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor")
             )
-        lines.append(f"  time left: about {_duration(seconds)} of steps, one after the other")
+        lines.append(f"  time left: about {minutes(seconds)} of steps, one after the other")
         lines.append(f"    {'; others '.join(by)}")
     return for_this_study("\n".join(lines))
 
@@ -264,10 +264,3 @@ def _short(number: float) -> str:
         if number >= unit:
             return f"{number / unit:.3g} {name}"
     return f"{number:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 1.5 * unit:
-            return f"{seconds / unit:,.{0 if seconds >= 10 * unit else 1}f} {name}"
-    return f"{seconds:.0f} s"
