@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bgbias.auditing import audit, backgrounds
+from bgbias.auditing import audit, backgrounds, workplace
 from bgbias.auditing.photos import choose, look_at
 from bgbias.auditing.question import Asked, Question
 from bgbias.models.adapters import Adapted, Options, load
@@ -30,25 +30,20 @@ def model(exponent: float, side: int = 64) -> Adapted:
 
 
 def pixels(folder: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("pixels-*/*.np[yz]")}
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("pixels-*/*.npz")}
 
 
 def test_a_second_model_of_the_same_look_reads_the_pixels_of_the_first(
     question: Question, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    audit.run(question, model(1), out, keeps_pixels=True)
-    first = pixels(out)
-    assert len({path.parent for path in first}) == 1
-    shared = audit.run(question, model(2), out, keeps_pixels=True)
-    assert pixels(out).keys() == first.keys()
-    (npz,) = (path for path in first if path.suffix == ".npz")
-    assert pixels(out)[npz] == first[npz]
+    with workplace.sharing_pixels(tmp_path) as place:
+        audit.run(question, model(1), tmp_path / "first", place)
+        first = pixels(place)
+        assert len({path.parent for path in first}) == 1
+        shared = audit.run(question, model(2), tmp_path / "second", place)
+        assert pixels(place) == first
+        audit.run(question, model(1, side=32), tmp_path / "smaller", place)
+        assert len({path.parent for path in pixels(place)}) == 2
     alone = audit.run(question, model(2), tmp_path / "alone")
     assert shared.drop == alone.drop
-    audit.run(question, model(1, side=32), out, keeps_pixels=True)
-    assert len({path.parent for path in pixels(out)}) == 2
-    # With the last of the audits all of them go.
-    audit.run(question, model(1), out)
-    assert not (out / ".unfinished").exists()
-    assert not (tmp_path / "alone/.unfinished").exists()
+    assert not list(tmp_path.rglob(".unfinished"))

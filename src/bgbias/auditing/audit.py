@@ -111,17 +111,16 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path, keeps_pixels: bool = False) -> Audit:
+def run(question: Question, model: Adapted, folder: Path, shared: Path | None = None) -> Audit:
     """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well.
 
-    ``keeps_pixels``: for another model of the same look, which is audited there next.
+    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``).
     """
-    digest, noise = workplace.of_question(question, model), workplace.noise(model)
-    with workplace.working(folder, digest, noise, keeps_pixels) as work:
+    with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences():
             say(line)
-        steps, photos, prepared = _seen(question, model, work, "embed")
+        steps, photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
         with steps.step("embeddings", sum(map(len, found.missing))) as done:
@@ -175,9 +174,10 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 
 def _seen(
-    question: Question, model: Adapted, work: Path, does: forecast.Work
+    question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
 ) -> tuple[Steps, EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
+    at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
     table = collection.table
     for line in model.guesses:
@@ -187,9 +187,8 @@ def _seen(
     say("a few photos first, to tell how long all of them take ...")
     each = masks.seconds_each()
     unmasked = masks.missing
-    expected = _expected(question, model, work, does, each * len(unmasked))
-    prepared_pixels = workplace.pixels_of(question, model, work)
-    _room(work, prepared_pixels, expected.disk)
+    expected = _expected(question, model, work, at, does, each * len(unmasked))
+    _room(work, at, expected.disk)
     steps = Steps()
     with steps.step("masks", len(unmasked)) as done:
         for _ in masks.make(unmasked):
@@ -199,7 +198,7 @@ def _seen(
         return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
     with steps.timed("photos"):
-        prepared = Prepared(prepared_pixels, table, model.look, decode)
+        prepared = Prepared(at, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -216,7 +215,7 @@ def _seen(
 
 
 def _expected(
-    question: Question, model: Adapted, work: Path, does: forecast.Work, masking: float
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masking: float
 ) -> Forecast:
     """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
     collection, asked = question.collection, question.asked
@@ -225,7 +224,7 @@ def _expected(
     size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
     left = Left(
         masking,
-        Prepared.left(workplace.pixels_of(question, model, work), count),
+        Prepared.left(at, count),
         len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         embedded.Views.left(work / EMBEDDINGS, count),
         embedded.objects_left(work, min(asked.objects, count)),
@@ -321,10 +320,10 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         )
 
 
-def _room(work: Path, pixels: Path, needed: int) -> None:
+def _room(work: Path, at: Path, needed: int) -> None:
     """Refuse a disk that is too small before anything is made; what is there already counts as room."""
     exported = work.parent.parent.glob("*-*/*.png")
-    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *pixels.glob("*"), *exported))
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free + there
     if free < needed:

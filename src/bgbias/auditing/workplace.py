@@ -121,12 +121,18 @@ def _check_place(folder: Path, photos: object, option: str) -> None:
 
 
 @contextmanager
-def working(folder: Path, digest: str, noise: np.ndarray, keeps_pixels: bool = False) -> Iterator[Path]:
+def sharing_pixels(folder: Path) -> Iterator[Path]:
+    """A place in ``folder`` for the prepared pixels of several audits, which goes when the block ends well."""
+    place = folder / UNFINISHED
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
     in ``folder`` is a UserError that names the first. ``noise``: what the model makes of pictures of noise: another model of the
-    same name has a folder of its own.
-
-    Prepared pixels (``pixels_of``) lie beside it. They go with the last of the unfinished audits, unless ``keeps_pixels``.
+    same name has a folder of its own. Prepared pixels, which lie beside it, go with the last of the unfinished audits.
     """
     with _alone(folder):
         root = folder / UNFINISHED
@@ -143,7 +149,7 @@ def working(folder: Path, digest: str, noise: np.ndarray, keeps_pixels: bool = F
         (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
-        if not others and not keeps_pixels:
+        if not others:
             shutil.rmtree(root)
 
 
@@ -199,8 +205,8 @@ def check_exported(digest: str) -> None:
         )
 
 
-def pixels_of(question: Question, model: Adapted, work: Path) -> Path:
-    """The folder of prepared pixels beside ``work``: the same for every model of one look, whatever is asked of it."""
+def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
+    """The folder of prepared pixels in ``place``: the same for every model of one look, whatever is asked of it."""
     collection, masker = question.collection, question.masker
     digest = _hashed(
         {
@@ -210,7 +216,7 @@ def pixels_of(question: Question, model: Adapted, work: Path) -> Path:
             "code": code.fingerprint("bgbias.auditing.prepared"),
         }
     )
-    return work.parent / f"{PIXELS}{digest}"
+    return place / f"{PIXELS}{digest}"
 
 
 MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
