@@ -1,7 +1,5 @@
 """How long work shows that it is alive: a bar on a terminal and in a notebook, a line now and then in a log."""
 
-from __future__ import annotations
-
 import sys
 import time
 import unicodedata

@@ -4,13 +4,11 @@ Numbers are those of the study (``evaluation.scores``, ``results``): MAP@R and t
 speaks of changed queries in the catalogue as it is, which is a shop's case; both settings are given.
 """
 
-from __future__ import annotations
-
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -161,32 +159,25 @@ def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
     """A row a class, the greatest loss first: queries, of how many the mask is unsure, MAP@R clean and corrupted, what is lost,
     and the standard deviation of that over its photos: these search for one another, so that it makes no interval.
     """
-    lines = []
-    for name, own in photos[photos["lost"].notna()].groupby("class_name", sort=True):
-        clean, corrupted = float(own[CLEAN].mean()), float(own[RANDOM_BACKGROUND].mean())
-        lines.append(
-            {
-                "class_name": name,
-                "queries": len(own),
-                "unsure_masks": int(own["image_id"].isin(list(unsure)).sum()),
-                "clean": clean,
-                "corrupted": corrupted,
-                "lost": clean - corrupted,
-                "sd": float(own["lost"].std(ddof=1)),
-                "relative": 1 - corrupted / clean if clean else math.nan,
-            }
-        )
-    return pd.DataFrame(lines).sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
+    queries = photos[photos["lost"].notna()]
+    of_classes = queries.assign(unsure=queries["image_id"].isin(list(unsure))).groupby("class_name")
+    made = of_classes.agg(
+        queries=("lost", "size"),
+        unsure_masks=("unsure", "sum"),
+        clean=(CLEAN, "mean"),
+        corrupted=(RANDOM_BACKGROUND, "mean"),
+        lost=("lost", "mean"),
+        sd=("lost", "std"),
+    ).reset_index()
+    made["relative"] = (1 - made["corrupted"] / made["clean"]).where(made["clean"] > 0)
+    return made.sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
 
 
 def without_common_folder(names: Iterable[str]) -> dict[str, str]:
     """Names of classes as people are shown them: without the folders that are around all of them."""
-    known = sorted(set(names))
-    parts = [name.split("/") for name in known]
-    around = sum(
-        1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*(p[:-1] for p in parts), strict=False))
-    )
-    return {name: "/".join(p[around:]) for name, p in zip(known, parts, strict=True)}
+    parts = {name: name.split("/") for name in names}
+    around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071
+    return {name: "/".join(folders[around:]) for name, folders in parts.items()}
 
 
 def suffering(classes: pd.DataFrame) -> int:

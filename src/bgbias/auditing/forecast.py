@@ -1,7 +1,5 @@
 """What is left of an audit, before it starts: a few photos go all the way, the rest is multiplication."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A masker is found by name, with weights that are at hand or fetched, and the key under which its masks are kept.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

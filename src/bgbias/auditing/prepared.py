@@ -3,8 +3,6 @@
 What is made lies in one file of pixels [N, S, S, 7], written as a study's are (``photos.prepared``), and goes on after a kill.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Nothing in memory grows with the photos. A row counts when all of it is there. D
 lost rows; delete the files then.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Who loses more: queries in thirds, by how large, central and bright they are and how clear their mask is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

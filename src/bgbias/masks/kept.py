@@ -5,8 +5,6 @@ the folders beside it when a dataset's masks are finished (``delete_others``). A
 them until she deletes them.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A masker with its options and weights, and the key of all that its masks depend on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

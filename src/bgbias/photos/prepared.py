@@ -10,8 +10,6 @@ reads what it does not need.
 Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

@@ -5,8 +5,6 @@ clean -> own_inpainted       what cutting the object out and pasting it costs by
       -> random_background   what the class's backgrounds contributed
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

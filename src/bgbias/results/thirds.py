@@ -1,7 +1,5 @@
 """Queries in thirds by what is measured of them: of their masks, or of what a photo shows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

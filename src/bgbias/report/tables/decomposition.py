@@ -3,8 +3,6 @@
 Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A mask that misses a part of its object leaves it in the picture where the backg
 other background, so that its loss counts as one of background. Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
