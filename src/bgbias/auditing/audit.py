@@ -123,7 +123,7 @@ def run(question: Question, model: Adapted, folder: Path, shared: Path | None = 
         steps, photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with steps.step("embeddings", sum(map(len, found.missing))) as done:
+        with steps.step("embeddings", len(found.missing)) as done:
             found.embed(model, photos, done)
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
