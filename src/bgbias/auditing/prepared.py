@@ -57,7 +57,7 @@ class Prepared:
         self._row_of = {image_id: row for row, image_id in enumerate(table.ids)}
         self._measures = KeptRows(folder, "measures", np.float64, (len(table), len(MEASURED)))
         shape = (look.size, look.size, PIXEL)
-        shapes = [shape] * len(table)
+        shapes: list[tuple[int, ...]] = [shape] * len(table)
         self._pixels = prepare(
             folder, FAMILY, str(shapes[:1]), "photos", table.ids, lambda: shapes, self._make
         )

@@ -1,7 +1,5 @@
 """What an audit is asked: which photos, in front of what, and what is measured of them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

@@ -93,7 +93,9 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
     for name in PROPERTIES:
         own = known[known[name].notna()]
         third = in_thirds(own[name])
-        for number, title in enumerate(THIRDS if third is not None else ()):
+        if third is None:
+            continue
+        for number, title in enumerate(THIRDS):
             part = own[third == number].sort_values(name)
             least, most, clean = part[name].iloc[0], part[name].iloc[-1], part[CLEAN].mean()
             lost = _lost(part, uncertainty.difference)

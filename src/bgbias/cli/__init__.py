@@ -3,8 +3,6 @@
 Heavy imports stay inside the commands, so that ``--help`` and the light nodes start at once.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Commands that train a masker: the demo's, and one's own, if that helps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

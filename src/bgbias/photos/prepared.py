@@ -148,7 +148,7 @@ def prepare(
     identity: str,
     label: str,
     ids: Sequence[str],
-    shapes: Callable[[], list[tuple[int, ...]]],
+    shapes: Callable[[], Sequence[tuple[int, ...]]],
     picture: Callable[[str], np.ndarray],
 ) -> Pictures:
     """The pictures of a family that ``identity`` names, made unless they are there; those of another identity go.
