@@ -1,8 +1,6 @@
-"""What a grid will cost before anything runs: photos, passes through a network, room on the disk.
+"""What a grid will cost before anything runs: photos, passes through a network, room on the disk, time.
 
-Passes are counted exactly where the study fixes them. Trainings stop early, so that theirs are a range: from the epochs that
-patience alone takes to all that are allowed. Disk is an estimate; what it rests on stands beside each constant. So is time:
-a guess by passes, which is held against what finished nodes of the grid took here, kind by kind.
+Trainings stop early: their passes are a range. Disk and time are estimates; finished nodes of a kind correct its time.
 """
 
 from __future__ import annotations
@@ -116,14 +114,7 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
     left, paces = _left(study, each, current)
     if left:
         seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
-        known = [name for name in left if name in paces]
-        by = [f"as finished ones took here ({', '.join(known)})"] if known else []
-        if len(known) < len(left):
-            by.append(
-                "guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor")
-            )
-        lines.append(f"  time left: about {minutes(seconds)} of steps, one after the other")
-        lines.append(f"    {'; others '.join(by)}")
+        lines.append(f"  time left: about {minutes(seconds)} for one step after the other (estimate)")
     return for_this_study("\n".join(lines))
 
 
@@ -134,9 +125,8 @@ def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[
 
 
 def pace_of(name: str, paces: Paces) -> float:
-    """By how much longer than guessed nodes take, by ``paces``: of each kind, what nodes took in all, and
-    what was guessed. Where none of a kind is finished, all others together, beside a while that was
-    guessed well: a few short nodes, which take as long as Python takes to begin, say little of trainings.
+    """By how much longer than guessed nodes take, by ``paces``: of each kind the seconds taken and those guessed. Where none of
+    a kind is finished, by all others, and ``SETTLED_SECONDS`` that were guessed well: a few short nodes say little.
     """
     settled = (SETTLED_SECONDS, SETTLED_SECONDS)
     took, guessed = zip(*([paces[name]] if name in paces else [settled, *paces.values()]), strict=True)
