@@ -7,7 +7,7 @@ lost rows; delete the files then.
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ from bgbias import progress
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     """The array in a file, all 0 where it was not there, or was another kind of array."""
-    if not _is_one(path, kind, shape):
-        partial = path.with_suffix(".partial")
-        np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
-        # A full disk is told now, and not by a signal when a page finds no room.
-        with partial.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
-        partial.replace(path)
+    with suppress(OSError, ValueError):
+        there = np.lib.format.open_memmap(path, mode="r+")
+        if there.dtype == kind and there.shape == shape:
+            return there
+    partial = path.with_suffix(".partial")
+    np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
+    # A full disk is told now, and not by a signal when a page finds no room.
+    with partial.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
+    partial.replace(path)
     return np.lib.format.open_memmap(path, mode="r+")
 
 
@@ -34,14 +37,6 @@ def zeros(path: Path, count: int) -> list[int]:
         return np.flatnonzero(np.load(path, mmap_mode="r", allow_pickle=False) == 0).tolist()
     except (OSError, ValueError, EOFError):
         return list(range(count))
-
-
-def _is_one(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
-    try:
-        there = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError):
-        return False
-    return there.dtype == kind and there.shape == shape
 
 
 class KeptRows:
