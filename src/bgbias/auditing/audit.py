@@ -34,7 +34,7 @@ from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import Decoded, Prepared
 from bgbias.auditing.question import Asked, Question
 from bgbias.auditing.resumable import Steps
 from bgbias.errors import UserError
@@ -49,7 +49,7 @@ from bgbias.progress import say, size
 from bgbias.report import queries as asking
 from bgbias.results import leak
 
-PHOTOS, EMBEDDINGS = "photos", "embeddings"  # folders of unfinished work
+EMBEDDINGS = "embeddings"  # folder of unfinished work
 
 
 def question(
@@ -77,16 +77,19 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path) -> Measured:
-    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well."""
+def run(question: Question, model: Adapted, folder: Path, shared: Path | None = None) -> Measured:
+    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well.
+
+    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``).
+    """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences():
             say(line)
-        steps, photos, prepared = _seen(question, model, work, "embed")
+        steps, photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with steps.step("embeddings", sum(map(len, found.missing))) as done:
+        with steps.step("embeddings", len(found.missing)) as done:
             found.embed(model, photos, done)
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
@@ -146,9 +149,10 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 
 def _seen(
-    question: Question, model: Adapted, work: Path, does: forecast.Work
+    question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
 ) -> tuple[Steps, EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
+    at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
     table = collection.table
     for line in model.guesses:
@@ -158,19 +162,18 @@ def _seen(
     say("a few photos first, to tell how long all of them take ...")
     each = masks.seconds_each()
     unmasked = masks.missing
-    expected = _expected(question, model, work, does, each * len(unmasked))
-    _room(work, expected.disk)
-    steps = Steps(expected.seconds)
+    expected = _expected(question, model, work, at, does, each * len(unmasked))
+    _room(work, at, expected.disk)
+    steps = Steps()
     with steps.step("masks", len(unmasked)) as done:
-        masks.make(unmasked, done)
-    prepared = Prepared(work / PHOTOS, table, model.look)
+        for _ in masks.make(unmasked):
+            done(1)
 
-    def prepare(row: int) -> None:
-        image_id = table.ids[row]
-        prepared.make(row, pixels.decode(collection.read(image_id), image_id), masks.of(image_id))
+    def decode(image_id: str) -> Decoded:
+        return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
-    with steps.step("photos", len(prepared.missing)) as done:
-        prepared.make_all(prepared.missing, prepare, done)
+    with steps.timed("photos"):
+        prepared = Prepared(at, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -187,7 +190,7 @@ def _seen(
 
 
 def _expected(
-    question: Question, model: Adapted, work: Path, does: forecast.Work, masking: float
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masking: float
 ) -> Forecast:
     """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
     collection, asked = question.collection, question.asked
@@ -196,7 +199,7 @@ def _expected(
     size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
     left = Left(
         masking,
-        Prepared.left(work / PHOTOS, count),
+        Prepared.left(at, count),
         len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         embedded.Views.left(work / EMBEDDINGS, count),
         embedded.objects_left(work, min(asked.objects, count)),
@@ -295,10 +298,10 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         )
 
 
-def _room(work: Path, needed: int) -> None:
+def _room(work: Path, at: Path, needed: int) -> None:
     """Refuse a disk that is too small before anything is made; what is there already counts as room."""
     exported = work.parent.parent.glob("*-*/*.png")
-    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *exported))
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free + there
     if free < needed:

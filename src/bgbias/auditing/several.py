@@ -18,9 +18,9 @@ from bgbias.progress import say
 Load = Callable[[], Adapted]
 
 
-def audit_or_read(question: Question, model: Adapted, folder: Path) -> Audit:
+def audit_or_read(question: Question, model: Adapted, folder: Path, shared: Path | None = None) -> Audit:
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
-    of other photos there is replaced, which is said first.
+    of other photos there is replaced, which is said first. ``shared`` as in ``audit.run``.
     """
     if is_answered(question, model, folder):
         say(
@@ -34,7 +34,7 @@ def audit_or_read(question: Question, model: Adapted, folder: Path) -> Audit:
                 f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep"
                 " it, press Ctrl-C and name another folder by --out"
             )
-        run(question, model, folder)
+        run(question, model, folder, shared)
     return Audit.load(folder)
 
 
@@ -53,14 +53,16 @@ def audit_each(
         )
     audits: dict[str, Audit] = {}
     failed: dict[str, UserError] = {}
-    for number, (name, load) in enumerate(models.items(), 1):
-        say(f"\n{name} ({number} of {len(models)})")
-        try:
-            model = replace(load(), name=name)
-            audits[name] = audit_or_read(question, model, folder / workplace.folder_name(name))
-        except UserError as error:
-            failed[name] = error
-            say(f"{name} failed, and the others go on: {error}")
+    with workplace.sharing_pixels(folder) as pixels:
+        for number, (name, load) in enumerate(models.items(), 1):
+            say(f"\n{name} ({number} of {len(models)})")
+            try:
+                model = replace(load(), name=name)
+                place = folder / workplace.folder_name(name)
+                audits[name] = audit_or_read(question, model, place, pixels)
+            except UserError as error:
+                failed[name] = error
+                say(f"{name} failed, and the others go on: {error}")
     if not audits:
         raise next(iter(failed.values()))
     compared = ComparedAudits(audits)

@@ -1,7 +1,5 @@
 """Who loses more: queries in thirds, by how large, central and bright they are and how clear their mask is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +10,7 @@ from bgbias.auditing.prepared import Prepared
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
+from bgbias.results.thirds import in_thirds
 from bgbias.results.uncertainty import Estimate, Statistic
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -22,7 +21,6 @@ PROPERTIES = {
     "clarity": "clarity of the mask (1: one piece, and no pixel in doubt)",
 }
 THIRDS = ("lowest third", "middle third", "highest third")
-FEWEST = 30  # queries of which thirds say something
 
 
 @dataclass(frozen=True)
@@ -94,9 +92,8 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
     for name in PROPERTIES:
         own = known[known[name].notna()]
-        # Equal values stay together: photos are in the order of their classes, which would part them.
-        third = pd.qcut(own[name], len(THIRDS), labels=False, duplicates="drop")
-        if len(own) < FEWEST or third.nunique() < len(THIRDS):
+        third = in_thirds(own[name])
+        if third is None:
             continue
         for number, title in enumerate(THIRDS):
             part = own[third == number].sort_values(name)

@@ -347,10 +347,7 @@ def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
 
 
 def _interval(row: pd.Series) -> str:
-    if math.isnan(row["value"]):
-        return NOTHING
-    ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:z.1f}, {100 * row['high']:z.1f}]"
-    return f"{100 * row['value']:z.1f}{ends}"
+    return html.interval(row["value"], row["low"], row["high"], 1)
 
 
 def queries(audit: Measured) -> int:

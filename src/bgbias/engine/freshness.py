@@ -7,8 +7,6 @@ compares each record with the plan and with the files that it certifies. A recor
 the plan comes back before that, the record is renamed back.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 declare them. A job does one step, or several of one model, one after the other in one process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """From a source to a verified local file: a file the user got, a URL, another local file, or a folder that is packed."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import shutil

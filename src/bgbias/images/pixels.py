@@ -5,8 +5,6 @@ training, a centre crop in evaluation. EXIF orientation is ignored where picture
 the loaders of torchvision and timm ignore it; ``index`` counts it, and turns a user's own photos if she asks (``upright``).
 """
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

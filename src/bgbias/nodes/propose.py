@@ -15,7 +15,7 @@ from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
-from bgbias.nodes.masks import predictor
+from bgbias.nodes.masks import find_predictor
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -120,7 +120,7 @@ def _looked_at(
             f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"
             " `masker` of the proposal in params.yaml."
         )
-    masker = predictor(study, proposal.masker, device)
+    masker = find_predictor(study, proposal.masker, device).build()
     names = sorted(found)
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     for batch in progress.track(batches, len(batches), f"foregrounds ({BATCH} photos each)"):

@@ -76,7 +76,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     from bgbias.evaluation.seen import pictures, views_of
     from bgbias.files.store import writing
     from bgbias.images import pixels
-    from bgbias.nodes.masks import predictor
+    from bgbias.nodes.masks import find_predictor
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker
@@ -86,7 +86,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
         predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
-        make = predictor(study, masker, made.on(device)) if predicts else None
+        make = find_predictor(study, masker, made.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
         with writing(made.outputs["seen_masks"]) as store:

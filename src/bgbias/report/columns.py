@@ -1,7 +1,5 @@
 """Kinds of printed columns: from a table's numbers to words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

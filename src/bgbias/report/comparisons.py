@@ -1,7 +1,5 @@
 """What a grid's models lose in front of other backgrounds, what methods change, and what that says on its page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Seconds and memory are another machine's business each time: no product holds th
 faithfully leaves tables and their checksums as they are. The records have them, and MLflow shows them by run.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap

@@ -5,8 +5,6 @@ clean -> own_inpainted       what cutting the object out and pasting it costs by
       -> random_background   what the class's backgrounds contributed
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -33,8 +31,7 @@ def matched(queries: pd.DataFrame, model: Model, setting: str, draws: Mapping[st
 
     ``queries``: its rows of ``scores.of_queries``.
     """
-    # Clean queries in the clean gallery belong to both settings, and are written as symmetric.
-    views = {name: (rows.SYMMETRIC if name == rows.CLEAN else setting, name, n) for name, n in draws.items()}
+    views = rows.views_in(setting, draws)
     return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
 
 

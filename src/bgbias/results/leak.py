@@ -4,8 +4,6 @@ It looks at what lies outside of the masks and nowhere else, and knows neither w
 is: the shape of what was left out must not tell the class.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

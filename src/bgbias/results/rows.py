@@ -248,6 +248,13 @@ def seen(
     return Values.of(model, parts, value, of_others, draws_of)
 
 
+def views_in(setting: str, repeats: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
+    """``views`` for ``seen`` of conditions in one setting, each seen so often. Clean queries in the clean gallery belong to both
+    settings, and are written as symmetric.
+    """
+    return {name: (SYMMETRIC if name == CLEAN else setting, name, n) for name, n in repeats.items()}
+
+
 def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
     """The plain model that a method is compared with: of the same loss, and as long where models stand side by side. None for
     plain itself, and where there is none.

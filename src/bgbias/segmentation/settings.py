@@ -1,7 +1,5 @@
 """Settings of one-shot segmentation."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bgbias.attribution.settings import SimilarityScore

@@ -54,7 +54,7 @@ UNFINISHED = {
     "partial_pretraining": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/checkpoint.pt",
     "partial_pretraining_history": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/history.csv",
     "prepared": "WORK/prepared/{owner}",
-    "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
+    "mask_cache": "WORK/mask_cache/{masker}/{key}",
     "running": "WORK/running/{name}.json",
     "vitals": "WORK/running/{name}.csv",
     # what is made again to be compared with published results

@@ -1,7 +1,5 @@
 """The records below some folders as MLflow shows them: one entry a step, and one a model that joins those of its steps."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

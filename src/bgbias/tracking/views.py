@@ -5,8 +5,6 @@ MLflow's own table of runs shows neither parameters nor metrics until they are c
 A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which charts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

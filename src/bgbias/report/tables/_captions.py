@@ -1,7 +1,5 @@
 """Captions from templates: ``<table>.j2`` beside a table's file, and what they share, ``_captions.j2``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

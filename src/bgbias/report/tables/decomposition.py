@@ -3,8 +3,6 @@
 Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -87,7 +85,7 @@ def table(
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
+    times = conditions.repeats(shown, draws)
     alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
     lines = []
     for model, own in sources.models(queries):
