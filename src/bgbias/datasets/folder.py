@@ -13,12 +13,10 @@ from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.datasets._official import names_in
-from bgbias.errors import UserError
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import is_picture, stem, why_not
-from bgbias.images.drawn_masks import white
-from bgbias.photos import by_name
+from bgbias.files.pictures import is_picture, why_not
+from bgbias.photos import folders
 from bgbias.photos.table import Item
 
 # Where folders lie in folders.
@@ -71,24 +69,18 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Pictures outside any folder, folders in folders without a ``class_level``, too few classes for three splits, and a mask that
     belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
-    names = names_in(parts["photos"], is_picture)
-    class_of = by_name.classes(names, params.class_level, name, LEVELS.format(name=name))
-    classes = sorted(set(class_of.values()))
+    files = Lookup(parts["photos"], is_picture)
+    listing = folders.of_names(files, files.names, name, params.class_level, LEVELS.format(name=name))
+    if masks := parts.get("masks"):
+        doctor = f"python -m bgbias doctor {parts['photos']} --masks {masks}"
+        listing = listing.with_masks(masks, f"datasets.{name}.options.masks", doctor)
+    classes = sorted({photo.class_name for photo in listing.photos.values()})
     label_of = {c: number for number, c in enumerate(classes)}
     split_of = assign(classes, params, name)
-    masks = Lookup(parts["masks"], is_picture) if "masks" in parts else None
-    if masks and not masks.names:
-        raise UserError(
-            f"{name}: {masks.path} holds no pictures; masks are called like their photo, with the ending .png. To see what is"
-            f" there, run: python -m bgbias doctor {parts['photos']} --masks {masks.path}"
-        )
-    mask_of = by_name.masks(masks.names, names, name, f"datasets.{name}.options.masks") if masks else {}
-    for member, data in members(parts["photos"], is_picture):
-        own = class_of[member]
-        split = split_of[own]
-        mask = mask_of.get(stem(member))
-        truth = white(masks.read(mask), mask) if masks and mask else None
-        yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
+    for photo in map(listing.photos.__getitem__, files.names):
+        split, label = split_of[photo.class_name], label_of[photo.class_name]
+        key = (f"{name}|{split}", photo.image_id)
+        yield Item(photo.image_id, photo.class_name, label, split, *key, photo.read(), photo.truth())
 
 
 def left_out(place: Path) -> dict[str, str]:
