@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import pandas as pd
-from PIL import Image
-
 from bgbias import progress
 from bgbias.errors import UserError
-from bgbias.files.archives import is_archive
 from bgbias.files.pictures import locator
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.photos import folders, subset, tables
 from bgbias.photos import sample as sampling
+from bgbias.photos import sources, subset
 from bgbias.photos.examination import SHOWN, Examination, Oddity
-from bgbias.photos.listing import TABLES, Listing, SourcePhoto, no_mask, why_not_labelled
+from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
+from bgbias.photos.sources import Source
 from bgbias.photos.table import ImageTable, Item, read_table
+from bgbias.photos.tables import BY_NAME, NamedColumns
 from bgbias.settings import read_yaml
 from bgbias.study.params import load
-
-Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
-"""A folder, archive or table, the name of a dataset of params.yaml, a DataFrame, or a list of paths or pictures."""
 
 PARAMS = Path("params.yaml")
 SAMPLE = "audit sample"  # what it is drawn for
@@ -79,6 +73,11 @@ class PhotoCollection(Listing):
         """How many classes the photos are said to be of; none where nobody said it."""
         return len(set(self.table.frame["class_name"]) - {""})
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where or when each photo was taken, by its id, of those of which the source says it."""
+        return {i: place for i in self.table.ids if (place := self.photos[i].place)}
+
     def told(self, shown: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
         for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):
@@ -91,6 +90,7 @@ class PhotoCollection(Listing):
             "photos": len(self),
             "classes": self.classes,
             "labelled": self.labelled,
+            "places": len(set(self.places.values())),
             "digest": self.digest,
             "left_out": len(self.left_out),
             "near_duplicates": self.near_duplicates,
@@ -120,6 +120,8 @@ def look_at(listing: Listing) -> PhotoCollection:
     again, elsewhere = seen.near_duplicates
     independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
     frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
+    # By what a photo shows, backgrounds are the same in every folder, archive and table that has it.
+    frame["key_item"] = [listing.photos[i].key or sums[i][0] for i in frame["image_id"]]
     why = why_not_labelled(frame["class_name"]) if listing.labelled else ""
     if why:
         frame = frame.assign(label=range(len(frame)))
@@ -142,17 +144,20 @@ def choose(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
+    named: NamedColumns = BY_NAME,
 ) -> Listing:
     """The photos of a source, by name alone: at once, also of many.
 
-    ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
-    what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
-    None. ``class_level``: which folder of a path is the class, where folders lie in folders. ``sample``: at most so many photos,
-    of whole classes where these fit (photos/sample.py). What cannot be used at all is a UserError that says what to do.
+    ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where
+    it has some. ``name``: what the collection is called in messages; that of the folder, table or
+    dataset, if None. ``class_level``: which folder of a path is the class, where folders lie in folders.
+    ``sample``: at most so many photos, of whole classes where these fit (photos/sample.py). ``named``:
+    columns of a table whose names say nothing. What cannot be used at all is a UserError that says what
+    to do.
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _listed(source, name, class_level)
+    listing = _listed(source, name, class_level, named)
     if masks is not None:
         place = locator()(Path(masks))
         if not place.exists():
@@ -167,28 +172,18 @@ def collect(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
+    named: NamedColumns = BY_NAME,
 ) -> PhotoCollection:
     """The photos that ``choose`` gives, each looked at."""
-    return look_at(choose(source, masks, name, class_level, sample))
+    return look_at(choose(source, masks, name, class_level, sample, named))
 
 
-def _listed(source: Source, name: str | None, class_level: int | None) -> Listing:
-    place = locator()(Path(source).expanduser()) if isinstance(source, (str, Path)) else None
+def _listed(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
+    if not isinstance(source, (str, Path)):
+        _refuse(class_level)
+        return sources.in_memory(source, name, named)
+    place = locator()(Path(source).expanduser())
     datasets = _datasets() if isinstance(source, str) and "/" not in source else ()
-    if place and (place.is_dir() or is_archive(place)) and source not in datasets:
-        return folders.in_folder(place, name, class_level)
-    if place and not place.exists() and source not in datasets:
-        raise UserError(_nowhere(place, datasets))
-    if class_level is not None:
-        raise UserError(
-            "--class-level says which folder of a path is the class: leave it out where no folder is."
-        )
-    if isinstance(source, pd.DataFrame):
-        return tables.in_frame(source, name or "photos")
-    if place is None or not isinstance(source, (str, Path)):
-        # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
-        column = pd.Series(list(source), dtype=object)
-        return tables.in_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
     if source in datasets:
         if place.exists():
             raise UserError(
@@ -199,13 +194,20 @@ def _listed(source: Source, name: str | None, class_level: int | None) -> Listin
             raise UserError(
                 f"{source} is a dataset of {PARAMS}, which has its name already: leave the other one out."
             )
+        _refuse(class_level)
         return of_dataset(str(source))
-    if place.suffix.lower() in TABLES:
-        return tables.in_file(place, name)
-    raise UserError(
-        f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}); name the folder that holds the"
-        " photos."
-    )
+    if not place.exists():
+        raise UserError(_nowhere(place, datasets))
+    if not sources.is_folder(place):
+        _refuse(class_level)
+    return sources.at(place, name, class_level, named)
+
+
+def _refuse(class_level: int | None) -> None:
+    if class_level is not None:
+        raise UserError(
+            "--class-level says which folder of a path is the class: leave it out where no folder is."
+        )
 
 
 def _datasets() -> tuple[str, ...]:
@@ -240,7 +242,10 @@ def of_dataset(dataset: str) -> Listing:
         name=dataset,
         table=test,
         labelled=not why,
-        photos={i: SourcePhoto(i, partial(photos.read, i), drawn.get(i, no_mask)) for i in test.ids},
+        photos={
+            i: SourcePhoto(i, partial(photos.read, i), drawn.get(i, no_mask), key=key)
+            for i, (_, key) in zip(test.ids, test.keys, strict=True)
+        },
         upright=False,
         others=tuple(set(table.ids) - set(test.ids)),
         remarks=tuple(filter(None, (why, of_others if beside else ""))),

@@ -77,7 +77,7 @@ class Lookup:
     ) -> None:
         """``passed_over`` takes what ``members`` puts there."""
         self.path = path
-        others = {} if passed_over is None else passed_over
+        self.passed_over = others = {} if passed_over is None else passed_over
         with readable(path):
             if path.is_dir():
                 files, left_out = walk(path)

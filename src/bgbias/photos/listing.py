@@ -15,10 +15,11 @@ from bgbias.files.archives import Lookup
 from bgbias.files.pictures import compose, is_picture, stem, why_not
 from bgbias.images.drawn_masks import is_cut_out, white
 from bgbias.photos import by_name
-from bgbias.photos.table import COLUMNS, ImageTable
+from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 TABLES = (".csv", ".parquet", ".pq")
+KEY_SET = "photos|test"  # of all that is no dataset of params.yaml: what is drawn hangs on no folder's name
 
 
 def no_mask() -> None:
@@ -27,9 +28,12 @@ def no_mask() -> None:
 
 @dataclass(frozen=True)
 class SourcePhoto:
-    """A photo that a source names: ``read`` and ``truth`` give it and its true mask, encoded; None where nobody drew one.
+    """A photo that a source names: ``read`` and ``truth`` give it and its true mask, encoded; None where
+    nobody drew one.
 
-    ``key`` names it in all that is drawn for it, its id if empty. ``class_name`` is empty where nobody says it.
+    What nobody says is empty: its ``class_name``; its ``key``, which names it in all that is drawn for
+    it; its ``place``, where or when it was taken. ``query``, ``gallery`` and ``camera`` say who is asked
+    among whom (``photos.given``).
     """
 
     image_id: str
@@ -37,6 +41,10 @@ class SourcePhoto:
     truth: Callable[[], bytes | None] = no_mask
     class_name: str = ""
     key: str = ""
+    place: str = ""
+    query: bool = True
+    gallery: bool = True
+    camera: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,13 +77,16 @@ class Listing:
         number = {c: n for n, c in enumerate(sorted({photo.class_name for photo in ordered}))}
         why = why_unlabelled or why_not_labelled([photo.class_name for photo in ordered])
         labels = range(len(ordered)) if why else [number[photo.class_name] for photo in ordered]
+        shared = by_name.around([photo.image_id for photo in ordered])
         rows = [
-            (p.image_id, label, p.class_name, "test", f"{name}|test", p.key or p.image_id)
+            (p.image_id, label, p.class_name, "test", KEY_SET, p.key or by_name.inside(p.image_id, shared))
             for p, label in zip(ordered, labels, strict=True)
         ]
-        table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+        frame = pd.DataFrame(rows, columns=list(COLUMNS))
+        if any(p.camera or not (p.query and p.gallery) for p in ordered):
+            frame = frame.assign(**{name: [getattr(p, name) for p in ordered] for name in GIVEN})
         by_id = {photo.image_id: photo for photo in ordered}
-        return cls(name, table, not why, by_id, remarks=(why,) if why else ())
+        return cls(name, ImageTable(frame), not why, by_id, remarks=(why,) if why else ())
 
     def with_masks(self, place: Path, option: str, command: str) -> Self:
         """With the true masks in a folder, or in a zip or tar of one, which are called like their photos.
@@ -85,7 +96,7 @@ class Listing:
         """
         others: dict[str, str] = {}
         files = Lookup(place, lambda name: True, others)
-        drawn = [name for name in files.names if is_picture(name)]
+        drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
         others |= {name: why_not(name) for name in files.names if not is_picture(name)}
         if not drawn:
             there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
@@ -115,6 +126,12 @@ class Listing:
         left_out = {**self.left_out} | {f"{name} (masks)": reason for name, reason in others.items()}
         photos = {image_id: with_mask(photo) for image_id, photo in self.photos.items()}
         return replace(self, photos=photos, left_out=left_out)
+
+    def _has_no_folder(self, mask: str) -> bool:
+        """Whether the folder of a mask's photo could not be opened, and is named for that reason already."""
+        parts = PurePosixPath(mask).parent.parts
+        ends = ("/".join(parts[a:b]) for b in range(1, len(parts) + 1) for a in range(b))
+        return any(end in self.left_out for end in ends)
 
 
 def title(place: Path) -> str:

@@ -1,114 +1,122 @@
-"""Photos that a table names: a CSV or Parquet file, a pandas DataFrame, or a mere list."""
+"""Photos that a table names or holds: a CSV or Parquet file, a pandas DataFrame, or a mere list."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from io import BytesIO
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
-from bgbias.files.pictures import compose, is_photo, locator
-from bgbias.files.tables import read_text
-from bgbias.images import pixels
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import is_photo
+from bgbias.files.tables import parse, read_text
 from bgbias.images.drawn_masks import white
+from bgbias.photos.cells import FileFinder, InArchive, OnDisk, encoded, is_empty, path, text
 from bgbias.photos.folders import is_readable, why_left
 from bgbias.photos.listing import Listing, SourcePhoto, title
 
-# What a column may be called, the first of them first, in capitals or small letters; other columns say nothing here.
+# What a column may be called, the first of them first, in capitals or small letters.
 COLUMNS = {
     "photo": ("path", "image", "file", "filename", "file_name", "filepath", "image_path", "photo"),
     "class": ("class", "label", "class_name", "category"),
-    "key": ("key",),
-    "mask": ("mask",),
-    "split": ("split",),
-    "group": ("group",),
+    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "part", "camera")},
 }
+PARTS = {"": (True, True), "query": (True, False), "gallery": (False, True)}  # asked, and searched
 SHOWN = 3
 OF_GROUP = "of each class one photo of a group is taken; leave out the column 'group' to take all"
 GONE = "no file is there: correct its path in the table, or put it there"
 Row = dict[str, Any]  # a cell by what its column means, and the row's number
 
 
-class PathsFrom:
-    """Where the relative paths of a table start."""
+@dataclass(frozen=True)
+class NamedColumns:
+    """Columns that a person names: that of the photos, and that of their classes; by ``COLUMNS`` if empty."""
 
-    def __init__(self, place: Path) -> None:
-        self.place, self._locate = place.resolve(), locator()
-
-    def find(self, path: str) -> tuple[str, Callable[[], bytes] | None]:
-        """A file's id, its path as seen from here where it lies below, and what reads it; None where no file is there."""
-        file = self._locate(self.place / path)
-        seen = file.relative_to(self.place) if file.is_relative_to(self.place) else file
-        return compose(str(seen)), file.read_bytes if file.is_file() else None
+    image: str = ""
+    label: str = ""
 
 
-def in_file(place: Path, name: str | None) -> Listing:
+BY_NAME = NamedColumns()
+
+
+def in_file(place: Path, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
     """The photos that a CSV or Parquet file names; relative paths start at its folder."""
     frame, first = read_text(place, str(place))
-    return in_frame(frame, name or title(place), PathsFrom(place.resolve().parent), str(place), first)
+    return in_frame(frame, name or title(place), place.resolve().parent, str(place), first, named)
+
+
+def in_member(files: Lookup, table: str, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
+    """The photos that a table inside a folder or archive names."""
+    place = f"{files.path}/{table}"
+    frame, first = parse(BytesIO(files.read(table)), table, place)
+    start = InArchive(files, str(PurePosixPath(table).parent))
+    listing = in_frame(frame, name or title(files.path), start, place, first, named)
+    return replace(listing, remarks=(*listing.remarks, f"photos and classes are those of {table}"))
 
 
 def in_frame(
     frame: pd.DataFrame,
     name: str = "photos",
-    files: PathsFrom | None = None,
+    paths: FileFinder | Path | None = None,
     place: str = "the table",
     first: int = 0,
+    named: NamedColumns = BY_NAME,
 ) -> Listing:
-    """The photos of a table with a column of paths, or of pictures themselves: encoded ones, those of Pillow, or uint8 arrays
-    [H, W, 3] or [H, W]; and, where it has them, columns of classes, keys, masks, splits and groups (``COLUMNS``).
+    """The photos of a table with a column of paths, or of pictures themselves (``cells.encoded``); and, where it has them, of
+    classes, keys, masks, splits, groups, places, parts and cameras (``COLUMNS``).
 
-    Paths are looked up in ``files`` (from the current folder, if None). A photo's id is its path; that of a picture in memory is
-    its key, or the number of its row (from ``first``). Only rows of the split ``test`` are taken where others are there too, and
-    of a class's photos of one group the first by name. Rows without a class are left out. A table without photos' paths, keys
-    that stand twice, and files of which none is there are errors.
+    Relative paths start at ``paths`` (the current folder, if None). A photo's id is its path; that of a
+    picture in memory is its key, or the number of its row (from ``first``). Only rows of the split
+    ``test`` are taken where others are there too, and of a class's photos of one group the first by
+    name. Rows without a class are left out. A table without photos' paths, a photo of two classes, and
+    files of which none is there are errors.
     """
-    files = files or PathsFrom(Path.cwd())
-    rows = _rows(frame, place, first)
+    rows = _rows(frame, place, first, named)
+    if not paths or isinstance(paths, Path):
+        written = [p for row in rows if "://" not in (p := path(row["photo"])) and p]
+        paths = OnDisk(paths or Path.cwd(), written)
     tested = [row for row in rows if row.get("split") == "test"] or rows
     untested = [row for row in rows if len(tested) < len(rows) and row["split"] != "test"]
-    _check_keys(tested, place)
     is_classed = "class" in rows[0]
     left_out: dict[str, str] = {}
     photos: dict[str, SourcePhoto] = {}
-    group_of: dict[str, tuple[str, str]] = {}
+    row_of: dict[str, Row] = {}
     for row in tested:
-        photo, why = _photo(row, files)
+        photo, why = _photo(row, paths, place)
+        image_id = photo.image_id
         if not why and is_classed and not photo.class_name:
             why = "no class in its row: fill it in"
-        image_id = photo.image_id
         if not why and image_id in photos:
+            _check_class(photos[image_id], photo, row_of[image_id], row, place)
             image_id, why = f"{image_id} (row {row['number']})", "its photo is listed before: remove the row"
         if why:
             left_out[image_id] = why
-            continue
-        photos[image_id] = photo
-        if group := _text(row.get("group")):
-            group_of[image_id] = photo.class_name, group
+        else:
+            photos[image_id], row_of[image_id] = photo, row
     if not photos:
-        raise UserError(_nothing(place, files, left_out))
-    groups = pd.Series(dict(sorted(group_of.items())), dtype=object)
-    again = set(groups.index[groups.duplicated()])
+        raise UserError(_nothing(place, paths, left_out))
+    group_of = {i: (photos[i].class_name, text(row_of[i].get("group"))) for i in sorted(photos)}
+    grouped = pd.Series({i: of for i, of in group_of.items() if of[1]}, dtype=object)
+    again = set(grouped.index[grouped.duplicated()])
     left_out |= dict.fromkeys(again, OF_GROUP)
-    independent = [photo for image_id, photo in photos.items() if image_id not in again]
-    why = "" if is_classed else "nobody says which photo is of which class"
-    listing = Listing.of(name, independent, why)
+    why = "" if is_classed else f"nobody says which photo is of which class{_label_columns(frame)}"
+    listing = Listing.of(name, [photo for i, photo in photos.items() if i not in again], why)
     remarks = [f"{why}: {OF_GROUP}" if again else why for why in listing.remarks]
     if untested:
         remarks.insert(0, f"{len(untested)} rows whose split is not 'test' are not looked at")
-    others = (*left_out, *(_photo(row, files)[0].image_id for row in untested))
+    others = (*left_out, *(_photo(row, paths, place)[0].image_id for row in untested))
     return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
 
 
-def _rows(frame: pd.DataFrame, place: str, first: int) -> list[Row]:
+def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> list[Row]:
     """The cells of columns that mean something, by what they mean."""
     if frame.empty:
         raise UserError(
@@ -116,15 +124,19 @@ def _rows(frame: pd.DataFrame, place: str, first: int) -> list[Row]:
         )
     written = [str(column).strip() for column in frame.columns]
     small = [column.lower() for column in written]
-    columns = {
-        meaning: frame.iloc[:, small.index(name)].tolist()
-        for meaning, names in COLUMNS.items()
-        if (name := next((n for n in names if n in small), ""))
-    }
+    columns: dict[str, list[Any]] = {}
+    for meaning, names in COLUMNS.items():
+        asked = {"photo": named.image, "class": named.label}.get(meaning)
+        if asked and asked not in written:
+            raise UserError(f"{place} has no column '{asked}'; its columns are: {', '.join(written)}.")
+        own = asked or next((written[small.index(n)] for n in names if n in small), None)
+        if own is not None:
+            columns[meaning] = frame.iloc[:, written.index(own)].tolist()
     if "photo" in columns:
+        cells = zip(*columns.values(), strict=True)
         return [
-            dict(zip(columns, cells, strict=True)) | {"number": number}
-            for number, cells in enumerate(zip(*columns.values(), strict=True), first)
+            dict(zip(columns, row, strict=True)) | {"number": number}
+            for number, row in enumerate(cells, first)
         ]
     near = [
         (w, n[0])
@@ -132,92 +144,91 @@ def _rows(frame: pd.DataFrame, place: str, first: int) -> list[Row]:
         if (n := difflib.get_close_matches(s, COLUMNS["photo"], 1))
     ]
     hint = f" Is '{near[0][0]}' meant? Call it '{near[0][1]}'." if near else ""
-    if len(written) == 1 and set(";\t") & set(written[0]):
-        hint = " Columns are parted by commas: save it so."
     raise UserError(
-        f"{place} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Classes are read from"
-        " 'class' or 'label'; then run the same command again."
+        f"{place} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Name it by"
+        " --image-column, and that of the classes by --label-column, if that is not 'class' or 'label'."
     )
 
 
-def _check_keys(rows: list[Row], place: str) -> None:
-    keys = Counter(filter(None, (_text(row.get("key")) for row in rows)))
-    if twice := [key for key, rows_of in keys.items() if rows_of > 1]:
-        raise UserError(
-            f"{place}: the key '{twice[0]}' stands in more than one row ({len(twice)} such keys); a key names one photo, and its"
-            " backgrounds are drawn by it. Make it unique, or leave the column out: then the path is the key."
-        )
+def _label_columns(frame: pd.DataFrame) -> str:
+    """Columns of another name whose values stand for several rows each, as classes do."""
+    used = {name for names in COLUMNS.values() for name in names}
+    names = [
+        str(column)
+        for column, values in frame.items()
+        if str(column).strip().lower() not in used
+        and isinstance(values.iloc[0], (str, int, np.integer))
+        and 1 < values.nunique() <= len(values) / 2
+    ]
+    return f"; --label-column takes one of: {', '.join(names)}" if names else ""
 
 
-def _photo(row: Row, files: PathsFrom) -> tuple[SourcePhoto, str]:
+def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
     """A row's photo, and why it is left out, with what to do; empty if it is not."""
-    cell, key = row["photo"], _text(row.get("key"))
+    cell, key = row["photo"], text(row.get("key"))
     image_id, why = key or str(row["number"]), ""
-    read: Callable[[], bytes] | None = partial(_encoded, cell, image_id)
-    if _is_nothing(cell):
+    read: Any = partial(encoded, cell, image_id)
+    file = path(cell)
+    if is_empty(cell):
         image_id, why = f"row {row['number']}", "a row without a path: fill it in, or remove the row"
-    elif isinstance(cell, (str, Path)) and "://" in str(cell):
-        image_id, why = compose(str(cell)), "an address: download the photo, and write its path"
-    elif isinstance(cell, (str, Path)):
-        image_id, read = files.find(_path(cell))
+    elif "://" in file:
+        image_id, why = text(file), "an address: download the photo, and write its path"
+    elif file:
+        image_id, read = paths.find(file)
         if read is None:
             why = GONE
         elif is_photo(image_id) and not is_readable(image_id):
             why = why_left(image_id)
-    truth = partial(_mask, row.get("mask"), image_id, files)
-    return SourcePhoto(image_id, read or bytes, truth, _text(row.get("class")), key), why
+    part = text(row.get("part")).lower()
+    if part not in PARTS:
+        raise UserError(
+            f"{place}, row {row['number']}: the part '{part}' is neither query nor gallery; correct it."
+        )
+    asked, searched = PARTS[part]
+    photo = SourcePhoto(
+        image_id,
+        read or bytes,
+        partial(_mask, row.get("mask"), image_id, paths),
+        class_name=text(row.get("class")),
+        key=key,
+        place=text(row.get("place")),
+        query=asked,
+        gallery=searched,
+        camera=text(row.get("camera")),
+    )
+    return photo, why
 
 
-def _text(cell: Any) -> str:
-    """A cell that is a name, as names are compared; empty where there is none."""
-    return "" if _is_nothing(cell) else compose(str(cell))
+def _check_class(
+    one: SourcePhoto, again: SourcePhoto, first: Mapping[str, Any], row: Row, place: str
+) -> None:
+    """Refuse a photo that is listed twice with different classes."""
+    if one.class_name != again.class_name:
+        raise UserError(
+            f"{place}: '{one.image_id}' is of the class '{one.class_name}' in row {first['number']} and of"
+            f" '{again.class_name}' in row {row['number']}. A photo has one class: correct or remove one row."
+        )
 
 
-def _path(cell: Any) -> str:
-    return str(cell).strip().replace("\\", "/")
-
-
-def _is_nothing(value: Any) -> bool:
-    return bool(pd.api.types.is_scalar(value) and (pd.isna(value) or value == ""))
-
-
-def _nothing(place: str, files: PathsFrom, left_out: dict[str, str]) -> str:
+def _nothing(place: str, paths: FileFinder, left_out: dict[str, str]) -> str:
     shown = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
     if set(left_out.values()) == {GONE}:
         return (
-            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at {files.place}."
+            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at {paths.start}."
             " Move the table beside the photos, or correct the paths; then run the same command again."
         )
     reason = Counter(left_out.values()).most_common(1)[0][0]
     return f"{place} names no photo that can be taken, e.g. {shown}; most often: {reason}."
 
 
-def _mask(cell: Any, image_id: str, files: PathsFrom) -> bytes | None:
-    if _is_nothing(cell):
+def _mask(cell: Any, image_id: str, paths: FileFinder) -> bytes | None:
+    if is_empty(cell):
         return None
-    if isinstance(cell, (str, Path)):
-        read = files.find(_path(cell))[1]
-        if read is None:
-            raise UserError(f"'{image_id}': its mask '{cell}' is not there; correct the table.")
-        return white(read(), f"mask of {image_id}")
-    is_boolean = isinstance(cell, np.ndarray) and cell.dtype == bool
     name = f"mask of {image_id}"
-    return white(_encoded(cell.astype(np.uint8) if is_boolean else cell, name), name)
-
-
-def _encoded(picture: Any, name: str) -> bytes:
-    """A picture in memory as bytes: as given, or as PNG, which loses nothing. Another thing is an error."""
-    if isinstance(picture, (bytes, bytearray, memoryview)):
-        return bytes(picture)
-    if isinstance(picture, Image.Image):
-        upright = ImageOps.exif_transpose(picture)
-        return pixels.encode_png(pixels.from_pillow(upright, "L" if picture.mode in ("1", "L") else "RGB"))
-    shape: Sequence[int] = getattr(picture, "shape", ())
-    if getattr(picture, "dtype", None) == np.uint8 and (
-        len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    ):
-        return pixels.encode_png(np.ascontiguousarray(picture))
-    kind = f"{picture.dtype} {list(shape)}" if shape else type(picture).__name__
-    raise UserError(
-        f"'{name}' is {kind}, and no photo: give a path, an encoded picture, one of Pillow's, or uint8 [H, W, 3] (RGB)."
-    )
+    if file := path(cell):
+        read = paths.find(file)[1]
+        if read is None:
+            raise UserError(f"'{image_id}': its mask '{file}' is not there; correct the table.")
+        return white(read(), name)
+    is_boolean = isinstance(cell, np.ndarray) and cell.dtype == bool
+    return white(encoded(cell.astype(np.uint8) if is_boolean else cell, name), name)
