@@ -64,7 +64,7 @@ def of_labelled(
     times = {name: sum(view == name for view, _ in asked) for name in shown}
     verdict = seen(queries, MODEL, _views(QUERY_ONLY, times))
     photos = _photos(verdict, names)
-    chance = decomposition.by_chance(embeddings.labels)
+    chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
         _levels(queries, times),
         _steps(queries, times),
