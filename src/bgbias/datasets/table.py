@@ -17,10 +17,9 @@ from typing import NamedTuple
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.files.tables import read_text
@@ -28,6 +27,7 @@ from bgbias.images.drawn_masks import white
 from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
+UNREAD = ("place",)  # says something to an audit of the same table
 YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 MOST_TOLD = 10  # mistakes listed at once
 
@@ -121,8 +121,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Everything that is wrong with the table is told at once, with row and column.
     """
     rows, columns = read_rows(parts["table"], params.source)
-    names = set(names_in(parts["photos"], is_picture))
-    problems = [*_of_rows(rows, columns, names), *_across_rows(rows, columns, params)]
+    files = Lookup(parts["photos"], is_picture)
+    problems = [*_of_rows(rows, columns, set(files.names)), *_across_rows(rows, columns, params)]
     if problems:
         more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
         raise UserError(
@@ -133,9 +133,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     split_of = _splits(rows, columns, params, name)
     label_of = {label: number for number, label in enumerate(sorted({r.label for r in rows}))}
     by_image = {r.image: r for r in rows}
-    masks = {r.mask for r in rows if r.mask}
-    drawn = Lookup(parts["photos"], masks.__contains__) if masks else None
-    for member, data in members(parts["photos"], by_image.__contains__):
+    for member in filter(by_image.__contains__, files.names):
         row = by_image[member]
         split = split_of[member]
         yield Item(
@@ -145,8 +143,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             split=split,
             key_set=f"{name}|{split}",
             key_item=member,
-            data=data,
-            truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
+            data=files.read(member),
+            truth=white(files.read(row.mask), row.mask) if row.mask else None,
             query=YES_OR_NO[row.query.lower()] if "query" in columns else True,
             gallery=YES_OR_NO[row.gallery.lower()] if "gallery" in columns else True,
             camera=row.camera,
@@ -161,7 +159,7 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
         )
-    unknown = [c for c in columns if c not in NEEDED + OPTIONAL]
+    unknown = [c for c in columns if c not in NEEDED + OPTIONAL + UNREAD]
     if unknown:
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."

@@ -1,12 +1,8 @@
-"""Photos of the library ``datasets`` of Hugging Face: its objects, and folders that ``save_to_disk`` made.
-
-A folder is a table of Arrow with a description beside it; it is read without the library.
-"""
+"""Photos of Hugging Face's library ``datasets``: its objects, and folders that ``save_to_disk`` made."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +11,28 @@ import pandas as pd
 
 from bgbias.errors import UserError
 
-DESCRIPTION, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
+SAVED = ("dataset_dict.json", "dataset_info.json")  # one of them describes a folder of ``save_to_disk``
 
 
 def is_saved(place: Path) -> bool:
     """Whether ``save_to_disk`` made a folder."""
-    return (place / SPLITS).is_file() or ((place / STATE).is_file() and (place / DESCRIPTION).is_file())
+    return any((place / name).is_file() for name in SAVED)
+
+
+def load(place: Path) -> Any:
+    """The dataset, or the ``DatasetDict``, of a folder; it is mapped, and not read into memory."""
+    try:
+        from datasets import load_from_disk
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{place} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
+        ) from error
+    try:
+        return load_from_disk(str(place))
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
+        ) from error
 
 
 def is_dataset(source: object) -> bool:
@@ -29,18 +41,26 @@ def is_dataset(source: object) -> bool:
     return hasattr(one, "features") and hasattr(one, "cast_column")
 
 
-def frame_of(source: Any) -> tuple[pd.DataFrame, str]:
-    """A dataset's table, and its column of pictures; these are functions that give one, so that nothing is read yet.
+def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str]:
+    """A dataset's table, and its column of pictures: functions that give one, so that nothing is read before it is asked for.
 
-    Of several splits ``test`` is taken, or the only one.
+    Of several splits ``test`` is taken, or the only one. Numbers of classes have their names.
     """
     if isinstance(source, Mapping):
-        source = source[_split(source, "the dataset")]
+        if "test" not in source and len(source) > 1:
+            raise UserError(
+                f"{place} has the splits {', '.join(source)}, and none is called test; take one of them."
+            )
+        source = source["test"] if "test" in source else next(iter(source.values()))
     kinds = {name: type(feature).__name__ for name, feature in source.features.items()}
-    image = _image_column(kinds, "the dataset")
+    image = next((name for name, kind in kinds.items() if kind == "Image"), None)
+    if image is None:
+        raise UserError(
+            f"{place} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
+        )
     undecoded = source.cast_column(image, type(source.features[image])(decode=False))
     columns: dict[str, Any] = {
-        name: _named(source[name], getattr(source.features[name], "names", None))
+        name: _named(list(source[name]), getattr(source.features[name], "names", None))
         for name, kind in kinds.items()
         if kind in ("ClassLabel", "Value")
     }
@@ -48,76 +68,13 @@ def frame_of(source: Any) -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(columns), image
 
 
-def read_saved(place: Path) -> tuple[pd.DataFrame, str]:
-    """The same of a folder; what it lacks is an error."""
-    import pyarrow as pa
-
-    if (place / SPLITS).is_file():
-        place /= _split(_json(place / SPLITS)["splits"], str(place))
-    features = _json(place / DESCRIPTION).get("features") or {}
-    kinds = {
-        name: str(feature.get("_type")) for name, feature in features.items() if isinstance(feature, dict)
-    }
-    image = _image_column(kinds, str(place))
-    try:
-        files = [place / str(file["filename"]) for file in _json(place / STATE)["_data_files"]]
-        # Mapped, so that only what is asked for is read.
-        parts = [pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files]
-    except (OSError, KeyError, pa.ArrowInvalid) as error:
-        raise UserError(
-            f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
-        ) from error
-    table = pa.concat_tables(parts)
-    columns: dict[str, Any] = {
-        name: _named(table.column(name).to_pylist(), features[name].get("names"))
-        for name, kind in kinds.items()
-        if kind in ("ClassLabel", "Value")
-    }
-    pictures = table.column(image)
-    columns[image] = [partial(_cell, pictures, row) for row in range(len(pictures))]
-    return pd.DataFrame(columns), image
-
-
-def _picture(dataset: Any, row: int, column: str) -> Any:
-    return _bytes(dataset[row][column])
-
-
-def _cell(column: Any, row: int) -> Any:
-    return _bytes(column[row].as_py())
-
-
-def _bytes(cell: Mapping[str, Any]) -> bytes:
-    """The picture of a cell ``{bytes, path}``; that of its file where it has no bytes."""
+def _picture(dataset: Any, row: int, column: str) -> bytes:
+    cell = dataset[row][column]
     return cell["bytes"] or Path(cell["path"] or "").read_bytes()
 
 
-def _named(values: Iterable[Any], names: list[str] | None) -> list[Any]:
-    """Numbers of classes by their names; there is none for a negative one, as the library has it."""
-    if not names:
-        return list(values)
+def _named(values: list[Any], names: list[str] | None) -> list[Any]:
+    """Classes by their names; a negative number, and None, stands for none."""
+    if names is None:
+        return values
     return [None if value is None or value < 0 else names[value] for value in values]
-
-
-def _image_column(kinds: Mapping[str, str], place: str) -> str:
-    images = [name for name, kind in kinds.items() if kind == "Image"]
-    if not images:
-        raise UserError(
-            f"{place} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
-        )
-    return images[0]
-
-
-def _split(splits: Iterable[str], place: str) -> str:
-    names = list(splits)
-    if "test" not in names and len(names) != 1:
-        raise UserError(
-            f"{place} has the splits {', '.join(names)}, and none is called test; name one of them."
-        )
-    return "test" if "test" in names else names[0]
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); save the dataset anew by save_to_disk.") from error

@@ -31,8 +31,7 @@ def in_memory(source: Any, name: str | None = None, named: NamedColumns = BY_NAM
     if isinstance(source, pd.DataFrame):
         return tables.in_frame(source, name or "photos", named=named)
     if hugging_face.is_dataset(source):
-        frame, image = hugging_face.frame_of(source)
-        return tables.in_frame(frame, name or "photos", named=replace(named, image=named.image or image))
+        return _of_dataset(source, name or "photos", "the dataset", named)
     # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
     column = pd.Series(list(source), dtype=object)
     return tables.in_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
@@ -59,9 +58,7 @@ def at(
             return coco.in_coco(files, member, name)
         return folders.in_folder(files, name, class_level)
     if place.is_dir():
-        frame, image = hugging_face.read_saved(place)
-        named = replace(named, image=named.image or image)
-        return tables.in_frame(frame, name or title(place), place, str(place), named=named)
+        return _of_dataset(hugging_face.load(place), name or title(place), str(place), named)
     if place.suffix.lower() in TABLES:
         return tables.in_file(place, name, named)
     if place.suffix.lower() == COCO:
@@ -70,6 +67,12 @@ def at(
         f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
         " folder that holds the photos."
     )
+
+
+def _of_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Listing:
+    frame, image = hugging_face.frame_of(dataset, place)
+    named = replace(named, image=named.image or image)
+    return tables.in_frame(frame, name, place=place, named=named)
 
 
 def _table_in(files: Lookup) -> str:
