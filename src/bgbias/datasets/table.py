@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -29,6 +29,7 @@ from bgbias.photos.table import SPLITS, Item
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
 UNREAD = ("place",)  # says something to an audit of the same table
 YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+Row = Any  # a line of the table: its cells by column, and its ``number``, as a spreadsheet shows it
 MOST_TOLD = 10  # mistakes listed at once
 
 
@@ -63,20 +64,6 @@ class Params(ClassSplit):
                 "the pictures lie in the table's folder, which is the project's own; name theirs as `root`"
             )
         return self
-
-
-class Row(NamedTuple):
-    """A line of the table; ``number`` as a spreadsheet shows it, or counted from 1 in a Parquet file."""
-
-    number: int
-    image: str
-    label: str
-    split: str
-    mask: str
-    group: str
-    query: str
-    gallery: str
-    camera: str
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -166,11 +153,15 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         )
     for absent in [c for c in OPTIONAL if c not in columns]:
         text[absent] = ""
-    values = text[[*NEEDED, *OPTIONAL]].itertuples(index=False, name=None)
-    return [
-        Row(n, _tidy(image), label, split, _tidy(mask), *others)
-        for n, (image, label, split, mask, *others) in enumerate(values, first)
-    ], set(columns)
+    for column in ("image", "mask"):
+        if not text[column].map(lambda cell: isinstance(cell, str)).all():
+            raise UserError(
+                f"{source} holds pictures in its column '{column}'; a study needs their paths: write each as"
+                " a file. An audit takes the table as it is."
+            )
+        text[column] = text[column].map(_tidy)
+    numbered = text.assign(number=range(first, first + len(text)))
+    return list(numbered.itertuples(index=False, name="Row")), set(columns)
 
 
 def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[str]:

@@ -44,17 +44,17 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
     left_out |= {n: why_left(n) for n in files.names if not is_readable(n)}
     if not pictures:
         raise UserError(_empty(place, left_out))
-    if label_of := {} if class_level else _labels_beside(files, pictures):
-        unlabelled = dict.fromkeys((n for n in pictures if n not in label_of), "no label lies beside it")
-        samples = set(map(stem, label_of))
-        left_out = {n: why for n, why in left_out.items() if stem(n) not in samples} | unlabelled
-        photos = [SourcePhoto(n, partial(files.read, n), class_name=c) for n, c in label_of.items()]
-        return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
     depth = {n: len(PurePosixPath(n).parent.parts) for n in pictures}
     # An archive of a folder has that folder around all that lies in it.
     is_enclosed = not place.is_dir() and by_name.around(pictures) > 0 and max(depth.values()) > 1
     loose = [n for n in pictures if depth[n] < (class_level or 1 + is_enclosed)]
     inside = sorted(set(pictures) - set(loose))
+    if label_of := {} if class_level else _labels_beside(files, pictures, not inside):
+        unlabelled = dict.fromkeys((n for n in pictures if n not in label_of), "no label lies beside it")
+        samples = set(map(stem, label_of))
+        left_out = {n: why for n, why in left_out.items() if stem(n) not in samples} | unlabelled
+        photos = [SourcePhoto(n, partial(files.read, n), class_name=c) for n, c in label_of.items()]
+        return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
     if class_level and not inside:
         raise UserError(
             f"{name}: '{loose[0]}' lies in no folder of level {class_level}; say a lower --class-level, or none."
@@ -79,14 +79,16 @@ def of_names(files: Lookup, names: list[str], name: str, class_level: int | None
     )
 
 
-def _labels_beside(files: Lookup, pictures: list[str]) -> dict[str, str]:
-    """The classes of pictures beside which a file of their name holds it: as text, or in JSON under a name of ``LABELS``."""
+def _labels_beside(files: Lookup, pictures: list[str], are_loose: bool) -> dict[str, str]:
+    """The classes of pictures beside which a file of their name holds it: as text, or, where pictures lie in no folders of
+    classes, in JSON under a name of ``LABELS``.
+    """
     there = set(files.names)
     found: dict[str, str] = {}
     for name in pictures:
         if (label := f"{stem(name)}.cls") in there:
             found[name] = files.read(label).decode("utf-8", "replace").strip()
-        elif (sample := f"{stem(name)}.json") in there:
+        elif are_loose and (sample := f"{stem(name)}.json") in there:
             try:
                 said = json.loads(files.read(sample))
             except ValueError as error:

@@ -15,7 +15,7 @@ from bgbias.files.archives import Lookup
 from bgbias.files.pictures import compose, is_picture, stem, why_not
 from bgbias.images.drawn_masks import is_cut_out, white
 from bgbias.photos import by_name
-from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
+from bgbias.photos.table import COLUMNS, ImageTable
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 TABLES = (".csv", ".parquet", ".pq")
@@ -32,8 +32,8 @@ class SourcePhoto:
     nobody drew one.
 
     What nobody says is empty: its ``class_name``; its ``key``, which names it in all that is drawn for
-    it; its ``place``, where or when it was taken. ``query``, ``gallery`` and ``camera`` say who is asked
-    among whom (``photos.given``).
+    it; its ``place``, where or when it was taken. ``query``: whether it is asked; ``gallery``: whether it
+    is among those to be found.
     """
 
     image_id: str
@@ -44,7 +44,6 @@ class SourcePhoto:
     place: str = ""
     query: bool = True
     gallery: bool = True
-    camera: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,9 @@ class Listing:
             for p, label in zip(ordered, labels, strict=True)
         ]
         frame = pd.DataFrame(rows, columns=list(COLUMNS))
-        if any(p.camera or not (p.query and p.gallery) for p in ordered):
-            frame = frame.assign(**{name: [getattr(p, name) for p in ordered] for name in GIVEN})
+        if not all(p.query and p.gallery for p in ordered):
+            asked, searched = [p.query for p in ordered], [p.gallery for p in ordered]
+            frame = frame.assign(query=asked, gallery=searched, camera="")
         by_id = {photo.image_id: photo for photo in ordered}
         return cls(name, ImageTable(frame), not why, by_id, remarks=(why,) if why else ())
 

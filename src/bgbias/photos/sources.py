@@ -21,8 +21,7 @@ from bgbias.photos.tables import BY_NAME, NamedColumns
 Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
 """A folder, archive or table, the name of a dataset of params.yaml, a DataFrame, or a list of paths or pictures."""
 
-# Tables in a folder or archive that name its photos; the second is what Hugging Face's folders of pictures have.
-OWN_TABLES = ("photos.csv", "photos.parquet", "metadata.csv")
+OWN_TABLES = ("photos.csv", "photos.parquet")  # what a table among its photos is called
 COCO = ".json"
 
 

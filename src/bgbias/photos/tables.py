@@ -27,7 +27,7 @@ from bgbias.photos.listing import Listing, SourcePhoto, title
 COLUMNS = {
     "photo": ("path", "image", "file", "filename", "file_name", "filepath", "image_path", "photo"),
     "class": ("class", "label", "class_name", "category"),
-    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "part", "camera")},
+    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "part")},
 }
 PARTS = {"": (True, True), "query": (True, False), "gallery": (False, True)}  # asked, and searched
 SHOWN = 3
@@ -71,7 +71,7 @@ def in_frame(
     named: NamedColumns = BY_NAME,
 ) -> Listing:
     """The photos of a table with a column of paths, or of pictures themselves (``cells.encoded``); and, where it has them, of
-    classes, keys, masks, splits, groups, places, parts and cameras (``COLUMNS``).
+    classes, keys, masks, splits, groups, places and parts (``COLUMNS``).
 
     Relative paths start at ``paths`` (the current folder, if None). A photo's id is its path; that of a
     picture in memory is its key, or the number of its row (from ``first``). Only rows of the split
@@ -112,6 +112,10 @@ def in_frame(
     remarks = [f"{why}: {OF_GROUP}" if again else why for why in listing.remarks]
     if untested:
         remarks.insert(0, f"{len(untested)} rows whose split is not 'test' are not looked at")
+    if given := listing.table.given:
+        remarks.append(
+            f"{given.query.sum()} photos are queries, asked among the {given.gallery.sum()} of the gallery"
+        )
     others = (*left_out, *(_photo(row, paths, place)[0].image_id for row in untested))
     return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
 
@@ -182,7 +186,8 @@ def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
     part = text(row.get("part")).lower()
     if part not in PARTS:
         raise UserError(
-            f"{place}, row {row['number']}: the part '{part}' is neither query nor gallery; correct it."
+            f"{place}, row {row['number']}: the part '{part}' is neither query nor gallery. Correct it, or"
+            " give the column another name."
         )
     asked, searched = PARTS[part]
     photo = SourcePhoto(
@@ -194,7 +199,6 @@ def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
         place=text(row.get("place")),
         query=asked,
         gallery=searched,
-        camera=text(row.get("camera")),
     )
     return photo, why
 
