@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_of_a_dataset_with_splits_the_test_is_taken(hugging: Any, tmp_path: Path
     check_is_the_shop(collect(tmp_path / "both"))
     with pytest.raises(UserError, match="has the splits a, b, and none is called test"):
         collect(DatasetDict({"a": hugging, "b": hugging}))
+
+
+def test_a_saved_dataset_without_its_library_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = as_folder(tmp_path / "saved", {"dataset_info.json": b"{}", "state.json": b"{}"})
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(
+        UserError, match=r"saved is a dataset of Hugging Face.*pip install 'bgbias\[datasets\]'"
+    ):
+        collect(place)
 
 
 def coco(outlines: dict[str, list[tuple[int, Any, float]]]) -> dict[str, Any]:

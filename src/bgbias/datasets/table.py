@@ -210,7 +210,7 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
             # What is not used meets nothing.
             if not value or row.split not in SPLITS or row.split == "unused":
                 continue
-            other = seen.setdefault(value, row)
+            other: Row = seen.setdefault(value, row)
             if other.split != row.split:
                 hint = "; `closed_set: true` allows it" if column == "label" else ""
                 yield (

@@ -80,7 +80,7 @@ def in_frame(
     files of which none is there are errors.
     """
     rows = _rows(frame, place, first, named)
-    if not paths or isinstance(paths, Path):
+    if paths is None or isinstance(paths, Path):
         written = [p for row in rows if "://" not in (p := path(row["photo"])) and p]
         paths = OnDisk(paths or Path.cwd(), written)
     tested = [row for row in rows if row.get("split") == "test"] or rows
