@@ -225,6 +225,9 @@ def test_queries_and_gallery_are_parts_of_a_table(tmp_path: Path) -> None:
     assert given is not None
     assert given.query.tolist() == [True, False, True] * 3
     assert given.gallery.tolist() == [False, True, True] * 3
+    frame.assign(part="query").to_csv(tmp_path / "list.csv", index=False)
+    with pytest.raises(UserError, match="has no query, or nothing in the gallery"):
+        collect(tmp_path / "list.csv")
     frame.assign(part="probe").to_csv(tmp_path / "list.csv", index=False)
     with pytest.raises(UserError, match=r"row 2: the part 'probe' is neither query nor gallery"):
         collect(tmp_path / "list.csv")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os.path import commonpath
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,44 +19,36 @@ from bgbias.files.pictures import compose, locator
 from bgbias.images import pixels
 
 Read = Callable[[], bytes]
+Find = Callable[[str], tuple[str, Read | None]]
+"""Gives the id of the file that a path means, and what reads it; None where no file is there."""
 
 
-class FileFinder(Protocol):
-    """Where the paths of a table lead; ``start`` is where relative ones begin."""
+def on_disk(start: Path, paths: Iterable[str]) -> Find:
+    """Finds files whose relative ``paths`` begin at ``start``. So do their ids, unless one lies elsewhere: then ids begin where
+    all files lie.
+    """
+    start, locate = start.resolve(), locator()
+    folders = {(start / path).parent for path in paths}
+    is_below = all(folder.is_relative_to(start) for folder in folders)
+    around = start if is_below else Path(commonpath(folders))
 
-    start: Path
-
-    def find(self, path: str) -> tuple[str, Read | None]:
-        """A file's id, its path as seen from ``start``, and what reads it; None where no file is there."""
-
-
-class OnDisk:
-    """FileFinder of files. Where one of ``paths`` leads out of ``start``, ids begin where all of them lie."""
-
-    def __init__(self, start: Path, paths: Iterable[str] = ()) -> None:
-        self.start, self._locate = start.resolve(), locator()
-        folders = {(self.start / path).parent for path in paths}
-        is_below = all(folder.is_relative_to(self.start) for folder in folders)
-        self._around = self.start if is_below else Path(commonpath(folders))
-
-    def find(self, path: str) -> tuple[str, Read | None]:
-        """See ``FileFinder``."""
-        file = self._locate(self.start / path)
-        seen = file.relative_to(self._around) if file.is_relative_to(self._around) else file
+    def find(path: str) -> tuple[str, Read | None]:
+        file = locate(start / path)
+        seen = file.relative_to(around) if file.is_relative_to(around) else file
         return compose(str(seen)), file.read_bytes if file.is_file() else None
 
+    return find
 
-class InArchive:
-    """FileFinder of what lies in an archive, or below a folder, from its part ``below``."""
 
-    def __init__(self, files: Lookup, below: str = "") -> None:
-        self.start, self._below = files.path / below, below
-        self._read = {name: partial(files.read, name) for name in files.names}
+def in_archive(files: Lookup, below: str) -> Find:
+    """Finds files of an archive, whose paths begin at its part ``below``."""
+    there = set(files.names)
 
-    def find(self, path: str) -> tuple[str, Read | None]:
-        """See ``FileFinder``."""
-        name = posixpath.normpath(posixpath.join(self._below, compose(path)))
-        return name, self._read.get(name)
+    def find(path: str) -> tuple[str, Read | None]:
+        name = posixpath.normpath(posixpath.join(below, compose(path)))
+        return name, partial(files.read, name) if name in there else None
+
+    return find
 
 
 def is_empty(cell: Any) -> bool:

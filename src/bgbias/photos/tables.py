@@ -19,7 +19,7 @@ from bgbias.files.archives import Lookup
 from bgbias.files.pictures import is_photo
 from bgbias.files.tables import parse, read_text
 from bgbias.images.drawn_masks import white
-from bgbias.photos.cells import FileFinder, InArchive, OnDisk, encoded, is_empty, path, text
+from bgbias.photos.cells import Find, encoded, in_archive, is_empty, on_disk, path, text
 from bgbias.photos.folders import is_readable, why_left
 from bgbias.photos.listing import Listing, SourcePhoto, title
 
@@ -57,32 +57,36 @@ def in_member(files: Lookup, table: str, name: str | None = None, named: NamedCo
     """The photos that a table inside a folder or archive names."""
     place = f"{files.path}/{table}"
     frame, first = parse(BytesIO(files.read(table)), table, place)
-    start = InArchive(files, str(PurePosixPath(table).parent))
-    listing = in_frame(frame, name or title(files.path), start, place, first, named)
+    start = files.path / PurePosixPath(table).parent
+    listing = in_frame(frame, name or title(files.path), start, place, first, named, files)
     return replace(listing, remarks=(*listing.remarks, f"photos and classes are those of {table}"))
 
 
 def in_frame(
     frame: pd.DataFrame,
     name: str = "photos",
-    paths: FileFinder | Path | None = None,
+    start: Path | None = None,
     place: str = "the table",
     first: int = 0,
     named: NamedColumns = BY_NAME,
+    files: Lookup | None = None,
 ) -> Listing:
     """The photos of a table with a column of paths, or of pictures themselves (``cells.encoded``); and, where it has them, of
     classes, keys, masks, splits, groups, places and parts (``COLUMNS``).
 
-    Relative paths start at ``paths`` (the current folder, if None). A photo's id is its path; that of a
-    picture in memory is its key, or the number of its row (from ``first``). Only rows of the split
-    ``test`` are taken where others are there too, and of a class's photos of one group the first by
-    name. Rows without a class are left out. A table without photos' paths, a photo of two classes, and
-    files of which none is there are errors.
+    Relative paths begin at ``start`` (the current folder, if None), which lies in the archive ``files``
+    where one is given. A photo's id is its path; that of a picture in memory is its key, or the number
+    of its row (from ``first``). Only rows of the split ``test`` are taken where others are there too, and
+    of a class's photos of one group the first by name. Rows without a class are left out. A table without
+    photos' paths, a photo of two classes, and files of which none is there are errors.
     """
     rows = _rows(frame, place, first, named)
-    if paths is None or isinstance(paths, Path):
-        written = [p for row in rows if "://" not in (p := path(row["photo"])) and p]
-        paths = OnDisk(paths or Path.cwd(), written)
+    start = start or Path.cwd()
+    if files:
+        find = in_archive(files, start.relative_to(files.path).as_posix())
+    else:
+        written = (path(row["photo"]) for row in rows)
+        find = on_disk(start, [file for file in written if file and "://" not in file])
     tested = [row for row in rows if row.get("split") == "test"] or rows
     untested = [row for row in rows if len(tested) < len(rows) and row["split"] != "test"]
     is_classed = "class" in rows[0]
@@ -90,7 +94,7 @@ def in_frame(
     photos: dict[str, SourcePhoto] = {}
     row_of: dict[str, Row] = {}
     for row in tested:
-        photo, why = _photo(row, paths, place)
+        photo, why = _photo(row, find, place)
         image_id = photo.image_id
         if not why and is_classed and not photo.class_name:
             why = "no class in its row: fill it in"
@@ -102,7 +106,7 @@ def in_frame(
         else:
             photos[image_id], row_of[image_id] = photo, row
     if not photos:
-        raise UserError(_nothing(place, paths, left_out))
+        raise UserError(_nothing(place, start, left_out))
     group_of = {i: (photos[i].class_name, text(row_of[i].get("group"))) for i in sorted(photos)}
     grouped = pd.Series({i: of for i, of in group_of.items() if of[1]}, dtype=object)
     again = set(grouped.index[grouped.duplicated()])
@@ -113,10 +117,12 @@ def in_frame(
     if untested:
         remarks.insert(0, f"{len(untested)} rows whose split is not 'test' are not looked at")
     if given := listing.table.given:
+        if not (given.query.any() and given.gallery.any()):
+            raise UserError(f"{place} has no query, or nothing in the gallery: correct the column 'part'.")
         remarks.append(
             f"{given.query.sum()} photos are queries, asked among the {given.gallery.sum()} of the gallery"
         )
-    others = (*left_out, *(_photo(row, paths, place)[0].image_id for row in untested))
+    others = (*left_out, *(_photo(row, find, place)[0].image_id for row in untested))
     return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
 
 
@@ -167,7 +173,7 @@ def _label_columns(frame: pd.DataFrame) -> str:
     return f"; --label-column takes one of: {', '.join(names)}" if names else ""
 
 
-def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
+def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
     """A row's photo, and why it is left out, with what to do; empty if it is not."""
     cell, key = row["photo"], text(row.get("key"))
     image_id, why = key or str(row["number"]), ""
@@ -178,7 +184,7 @@ def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
     elif "://" in file:
         image_id, why = text(file), "an address: download the photo, and write its path"
     elif file:
-        image_id, read = paths.find(file)
+        image_id, read = find(file)
         if read is None:
             why = GONE
         elif is_photo(image_id) and not is_readable(image_id):
@@ -193,7 +199,7 @@ def _photo(row: Row, paths: FileFinder, place: str) -> tuple[SourcePhoto, str]:
     photo = SourcePhoto(
         image_id,
         read or bytes,
-        partial(_mask, row.get("mask"), image_id, paths),
+        partial(_mask, row.get("mask"), image_id, find),
         class_name=text(row.get("class")),
         key=key,
         place=text(row.get("place")),
@@ -214,23 +220,23 @@ def _check_class(
         )
 
 
-def _nothing(place: str, paths: FileFinder, left_out: dict[str, str]) -> str:
+def _nothing(place: str, start: Path, left_out: dict[str, str]) -> str:
     shown = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
     if set(left_out.values()) == {GONE}:
         return (
-            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at {paths.start}."
-            " Move the table beside the photos, or correct the paths; then run the same command again."
+            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at"
+            f" {start.resolve()}. Move the table beside the photos, or correct the paths; then run the same command again."
         )
     reason = Counter(left_out.values()).most_common(1)[0][0]
     return f"{place} names no photo that can be taken, e.g. {shown}; most often: {reason}."
 
 
-def _mask(cell: Any, image_id: str, paths: FileFinder) -> bytes | None:
+def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
     if is_empty(cell):
         return None
     name = f"mask of {image_id}"
     if file := path(cell):
-        read = paths.find(file)[1]
+        read = find(file)[1]
         if read is None:
             raise UserError(f"'{image_id}': its mask '{file}' is not there; correct the table.")
         return white(read(), name)
