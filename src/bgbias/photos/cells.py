@@ -84,7 +84,7 @@ def encoded(picture: Any, name: str) -> bytes:
     kind = getattr(picture, "dtype", None)
     if kind == np.uint8 and (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)):
         return pixels.encode_png(np.ascontiguousarray(picture))
-    told = f"{kind} {list(shape)}" if shape else type(picture).__name__
+    what = f"{kind} {list(shape)}" if shape else type(picture).__name__
     raise UserError(
-        f"'{name}' is {told}, and no photo: give a path, an encoded picture, one of Pillow's, or uint8 [H, W, 3] (RGB)."
+        f"'{name}' is {what}, and no photo: give a path, an encoded picture, one of Pillow's, or uint8 [H, W, 3] (RGB)."
     )

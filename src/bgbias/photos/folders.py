@@ -33,8 +33,7 @@ def why_left(name: str) -> str:
 
 def in_folder(files: Lookup, name: str | None = None, class_level: int | None = None) -> Listing:
     """The photos of a folder or archive, with their paths as ids. Photos beside the folders of the
-    classes are left out; where all are loose there are no classes. Where files beside photos name their
-    classes, as webdataset has them (``7.jpg`` and ``7.cls``, or ``7.json``), folders are none.
+    classes are left out; where all are loose there are no classes.
 
     Folders in folders without a ``class_level``, and a place without photos, are errors.
     """
@@ -49,12 +48,6 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
     is_enclosed = not place.is_dir() and by_name.around(pictures) > 0 and max(depth.values()) > 1
     loose = [n for n in pictures if depth[n] < (class_level or 1 + is_enclosed)]
     inside = sorted(set(pictures) - set(loose))
-    if label_of := {} if class_level else _labels_beside(files, pictures, not inside):
-        unlabelled = dict.fromkeys((n for n in pictures if n not in label_of), "no label lies beside it")
-        samples = set(map(stem, label_of))
-        left_out = {n: why for n, why in left_out.items() if stem(n) not in samples} | unlabelled
-        photos = [SourcePhoto(n, partial(files.read, n), class_name=c) for n, c in label_of.items()]
-        return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
     if class_level and not inside:
         raise UserError(
             f"{name}: '{loose[0]}' lies in no folder of level {class_level}; say a lower --class-level, or none."
@@ -79,25 +72,35 @@ def of_names(files: Lookup, names: list[str], name: str, class_level: int | None
     )
 
 
-def _labels_beside(files: Lookup, pictures: list[str], are_loose: bool) -> dict[str, str]:
-    """The classes of pictures beside which a file of their name holds it: as text, or, where pictures lie in no folders of
-    classes, in JSON under a name of ``LABELS``.
+def with_labels(files: Lookup, name: str) -> Listing | None:
+    """The photos with their class in a file beside them, as webdataset has it: ``7.cls`` holds that of
+    ``7.jpg``; where all lie in one folder, so may ``7.json`` under a name of ``LABELS``. None where there
+    is no such file.
     """
-    there = set(files.names)
-    found: dict[str, str] = {}
-    for name in pictures:
-        if (label := f"{stem(name)}.cls") in there:
-            found[name] = files.read(label).decode("utf-8", "replace").strip()
-        elif are_loose and (sample := f"{stem(name)}.json") in there:
-            try:
-                said = json.loads(files.read(sample))
-            except ValueError as error:
-                raise UserError(
-                    f"{files.path}: '{sample}' is not valid JSON ({error}); write it anew."
-                ) from error
-            said = said if isinstance(said, dict) else {}
-            found[name] = str(next((said[key] for key in LABELS if key in said), ""))
-    return {name: label for name, label in found.items() if label}
+    pictures, there = [n for n in files.names if is_readable(n)], set(files.names)
+    are_loose = len({PurePosixPath(n).parent for n in pictures}) == 1
+    label_of: dict[str, str] = {}
+    for n in pictures:
+        if (label := f"{stem(n)}.cls") in there:
+            label_of[n] = files.read(label).decode("utf-8", "replace").strip()
+        elif are_loose and (sample := f"{stem(n)}.json") in there:
+            label_of[n] = _label_in(files.read(sample), f"{files.path}/{sample}")
+    photos = [SourcePhoto(n, partial(files.read, n), class_name=c) for n, c in label_of.items() if c]
+    if not photos:
+        return None
+    samples = {stem(photo.image_id) for photo in photos}
+    left_out = files.passed_over | {n: why_left(n) for n in files.names if stem(n) not in samples}
+    left_out |= {n: "no label lies beside it" for n in pictures if not label_of.get(n)}
+    return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
+
+
+def _label_in(data: bytes, place: str) -> str:
+    try:
+        sample = json.loads(data)
+    except ValueError as error:
+        raise UserError(f"{place} is not valid JSON ({error}); write it anew.") from error
+    named = sample if isinstance(sample, dict) else {}
+    return str(next((named[key] for key in LABELS if key in named), ""))
 
 
 def _empty(place: Path, left_out: dict[str, str]) -> str:

@@ -46,16 +46,15 @@ def at(
 ) -> Listing:
     """The photos of a folder, archive, table, COCO file, or folder of ``save_to_disk``; another place is an error.
 
-    In a folder or archive a table of a name of ``OWN_TABLES``, or the only COCO file, beside all its
-    photos says what they are, unless a ``class_level`` does.
+    In a folder or archive a table of a name of ``OWN_TABLES`` says what photos are, or else what
+    ``by_labels`` finds, unless a ``class_level`` does.
     """
     if is_folder(place):
         files = Lookup(place, lambda name: True)
-        if member := "" if class_level else _table_in(files):
+        if class_level is None and (member := _table_in(files)):
             return tables.in_member(files, member, name, named)
-        if member := "" if class_level else _coco_in(files):
-            return coco.in_coco(files, member, name)
-        return folders.in_folder(files, name, class_level)
+        listing = by_labels(files, name or title(place)) if class_level is None else None
+        return listing or folders.in_folder(files, name, class_level)
     if place.is_dir():
         return _of_dataset(hugging_face.load(place), name or title(place), str(place), named)
     if place.suffix.lower() in TABLES:
@@ -66,6 +65,15 @@ def at(
         f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
         " folder that holds the photos."
     )
+
+
+def by_labels(files: Lookup, name: str) -> Listing | None:
+    """The photos of a folder or archive with their labels among them: in the only COCO file beside all photos, or in a file
+    beside each photo. None where there are no such.
+    """
+    if member := _coco_in(files):
+        return coco.in_coco(files, member, name)
+    return folders.with_labels(files, name)
 
 
 def _of_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Listing:

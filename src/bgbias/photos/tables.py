@@ -136,12 +136,12 @@ def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> l
     small = [column.lower() for column in written]
     columns: dict[str, list[Any]] = {}
     for meaning, names in COLUMNS.items():
-        asked = {"photo": named.image, "class": named.label}.get(meaning)
-        if asked and asked not in written:
-            raise UserError(f"{place} has no column '{asked}'; its columns are: {', '.join(written)}.")
-        own = asked or next((written[small.index(n)] for n in names if n in small), None)
-        if own is not None:
-            columns[meaning] = frame.iloc[:, written.index(own)].tolist()
+        column = {"photo": named.image, "class": named.label}.get(meaning)
+        if column and column not in written:
+            raise UserError(f"{place} has no column '{column}'; its columns are: {', '.join(written)}.")
+        column = column or next((written[small.index(n)] for n in names if n in small), None)
+        if column is not None:
+            columns[meaning] = frame.iloc[:, written.index(column)].tolist()
     if "photo" in columns:
         cells = zip(*columns.values(), strict=True)
         return [
