@@ -35,7 +35,7 @@ def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
     described = parse(files.read(member), place)
     pictures = [n for n in files.names if is_readable(n)]
     entry_of = entries(place, described, pictures)
-    categories = {c["id"]: str(c["name"]) for c in described.get("categories", [])}
+    categories = {c.get("id"): str(c.get("name", "")) for c in described.get("categories", [])}
     objects: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for annotation in described["annotations"]:
         if not annotation.get("iscrowd"):
