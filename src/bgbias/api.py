@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
     from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
-    from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
     from bgbias.photos.prepared import Pictures
+    from bgbias.photos.sources import Source
 
 Photo = str | Path | Image.Image | np.ndarray
 """A picture file's name, a picture of Pillow's, or uint8 [H, W, 3] (RGB). Where a mask is meant, [H, W]: bool, or uint8 whose 255
@@ -306,18 +306,22 @@ def audit(
     attribution: int = 64,
     name: str | None = None,
     class_level: int | None = None,
+    image_column: str = "",
+    label_column: str = "",
     device: str = "auto",
     **looks: Any,
 ) -> Audit | ComparedAudits:
     """How much a model loses on these photos when only the background changes: what the command ``bgbias audit`` measures.
 
-    ``photos``: a folder with a folder for each class, a zip, tar, CSV or Parquet file, the name of a dataset of params.yaml, a
-    DataFrame, or a list of paths or pictures. ``model``: what the command's ``--model`` takes, or a network of torch's, an object
-    with ``encode``, or a function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are compared
-    (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos; None: all.
-    ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was begun there goes on. ``looks``:
-    ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``, ``std``, ``pooling``, where the model does not
-    tell them. What cannot be used is a UserError.
+    ``photos``: a folder with a folder for each class, a zip, tar, CSV, Parquet or COCO file, the name of
+    a dataset of params.yaml, a DataFrame, a ``datasets.Dataset`` or the folder of one, or a list of paths
+    or pictures. ``image_column``, ``label_column``: those of a table whose names say nothing. ``model``:
+    what the command's ``--model`` takes, or a network of torch's, an object with ``encode``, or a
+    function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are
+    compared (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos;
+    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was
+    begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``,
+    ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]
@@ -340,13 +344,15 @@ def audit(
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options
     from bgbias.models.adapters import load as adapted
+    from bgbias.photos.tables import NamedColumns
 
     asked = Asked(draws=draws, attribution=attribution)
     if out is not None:
         workplace.check(Path(out), photos)
     weights = Path(mask_weights) if mask_weights else None
     masking.check(masker, weights, mask_options)
-    chosen = choose(photos, masks, name, class_level, sample or None)
+    named = NamedColumns(image_column, label_column)
+    chosen = choose(photos, masks, name, class_level, sample or None, named)
     behind = find(None if backgrounds is None else str(backgrounds))
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}

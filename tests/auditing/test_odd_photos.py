@@ -169,20 +169,50 @@ def test_a_model_that_is_none_is_told_before_masks_are_made(
     assert not (photos.parent / "cache").exists()
 
 
-def test_a_table_a_zip_and_a_folder_of_the_same_photos_have_the_same_numbers(
+def test_a_table_a_zip_and_a_renamed_folder_of_the_same_photos_have_the_same_numbers(
     photos: Path, tmp_path: Path
 ) -> None:
     import pandas as pd
 
     masks = photos.parent / "masks"
     rows = [
-        {"path": str(path), "class": path.parent.name, "key": path.relative_to(photos).as_posix()}
-        | {"mask": str(masks / path.relative_to(photos))}
+        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
         for path in sorted(photos.rglob("*.png"))
     ]
     shutil.make_archive(str(tmp_path / "zipped"), "zip", photos)
     drops = [
-        bgbias.audit(source, colours, masks=drawn, name="shop", **HOW).drop  # type: ignore[arg-type]
-        for source, drawn in ((photos, masks), (tmp_path / "zipped.zip", masks), (pd.DataFrame(rows), None))
+        bgbias.audit(source, colours, masks=drawn, **HOW).drop  # type: ignore[arg-type]
+        for source, drawn in (
+            (photos, masks),
+            (shutil.copytree(photos, tmp_path / "renamed"), masks),
+            (tmp_path / "zipped.zip", masks),
+            (pd.DataFrame(rows), None),
+        )
     ]
-    assert drops[0] == drops[1] == drops[2]
+    assert drops[0] == drops[1] == drops[2] == drops[3]
+
+
+def test_queries_are_asked_among_the_gallery_alone(photos: Path) -> None:
+    import pandas as pd
+
+    masks = photos.parent / "masks"
+    rows = [
+        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
+        | {"part": "query" if path.name < "001" else "gallery"}
+        for path in sorted(photos.rglob("*.png"))
+    ]
+    found = bgbias.audit(pd.DataFrame(rows), colours, **HOW)  # type: ignore[arg-type]
+    assert found.findings is not None
+    vectors = np.array(colours([np.asarray(Image.open(row["path"])) for row in rows]))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    names = np.array([row["class"] for row in rows])
+    gallery = np.array([row["part"] == "gallery" for row in rows])
+    expected = {}
+    for query in np.flatnonzero(~gallery):
+        ranked = np.flatnonzero(gallery)[np.argsort(-vectors[gallery] @ vectors[query], kind="stable")]
+        right = names[ranked] == names[query]
+        relevant = right.sum()
+        precision = np.cumsum(right)[:relevant] / np.arange(1, relevant + 1)
+        expected[names[query]] = (precision * right[:relevant]).sum() / relevant
+    of_photos = found.findings.photos.set_index("class_name")["clean"]
+    assert of_photos.to_dict() == pytest.approx(expected, abs=1e-6)

@@ -240,7 +240,7 @@ def _concluded(
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
-    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, originals=photos.originals)
+    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, table.given, photos.originals)
     audit = Measured(
         collection=collection,
         model=model,

@@ -64,7 +64,7 @@ def of_labelled(
     times = Counter(condition for condition, _ in asked)
     verdict = seen(queries, MODEL, views_in(QUERY_ONLY, times))
     photos = _photos(verdict, names)
-    chance = decomposition.by_chance(embeddings.labels)
+    chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
         _levels(queries, times),
         _steps(queries, times),

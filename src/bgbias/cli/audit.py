@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from bgbias.cli.arguments import Device
+from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.progress import say
@@ -58,7 +58,7 @@ def audit(
     photos: Annotated[
         str,
         typer.Argument(
-            help="Folder with a folder for each class, zip, tar, CSV, Parquet, or a dataset of params.yaml."
+            help="Folder with a folder for each class, zip, tar, CSV, Parquet, COCO file, or a dataset of params.yaml."
         ),
     ],
     model: Annotated[
@@ -112,6 +112,8 @@ def audit(
     class_level: Annotated[
         int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
     ] = None,
+    image_column: ImageColumn = "",
+    label_column: LabelColumn = "",
     size: Annotated[int | None, typer.Option(help="Side of the model's input.")] = None,
     resize: Annotated[int | None, typer.Option(help="Short side before the crop.")] = None,
     squash: Annotated[
@@ -142,6 +144,7 @@ def audit(
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
     from bgbias.models.adapters.reference import beside
+    from bgbias.photos.tables import NamedColumns
     from bgbias.results.uncertainty import FEWEST_CLASSES
 
     ways = [
@@ -177,7 +180,8 @@ def audit(
     mask_options = masking.parse_options(mask_option or ())
     masking.check(masker, mask_weights, mask_options)
     options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
-    chosen = choose(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
+    most = (SAMPLE if sample is None else sample) or None
+    chosen = choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column))
     behind = backgrounds_of(backgrounds)
     # Whichever cannot be loaded says so before anything else is done.
     loaded = [load(spec, options) for spec in models] if models else [exported.looking(options)]
