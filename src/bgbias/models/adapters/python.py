@@ -16,9 +16,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
@@ -130,32 +129,24 @@ def _made(thing: Any, which: str) -> Any:
     return thing
 
 
-class _AsItStands(SourceFileLoader):
-    """Compiles a file anew: what Python has kept compiled may be that of the same second, of another text."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def _of_file(path: Path) -> ModuleType:
-    """The module in a file, as it stands now: executed once, an edited file again."""
+    """The module in a file, as it stands now: executed once, an edited file again. Nothing that was
+    compiled before is taken: that may be of the same second, and of another text.
+    """
     if not path.is_file():
         raise UserError(f"{path} is missing; correct --model.")
     path = path.resolve()
     code = path.read_bytes()
     name = f"bgbias_model_{hashlib.sha256(str(path).encode() + code).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} is no file of Python.")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        _told(str(path), partial(spec.loader.exec_module, module))
-    except UserError:
-        del sys.modules[name]
-        raise
-    return module
+    if name not in sys.modules:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = str(path)
+        try:
+            _told(str(path), lambda: exec(compile(code, str(path), "exec"), vars(module)))
+        except UserError:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _told(where: str, run: Callable[[], Any]) -> Any:
