@@ -74,7 +74,8 @@ def adapted(
         for options, normalise in preparation.alternatives().items()
     }
     guesses = (*preparation.guesses(), *guesses)
-    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others)
+    module = network if isinstance(network, torch.nn.Module) else None
+    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others, module)
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:

@@ -25,7 +25,7 @@ def adapted(
     side = preparation.look.size
 
     def vectors(views: np.ndarray) -> np.ndarray:
-        return _array(embed(list(views)))
+        return as_array(embed(list(views)))
 
     found = attempted(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
     if found.ndim != 2 or len(found) != 1:
@@ -43,8 +43,8 @@ def pillow(views: list[np.ndarray]) -> list[Image.Image]:
     return [Image.fromarray(view) for view in views]
 
 
-def _array(answer: Any) -> np.ndarray:
-    """An array or a tensor, or a list of such, which may want gradients or lie on a GPU."""
+def as_array(answer: Any) -> np.ndarray:
+    """float32 of an array or a tensor, or of a list of such, which may want gradients or lie on a GPU."""
     if isinstance(answer, (list, tuple)):
-        return np.stack([_array(one) for one in answer]) if answer else np.zeros((0, 0))
+        return np.stack([as_array(one) for one in answer]) if answer else np.zeros((0, 0))
     return np.asarray(answer.detach().float().cpu() if hasattr(answer, "detach") else answer, np.float32)

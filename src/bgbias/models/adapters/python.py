@@ -92,6 +92,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     options.only(LOOKS, name)
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
+    options.own_precision(name)
     given = usual(options, normalises_itself=True)
     if callable(encode):
         return _pictures.adapted(
