@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bgbias.settings import Strict
 
+GRADIENTS, OCCLUSION = "gradients", "occlusion"  # by which maps are made
 # What similarity attention asks of a photo (similarity.py).
 SimilarityScore = Literal["magnitude", "published"]
 

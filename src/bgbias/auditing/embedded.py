@@ -89,6 +89,8 @@ def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = 
     while some := list(itertools.islice(views, model.batch.size)):
         with shown(itertools.islice(names, len(some))):
             found.append(unit_vectors(model, np.stack(some)))
+    if not found:
+        raise UserError("There are no photos to embed.")
     return np.concatenate(found)
 
 

@@ -108,7 +108,7 @@ def measure(
         batch = np.resize(shown, (model.batch.size, side, side, 3))
         of_views = left.embeddings * size.views + left.crossing * size.backgrounds
         per_view = _settled(lambda: model.embed(batch)) / len(batch) if of_views else 0.0
-        _, look_at = looks.looking(model, side)
+        _, look_at = looks.looking(model)
         per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left.attribution else 0.0
         seconds |= {
             "embeddings": per_view * left.embeddings * size.views,

@@ -196,7 +196,13 @@ def check_exported(digest: str) -> None:
         )
 
 
-MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
+MADE_BY = (
+    "evaluation.photos",
+    "evaluation.crossing",
+    "attribution.brought",
+    "attribution.smoothgrad",
+    "attribution.occlusion",
+)
 TRIED = 16  # photos, spread over all
 
 

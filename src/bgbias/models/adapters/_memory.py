@@ -12,14 +12,7 @@ from bgbias.progress import say
 T = TypeVar("T")
 USUAL = 64
 # What torch, ONNX Runtime, NumPy and Python say when there is none left, in small letters.
-SHORT = (
-    "out of memory",
-    "not enough memory",
-    "can't allocate memory",
-    "failed to allocate memory",
-    "unable to allocate",
-    "memoryerror",
-)
+SHORT = ("out of memory", "not enough memory", "allocate memory", "unable to allocate", "memoryerror")
 
 
 class BatchSize:
@@ -29,34 +22,26 @@ class BatchSize:
         self.size = size
 
     def run(self, name: str, work: Callable[[int], T]) -> T:
-        """What ``work`` gives, which takes at most so many pictures; at one picture, memory that is
-        short is a UserError that names the model.
+        """What ``work`` gives, told how many pictures it may take at once. Memory that is short for
+        one picture is a UserError.
         """
         while True:
             try:
                 return work(self.size)
             except Exception as error:  # each library has its own
-                if not is_short(error):
+                text = f"{type(error).__name__} {error}".lower()
+                if not any(words in text for words in SHORT):
                     raise
                 if self.size == 1:
                     raise UserError(
                         f"{name} needs more memory than there is, even with --batch-size 1: give a smaller"
                         " --size, or another --device."
                     ) from error
-            # Behind the error, whose traceback holds what was computed.
-            self._halve(name)
-
-    def _halve(self, name: str) -> None:
-        before, self.size = self.size, self.size // 2
-        if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
-        say(
-            f"{name}: memory is short for {before} pictures at once; goes on with {self.size}"
-            f" (--batch-size {self.size})"
-        )
-
-
-def is_short(error: Exception) -> bool:
-    """Whether an error, or what it was raised from, says that memory is used up."""
-    text = f"{type(error).__name__} {error}".lower()
-    return any(words in text for words in SHORT)
+            # The error is gone, and with its traceback what was computed.
+            if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
+                torch.cuda.empty_cache()
+            before, self.size = self.size, self.size // 2
+            say(
+                f"{name}: memory is short for {before} pictures at once; goes on with {self.size}"
+                f" (--batch-size {self.size})"
+            )
