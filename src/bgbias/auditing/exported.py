@@ -1,30 +1,55 @@
-"""Pictures for a model that runs elsewhere, and the embeddings that come back."""
+"""Pictures for a model that runs elsewhere, and embeddings that come back or are kept for later."""
 
 from __future__ import annotations
 
+import json
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from bgbias.auditing import workplace
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
+from bgbias.files.atomic import replacing, write_json
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._preparation import usual
+from bgbias.models.look import Look
 
 NAME = "a model that runs elsewhere"
+MODEL = "model.json"  # beside saved embeddings
 
 
-def looking(options: Options) -> Adapted:
-    """A model of which only is known how it looks at photos: as ``options`` say, else 224 pixels out of 256."""
+def looking(options: Options, clean: Path | None = None) -> Adapted:
+    """A model of which only is known how it looks at photos: as stands beside the embeddings
+    ``clean`` that ``write`` saved, else as ``options`` say, else 224 pixels out of 256.
+    """
     seen = usual(options, normalises_itself=True)
-    return Adapted(
-        NAME, seen.look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=seen.guesses()
-    )
+    name, look, guesses = NAME, seen.look, seen.guesses()
+    saved = clean and clean.with_name(MODEL)
+    if saved and saved.is_file():
+        options.only(frozenset(), f"{saved}, which says how photos were looked at")
+        described = json.loads(saved.read_text(encoding="utf-8"))
+        name, look, guesses = described["name"], Look(**described["look"]), ()
+    return Adapted(name, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=guesses)
+
+
+def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, digest: str) -> None:
+    """Embeddings float32 [N, D] by view as ``clean.npy`` and ``views.npz``, which ``read`` reads, and
+    the model's name and look. ``digest``: the question, which these embeddings may answer from now on.
+    """
+    others = {f"{name}-{draw}": array for (name, draw), array in vectors.items() if name != CLEAN}
+    with replacing(folder / "clean.npy") as temporary, temporary.open("wb") as file:
+        np.save(file, vectors[CLEAN, 0])
+    with replacing(folder / "views.npz") as temporary, temporary.open("wb") as file:
+        np.savez(file, **others)  # type: ignore[arg-type]
+    write_json(folder / MODEL, {"name": model.name, "look": asdict(model.look)})
+    workplace.end_export(digest)
 
 
 def next_step(photos: str, views: Sequence[View]) -> str:
