@@ -32,7 +32,7 @@ NORMALISES = frozenset({"mean", "std"})
 RUNNING = frozenset({"device", "batch_size", "workers", "precision"})
 PRECISIONS = ("float32", "bfloat16", "float16")
 # Files that are a whole model by themselves.
-BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported"}
+BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported", ".tflite": "tflite"}
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".bin")
 Vectors = Callable[[np.ndarray], Any]
 UNIT = 1e-6  # vectors whose length differs from 1 by less stay as they are
