@@ -307,6 +307,11 @@ def test_every_kind_of_model_embeds_ranks_and_is_attributed(
     assert scores["ref"][:2].between(-1, 1).all()
 
 
+def test_what_is_guessed_of_a_model_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    bgbias.embed(convolution(), SHOWN, size=64, mean=(0.5,) * 3)
+    assert "assumed: ImageNet's std" in capfd.readouterr().err
+
+
 def test_a_functions_attribution_lies_where_it_looks() -> None:
     """One that sees the object's pixels alone, and one that sees all others."""
     mask = array("mug_0_mask.png", "L") > 127

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
-    from bgbias.models.adapters import Options
+    from bgbias.models.adapters import Adapted, Options
 
 Embedding = Callable[[list[np.ndarray]], Any]
 """Any function from photos, each uint8 [H, W, 3], to a vector of each: an array or a tensor [N, D]."""
@@ -95,7 +95,6 @@ def embed(
     from bgbias.auditing.embedded import vectors
     from bgbias.evaluation.embedder import Embedder
     from bgbias.files.atomic import replacing
-    from bgbias.models.adapters import load as adapted
     from bgbias.models.adapters._pictures import embed_whole, takes_whole_photos
 
     if isinstance(photos, (str, Path, Image.Image)):
@@ -109,7 +108,7 @@ def embed(
     elif takes_whole_photos(model) and not options:
         found = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
     else:
-        brought = adapted(model, settings)
+        brought = _adapted(model, settings)
         found = vectors(brought, (np.asarray(brought.look(picture)) for picture in pictures))
     if out is not None:
         with replacing(Path(out)) as temporary, temporary.open("wb") as file:
@@ -274,13 +273,12 @@ def attribute(
     from bgbias.attribution import brought
     from bgbias.attribution.settings import Attribution
     from bgbias.evaluation.embedder import Embedder
-    from bgbias.models.adapters import load as adapted
 
     keys = [str(number) for number in range(len(photos))] if names is None else [str(name) for name in names]
     _same_length(photos=photos, masks=masks, names=keys)
     if not len(photos):
         raise UserError("There are no photos to attribute.")
-    looking = adapted(model, _options(**options))
+    looking = _adapted(model, _options(**options))
     views: list[np.ndarray] = []
     alphas: list[np.ndarray | None] = []
     for whole, mask in zip(decoded(photos), masks, strict=True):
@@ -317,10 +315,9 @@ def explain(
     """
     from bgbias.attribution import explanation
     from bgbias.evaluation.embedder import Embedder
-    from bgbias.models.adapters import load as adapted
 
     settings = _options(**options)
-    looking = model.model if isinstance(model, Embedder) and not options else adapted(model, settings)
+    looking = model.model if isinstance(model, Embedder) and not options else _adapted(model, settings)
     return explanation.explain(looking, list(decoded(photos)), same, score)
 
 
@@ -394,6 +391,17 @@ def _options(**given: Any) -> Options:
     if unknown := given.keys() - set(OPTIONS):
         raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTIONS)}")
     return Options(**given)
+
+
+def _adapted(model: object, settings: Options) -> Adapted:
+    """The model as a function of what it sees; what was guessed of it is printed."""
+    from bgbias.models.adapters import load
+    from bgbias.progress import say
+
+    found = load(model, settings)
+    for guess in found.guesses:
+        say(guess)
+    return found
 
 
 def _same_length(**lists: Sequence[Any]) -> None:
