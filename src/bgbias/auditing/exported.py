@@ -75,31 +75,25 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
         raise UserError(
             f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(there)) or 'nothing'}."
         )
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiu":
-            raise UserError(
-                f"The embeddings of {name} are no numbers but {array.dtype}; save them as float32."
-            )
-    found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
-    clean_shape = found[CLEAN, 0].shape
+    found = {}
+    clean_shape = arrays[f"{CLEAN}-0"].shape
     dim = clean_shape[1] if len(clean_shape) == 2 else "D"
-    for (name, draw), array in found.items():
+    for name, draw in views:
+        array, what = arrays[f"{name}-{draw}"], f"The embeddings of {name}-{draw} are"
+        if array.dtype.kind not in "fiu":
+            raise UserError(f"{what} no numbers but {array.dtype}; save them as float32.")
         if array.ndim != 2 or array.shape != (photos, dim):
             raise UserError(
-                f"The embeddings of {name}-{draw} are {list(array.shape)}, where [{photos}, {dim}] is expected: a row for each"
-                " line of photos.csv."
+                f"{what} {list(array.shape)}, where [{photos}, {dim}] is expected: a row for each line of photos.csv."
             )
-        lengths = np.linalg.norm(array, axis=1)
+        lengths = np.linalg.norm(array.astype(np.float64), axis=1, keepdims=True)
         wrong = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
         if len(wrong):
             raise UserError(
-                f"The embeddings of {name}-{draw} are zero or not finite in row {wrong[0]} of photos.csv, which has no direction"
-                f" ({len(wrong)} such rows)."
+                f"{what} zero or not finite in row {wrong[0]} of photos.csv, which has no direction ({len(wrong)} such rows)."
             )
-    return {
-        view: (array / np.linalg.norm(array, axis=1, keepdims=True)).astype(np.float32)
-        for view, array in found.items()
-    }
+        found[name, draw] = (array / lengths).astype(np.float32)
+    return found
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -83,6 +85,25 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
         raise
     except Exception as error:  # of the hub's client, of the network or of the file
         raise UserError(_why(name, source, error, offline)) from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what libraries print besides: notes, bars, that a network is random until its weights
+    are read here, and errors that they raise as well.
+    """
+    bars = sys.modules.get("transformers.utils.logging")
+    had_bars = bars is not None and bars.is_progress_bar_enabled()
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    if had_bars:
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        if had_bars:
+            bars.enable_progress_bar()
 
 
 def _why(name: str, source: str, error: Exception, offline: str) -> str:
