@@ -400,7 +400,7 @@ def _adapted(model: object, settings: Options) -> Adapted:
 
     found = load(model, settings)
     for guess in found.guesses:
-        say(guess)
+        say(guess.replace("--", ""))
     return found
 
 

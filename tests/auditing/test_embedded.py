@@ -12,7 +12,7 @@ import pytest
 from bgbias.auditing import embedded
 from bgbias.auditing.embedded import PER_CHUNK, Views
 from bgbias.evaluation.conditions import View
-from bgbias.models.adapters._memory import BatchSize
+from bgbias.models.adapters._calls import BatchSize
 
 PHOTOS = 3 * PER_CHUNK + 5
 ASKED: list[View] = [("clean", 0), ("random_background", 1)]

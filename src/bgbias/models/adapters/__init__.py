@@ -19,9 +19,7 @@ import numpy as np
 from bgbias import plugins, seeds
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.models.adapters._alone import AloneCheck
-from bgbias.models.adapters._failing import failing
-from bgbias.models.adapters._memory import BatchSize
+from bgbias.models.adapters._calls import AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted
-from bgbias.models.adapters._alone import AloneCheck
+from bgbias.models.adapters._calls import AloneCheck
 from bgbias.models.adapters._network import attempted
 from bgbias.models.adapters._preparation import Preparation
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked, named, needed, quietly
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
-from bgbias.models.adapters._weights import fill
+from bgbias.models.adapters._weights import activation_guess, fill
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def adapt(which: str, options: Options) -> Adapted:
         model, source, told = _built_in(which, name, options)
         quick = f"{which}-quickgelu"
         if options.weights is not None and quick in open_clip.list_models():
-            guesses = (_activation.guess(name, options.weights, f"open_clip:{quick}"),)
+            guesses = (activation_guess(name, options.weights, f"open_clip:{quick}"),)
     if options.weights is not None:
         told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
     else:

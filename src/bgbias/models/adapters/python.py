@@ -23,7 +23,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
-from bgbias.models.adapters._failing import at, is_ours
+from bgbias.models.adapters._calls import at, is_ours
 from bgbias.models.adapters._library import named, reached_or_offline
 from bgbias.models.adapters._preparation import usual
 from bgbias.models.adapters._weights import fill

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor, _pooling
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
 from bgbias.models.adapters._library import asked, folder_or_page, needed, quietly
-from bgbias.models.adapters._network import adapted, attempted
+from bgbias.models.adapters._network import adapted, attempted, pooled, pooling_words
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
 
@@ -158,8 +158,8 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = _pooling.told(output.last_hidden_state, how) + unprojected
-    return lambda **given: _pooling.pooled(tower(**given).last_hidden_state, how), words
+    words = pooling_words(output.last_hidden_state, how) + unprojected
+    return lambda **given: pooled(tower(**given).last_hidden_state, how), words
 
 
 def _vectors(output: Any) -> Any:
