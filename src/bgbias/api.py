@@ -8,7 +8,7 @@ scenes without objects, and a small model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -18,6 +18,9 @@ from PIL import Image
 from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
 from bgbias.images.pictures import Photo, alpha, decoded, rgb
+from bgbias.models.adapters import Adapted, Options
+from bgbias.models.adapters import load as adapted
+from bgbias.progress import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,18 +31,13 @@ if TYPE_CHECKING:
     from bgbias.auditing.photos import Source
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
-    from bgbias.models.adapters import Adapted, Options
 
 Embedding = Callable[[list[np.ndarray]], Any]
 """Any function from photos, each uint8 [H, W, 3], to a vector of each: an array or a tensor [N, D]."""
 
 BATCH = 64  # photos
 
-# Fields of ``models.adapters.Options`` that functions take by name, and errors call by it.
-OPTIONS = (
-    *("weights", "size", "resize", "squash", "interpolation", "mean", "std", "pooling"),
-    *("device", "batch_size", "workers", "precision"),
-)
+OPTIONS = tuple(field.name for field in fields(Options))  # that functions take by name
 
 
 def load(weights: str | Path, device: str = "auto") -> Embedder:
@@ -386,8 +384,6 @@ def audit(
 
 def _options(**given: Any) -> Options:
     """What is said of a model, checked; another argument is a TypeError."""
-    from bgbias.models.adapters import Options
-
     if unknown := given.keys() - set(OPTIONS):
         raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTIONS)}")
     return Options(**given)
@@ -395,10 +391,7 @@ def _options(**given: Any) -> Options:
 
 def _adapted(model: object, settings: Options) -> Adapted:
     """The model as a function of what it sees; what was guessed of it is printed."""
-    from bgbias.models.adapters import load
-    from bgbias.progress import say
-
-    found = load(model, settings)
+    found = adapted(model, settings)
     for guess in found.guesses:
         say(guess.replace("--", ""))
     return found

@@ -93,15 +93,12 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
     options.own_precision(name)
-    given = usual(options, normalises_itself=True)
     if callable(encode):
-        return _pictures.adapted(
-            name,
-            lambda v: encode(_pictures.pillow(v)),
-            given,
-            (f"embedding: its encode(); {PREPARES_ITSELF}",),
-        )
-    return _pictures.adapted(name, model, given, (f"embedding: what it returns; {PREPARES_ITSELF}",))
+        embed, what = (lambda views: encode(_pictures.pillow(views))), "its encode()"
+    else:
+        embed, what = model, "what it returns"
+    told = (f"embedding: {what}; {PREPARES_ITSELF}",)
+    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), told)
 
 
 def _made(thing: Any, which: str) -> Any:
