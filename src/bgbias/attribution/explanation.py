@@ -3,8 +3,6 @@
 ``explain(load(path), [photo, photo])`` gives the maps, ``figure_explanation`` draws them, and ``bgbias explain`` does both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

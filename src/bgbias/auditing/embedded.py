@@ -4,8 +4,6 @@ They lie in files that are mapped, so that a killed audit goes on. What cannot b
 photos' order, is refused.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Pictures for a model that runs elsewhere, and embeddings that come back or are kept for later."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence

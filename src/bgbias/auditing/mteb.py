@@ -1,7 +1,5 @@
 """Exported pictures as a retrieval task of MTEB: its users see the drop beside their other scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a network runs: what was asked for, or an error; never a silent CPU."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Pictures as people hand them over, decoded; errors call them as the argument does: ``photos[3]``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 picture's vector is its own.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import sysconfig

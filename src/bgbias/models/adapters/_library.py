@@ -4,8 +4,6 @@ Where the hub of Hugging Face cannot be reached, its client would say so a dozen
 minutes, file by file.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import logging

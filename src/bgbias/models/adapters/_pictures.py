@@ -1,7 +1,5 @@
 """From a function that is given whole pictures, and prepares them itself, to an adapted model. It has no gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any

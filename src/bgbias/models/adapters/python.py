@@ -5,8 +5,6 @@ encoders have it), a function from a list of pictures uint8 [S, S, 3] to vectors
 of these. Networks are given RGB, normalised as the options say; the others prepare pictures themselves.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import importlib

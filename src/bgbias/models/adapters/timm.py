@@ -4,8 +4,6 @@ The embedding is what timm pools before the classifier (``num_classes=0``); phot
 says. A Vision Transformer with another ``size`` gets its positions resampled by timm.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any
