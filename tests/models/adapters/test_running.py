@@ -90,6 +90,24 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
     assert 0 < difference < 0.02 * np.abs(ours(exact)).max()
 
 
+def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> None:
+    """Another number of pictures is added up in another order; a network that mixes them is refused all the same."""
+
+    class Apart(nn.Module):
+        def __init__(self, share: float) -> None:
+            super().__init__()
+            self.share = share
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = x.mean((2, 3))
+            return found * (1 + self.share * (len(x) > 2))
+
+    options = Options(size=16, device="cpu", precision="bfloat16")
+    load(Apart(0.05), options).embed(views(8))
+    with pytest.raises(UserError, match="another vector among the others than alone"):
+        load(Apart(0.2), options).embed(views(8))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

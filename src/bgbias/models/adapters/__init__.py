@@ -19,7 +19,7 @@ import numpy as np
 from bgbias import plugins, seeds
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.models.adapters._calls import AloneCheck, BatchSize, failing
+from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ class Adapted:
             raise UserError(
                 f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
             )
-        self._check(self.name, views, found, self._array)
+        same = SAME if self.precision == "float32" else SAME_ROUNDED
+        self._check(self.name, views, found, self._array, same)
         return found
 
     def _array(self, views: np.ndarray) -> np.ndarray:
@@ -225,7 +226,7 @@ def _running(model: Adapted, options: Options) -> Adapted:
             "--precision float16 is for GPUs, and the processor is slower with it than with float32:"
             " take bfloat16 or float32."
         )
-    told = (*model.told, *[f"precision: {precision}"] * (precision != "float32"))
+    told = model.told if precision == "float32" else (*model.told, f"precision: {precision}")
     batch = BatchSize(options.batch_size) if options.batch_size else model.batch
     return replace(model, told=told, batch=batch, workers=options.workers, precision=precision)
 

@@ -25,7 +25,8 @@ T = TypeVar("T")
 USUAL = 64
 # What torch, ONNX Runtime, NumPy and Python say when there is none left, in small letters.
 SHORT = ("out of memory", "not enough memory", "allocate memory", "unable to allocate", "memoryerror")
-SAME = 0.02  # of a vector's largest number, by which rounding in another batch moves it at most
+# Of a vector's largest number: by so much rounding in another batch moves it at most, in float32 and in fewer bits.
+SAME, SAME_ROUNDED = 0.02, 0.1
 
 
 @contextmanager
@@ -117,6 +118,7 @@ class AloneCheck:
         pictures: Sequence[np.ndarray] | np.ndarray,
         vectors: np.ndarray,
         embed: Callable[..., np.ndarray],
+        same: float = SAME,
     ) -> None:
         """``vectors`` float32 [N, D] are those of the N ``pictures`` together; ``embed`` gives [1, D] of a list of one."""
         count = len(pictures)
@@ -124,7 +126,7 @@ class AloneCheck:
         is_power_of_two = self._batches[count].bit_count() == 1
         for row in sorted({0, count // 2, count - 1}) if count > 1 and is_power_of_two else ():
             alone = embed(pictures[row : row + 1])[0]
-            if np.abs(alone - vectors[row]).max() > SAME * np.abs(alone).max():
+            if np.abs(alone - vectors[row]).max() > same * np.abs(alone).max():
                 raise UserError(
                     f"{name} gives picture {row + 1} of {count} another vector among the others than alone. Put a network into"
                     " evaluation mode (model.eval()); export a graph again, for any number of pictures at once or for one."
