@@ -6,9 +6,11 @@ import doctest
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from in_memory import Pictures, table
@@ -18,6 +20,7 @@ from project import ROOT
 import bgbias
 from bgbias import UserError, api, plugins, seeds
 from bgbias.attribution import explanation
+from bgbias.attribution.score import normalise, score
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import attribute_photos
 from bgbias.backgrounds.draws import draw
@@ -202,17 +205,13 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.load(Path("runs/timm:vit/model.safetensors"))
     with pytest.raises(UserError, match=r"was given a Identity\..*go into bgbias\.audit"):
         bgbias.load(torch.nn.Identity())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"attribute\(\) takes a model that bgbias trained.*not a function"):
-        bgbias.attribute(lambda _: [], [], [])  # type: ignore[arg-type, return-value]
-    with pytest.raises(UserError, match=r"explain\(\) takes a model that bgbias trained.*not a Identity"):
-        bgbias.explain(torch.nn.Identity(), [])  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"picture nowhere\.png is missing"):
+    with pytest.raises(UserError, match=r"photos\[1\]: the picture nowhere\.png is missing"):
         bgbias.embed(model, ["mug_0.png", "nowhere.png"])
     with pytest.raises(UserError, match=r"'model\.safetensors' cannot be decoded"):
         bgbias.embed(model, ["model.safetensors"])
-    with pytest.raises(UserError, match=r"Photo 1 is float64 \[8, 8, 3\], not uint8"):
+    with pytest.raises(UserError, match=r"photos\[1\] is float64 \[8, 8, 3\], not uint8"):
         bgbias.embed(model, ["mug_0.png", np.zeros((8, 8, 3))])
-    with pytest.raises(UserError, match="photo 0 is a int"):
+    with pytest.raises(UserError, match=r"photos\[0\] is a int"):
         bgbias.embed(model, [3])  # type: ignore[list-item]
     for nothing in (model, lambda batch: batch):
         with pytest.raises(UserError, match="no photos to embed"):
@@ -221,7 +220,7 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.embed(lambda batch: np.ones(3), SHOWN[:2])
     with pytest.raises(UserError, match="zero or not finite"):
         bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN)
-    with pytest.raises(UserError, match=r"Mask 0 is uint8 \[40, 64\], not uint8 or bool \[64, 64\]"):
+    with pytest.raises(UserError, match=r"mask is uint8 \[40, 64\], not uint8 or bool \[64, 64\]"):
         bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug")
     with pytest.raises(UserError, match="no background"):
         bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug")
@@ -235,6 +234,169 @@ def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
         bgbias.attribute(model, SHOWN, [None])
     with pytest.raises(UserError, match="two, three or four photos, not 1"):
         bgbias.explain(model, SHOWN[:1])
+
+
+class Encoder:
+    """An object with ``encode``, which is given Pillow's pictures."""
+
+    def encode(self, pictures: list[Image.Image]) -> np.ndarray:
+        return np.array([np.asarray(p.resize((4, 4))).ravel() for p in pictures], np.float32)
+
+
+def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [photo.mean((0, 1)) for photo in batch]
+
+
+def convolution() -> torch.nn.Module:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 8, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, 2), torch.nn.ReLU()
+    pool = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, 6)
+    return torch.nn.Sequential(*layers, *pool)
+
+
+def brought(kind: str, folder: Path) -> object:
+    """A model of each kind that ``--model`` takes and that is quickly built."""
+    if kind == "named":
+        weights = folder / "weights.pth"
+        if not weights.exists():
+            import timm
+
+            torch.save(timm.create_model("test_resnet.r160_in1k").state_dict(), weights)
+        return "timm:test_resnet.r160_in1k"
+    if kind == "file":
+        layer = "torch.manual_seed(0)\n    return torch.nn.Conv2d(3, 8, 5, 2)"
+        code = f"import torch\n\ndef build():\n    {layer}\n"
+        (folder / "my_model.py").write_text(code)
+        return f"{folder / 'my_model.py'}:build"
+    if kind == "onnx":
+        torch.onnx.export(convolution(), (torch.zeros(1, 3, 64, 64),), folder / "model.onnx", dynamo=False)
+        return folder / "model.onnx"
+    return {"network": convolution(), "encoder": Encoder(), "function": colours}[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("network", "gradients"),
+        ("named", "gradients"),
+        ("file", "gradients"),
+        ("onnx", "occlusion"),
+        ("encoder", "occlusion"),
+        ("function", "occlusion"),
+    ],
+)
+def test_every_kind_of_model_embeds_ranks_and_is_attributed(
+    kind: str, how: str, folder: Path, tmp_path: Path
+) -> None:
+    model = brought(kind, folder)
+    options: dict[str, object] = {"size": 64, "resize": 64}
+    if kind == "named":
+        options["weights"] = folder / "weights.pth"
+    vectors = bgbias.embed(model, SHOWN, out=tmp_path / "vectors.npy", **options)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), vectors)
+    for photos in (list(map(array, SHOWN)), [Image.open(name) for name in SHOWN]):
+        np.testing.assert_array_equal(bgbias.embed(model, photos, **options), vectors)
+    labels = ["mug", "mug", "house"]
+    ranked = bgbias.rank(SHOWN, labels, model=model, **options)
+    pd.testing.assert_frame_equal(ranked.metrics, bgbias.rank(vectors, labels).metrics)
+    masks = [array("mug_0_mask.png", "L"), "mug_1_mask.png", None]
+    scores = bgbias.attribute(model, SHOWN, masks, samples=2, **options)
+    assert scores.attrs["how"] == how
+    assert scores["skipped"].tolist() == ["", "", "no mask"]
+    assert scores["ref"][:2].between(-1, 1).all()
+
+
+def test_what_is_guessed_of_a_model_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    bgbias.embed(convolution(), SHOWN, size=64, mean=(0.5,) * 3)
+    assert "assumed: ImageNet's std" in capfd.readouterr().err
+
+
+def test_a_functions_attribution_lies_where_it_looks() -> None:
+    """One that sees the object's pixels alone, and one that sees all others."""
+    mask = array("mug_0_mask.png", "L") > 127
+
+    def seen(where: np.ndarray) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
+        return lambda batch: [photo[where].mean(0) for photo in batch]
+
+    on, off = (
+        bgbias.attribute(seen(where), SHOWN[:1], [mask], size=64, resize=64)["ref"][0]
+        for where in (mask, ~mask)
+    )
+    assert on > 0.3 > 0 > off
+
+
+def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
+    from bgbias.auditing import looks
+    from bgbias.models import adapters
+
+    options = {"size": 64, "resize": 64, "device": "cpu"}
+    model = adapters.load(convolution(), adapters.Options(**options))  # type: ignore[arg-type]
+    how, look_at = looks.looking(model)
+    scores = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], names=["mug"])
+    expected = normalise(torch.from_numpy(look_at(array(SHOWN[0]), ("", "mug"))))
+    mask = torch.from_numpy(array("mug_0_mask.png", "L") / 255)
+    assert how == "gradients"
+    assert scores["ref"][0] == pytest.approx(score(expected, mask), abs=1e-6)
+
+
+def test_a_network_that_pools_a_map_is_explained_by_it(folder: Path) -> None:
+    explained = bgbias.explain(convolution(), SHOWN, size=64, resize=64)
+    vectors = bgbias.embed(convolution(), SHOWN, size=64, resize=64)
+    distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1)
+    np.testing.assert_allclose(explained.distances, distances, atol=1e-5)
+    assert [attention.shape for attention in explained.maps] == [(64, 64)] * 3
+    assert 0.5 < max(attention.max() for attention in explained.maps) <= 1
+    named = brought("named", folder)
+    assert len(bgbias.explain(named, SHOWN[:2], weights=folder / "weights.pth").maps) == 2
+
+
+def test_a_network_of_ours_is_explained_alike_as_a_brought_one(model: bgbias.Embedder) -> None:
+    from bgbias.models import adapters
+
+    ours = bgbias.explain(model, SHOWN)
+    found = explanation.explain(adapters.load(model), list(map(array, SHOWN)))
+    for one, other in zip(ours.maps, found.maps, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)
+
+
+def test_models_without_a_map_are_told_what_is_possible(folder: Path) -> None:
+    import timm
+
+    with pytest.raises(UserError, match=r"colours has no feature map .*What is possible: bgbias.attribute"):
+        bgbias.explain(colours, SHOWN[:2], size=64)
+    transformer = timm.create_model("test_vit.r160_in1k", pretrained=False)
+    with pytest.raises(UserError, match="it pools tokens"):
+        bgbias.explain(transformer, SHOWN[:2])
+
+
+def test_lists_of_photos_are_corrupted_one_by_one() -> None:
+    masks = [name.replace(".png", "_mask.png") for name in SHOWN]
+    made = bgbias.corrupt(SHOWN, masks, "scene_0.png", SHOWN)
+    for name, mask, picture in zip(SHOWN, masks, made, strict=True):
+        np.testing.assert_array_equal(picture, bgbias.corrupt(name, mask, "scene_0.png", name))
+    with pytest.raises(UserError, match="there are 3 photos, 2 masks and 3 keys"):
+        bgbias.corrupt(SHOWN, masks[:2], "scene_0.png", SHOWN)
+    with pytest.raises(UserError, match=r"masks\[1\]: the picture nowhere.png is missing"):
+        bgbias.corrupt(SHOWN[:2], [masks[0], "nowhere.png"], "scene_0.png", SHOWN[:2])
+
+
+def test_errors_of_any_model_name_arguments() -> None:
+    with pytest.raises(UserError, match=r"size= means nothing to") as raised:
+        bgbias.embed("model.safetensors", SHOWN, size=64)
+    assert "--" not in str(raised.value)
+    with pytest.raises(UserError, match="batch_size= is 0; it is at least 1"):
+        bgbias.embed(colours, SHOWN, batch_size=0)
+    with pytest.raises(UserError, match="precision= 'half' is unknown"):
+        bgbias.embed(convolution(), SHOWN, precision="half")
+    with pytest.raises(TypeError, match="unexpected argument sizes; there are weights, size"):
+        bgbias.embed(colours, SHOWN, sizes=3)
+    with pytest.raises(UserError, match="give model=, too"):
+        bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3)
+    with pytest.raises(UserError, match=r"out=vectors.txt: embeddings are saved as .npy"):
+        bgbias.embed(colours, SHOWN, out="vectors.txt")
+    with pytest.raises(UserError, match="'resnet50' does not say whose model it is: timm:resnet50"):
+        bgbias.embed("resnet50", SHOWN)
 
 
 WITHOUT_TOOLS = """

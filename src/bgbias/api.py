@@ -7,10 +7,9 @@ scenes without objects, and a small model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
@@ -19,6 +18,10 @@ from PIL import Image
 
 from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
+from bgbias.images.pictures import Photo, alpha, decoded, rgb
+from bgbias.models.adapters import Adapted, Options
+from bgbias.models.adapters import load as adapted
+from bgbias.progress import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,15 +32,14 @@ if TYPE_CHECKING:
     from bgbias.auditing.finished import Audit
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
-    from bgbias.photos.prepared import Pictures
     from bgbias.photos.sources import Source
-
-Photo = str | Path | Image.Image | np.ndarray
-"""A picture file's name, a picture of Pillow's, or uint8 [H, W, 3] (RGB). Where a mask is meant, [H, W]: bool, or uint8 whose 255
-is object and whose greys are soft edges."""
 
 Embedding = Callable[[list[np.ndarray]], Any]
 """Any function from photos, each uint8 [H, W, 3], to a vector of each: an array or a tensor [N, D]."""
+
+BATCH = 64  # photos
+
+OPTIONS = tuple(field.name for field in fields(Options))  # that functions take by name
 
 
 def load(weights: str | Path, device: str = "auto") -> Embedder:
@@ -58,18 +60,30 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
         shown = f"'{weights}'" if named else f"a {type(weights).__name__}"
         raise UserError(
             f"load() reads a file of a model that bgbias trained, and was given {shown}. A network, a function and names like"
-            " timm:resnet50 go into bgbias.audit(photos, model) as they are; bgbias.embed(model, photos) takes a function from"
-            " photos to vectors, too."
+            " timm:resnet50 go into bgbias.audit(photos, model), bgbias.embed(model, photos) and the like as they are."
         )
     return Embedder(Path(weights), device)
 
 
-def embed(model: Embedder | Embedding, photos: Iterable[Photo], batch_size: int = 64) -> np.ndarray:
+@of_arguments(*OPTIONS)
+def embed(
+    model: object,
+    photos: Iterable[Photo],
+    batch_size: int | None = None,
+    *,
+    out: str | Path | None = None,
+    **options: Any,
+) -> np.ndarray:
     """Embeddings float32 [N, D] of unit length, in the photos' order; a photo that cannot be read is a UserError naming it.
 
-    ``model`` is what ``load`` gives, or any function from a list of decoded photos to their vectors; those are brought to unit
-    length, and a function that gives a photo another vector among others than alone is a UserError. Photos are read batch by
-    batch, so that ``photos`` may be a generator over more than fits into memory.
+    ``model``: what ``load`` gives, or any that the command's ``--model`` takes: "timm:resnet50", a file, a network of torch's, an
+    object with ``encode``, or a function from a list of decoded photos to their vectors. The function is given whole photos, or,
+    with ``size``, the squares that an audit would show it. A model that gives a photo another vector among others than alone is a
+    UserError. Photos are read batch by batch, so that ``photos`` may be a generator over more than fits into memory.
+
+    ``batch_size``: photos that go through the model at once (64; fewer where its memory is short). ``out``: a file .npy for the
+    embeddings. ``options``: ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``, ``mean``,
+    ``std``, ``pooling``, where the model does not tell them; ``device``; ``precision`` (float32, bfloat16, float16).
 
     >>> vectors = bgbias.embed(model, ["mug_0.png", "mug_1.png", "house.png"])
     >>> vectors.shape, vectors.dtype
@@ -78,30 +92,44 @@ def embed(model: Embedder | Embedding, photos: Iterable[Photo], batch_size: int 
     >>> np.linalg.norm(colours, axis=1).round(6)
     array([1., 1.], dtype=float32)
     """
+    from bgbias.auditing.embedded import vectors
     from bgbias.evaluation.embedder import Embedder
+    from bgbias.files.atomic import replacing
+    from bgbias.models.adapters._pictures import embed_whole, takes_whole_photos
 
     if isinstance(photos, (str, Path, Image.Image)):
         raise UserError("embed() takes several photos: put the one into a list.")
-    if batch_size < 1:
-        raise UserError(f"batch_size is {batch_size}; it must be at least 1.")
-    decoded = (_rgb(photo, number) for number, photo in enumerate(photos))
-    if isinstance(model, Embedder):
-        return model.embed(decoded, batch_size)
-    vectors = list(_embedded(model, decoded, batch_size))
-    if not vectors:
-        raise UserError("There are no photos to embed.")
-    return np.concatenate(vectors)
+    if out is not None and Path(out).suffix != ".npy":
+        raise UserError(f"out={out}: embeddings are saved as .npy; give such a name.")
+    settings = _options(batch_size=batch_size, **options)
+    pictures = decoded(photos)
+    if isinstance(model, Embedder) and not options:
+        found = model.embed(pictures, batch_size or BATCH)
+    elif takes_whole_photos(model) and not options:
+        found = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
+    else:
+        brought = _adapted(model, settings)
+        found = vectors(brought, (np.asarray(brought.look(picture)) for picture in pictures))
+    if out is not None:
+        with replacing(Path(out)) as temporary, temporary.open("wb") as file:
+            np.save(file, found)
+    return found
 
 
 def corrupt(
-    photo: Photo, mask: Photo, backgrounds: Photo | Sequence[Photo], key: str, draw: int = 0
-) -> np.ndarray:
+    photo: Photo | list[Photo],
+    mask: Photo | list[Photo],
+    backgrounds: Photo | Sequence[Photo],
+    key: str | list[str],
+    draw: int = 0,
+) -> Any:
     """The photo's object in front of another background, uint8 [H, W, 3] of the photo's size: ``M * x + (1 - M) * b``.
 
     One of the backgrounds, a random part of it and whether it is mirrored follow from ``key``, the photo's name, and ``draw``
     alone: the same for every model, machine and order of photos. With the key "<dataset>|<split>|<item>" they are those of the
     study's corrupted sets (docs/methods.md, section 2); the study cuts out what a model sees first, which ``model.view`` does.
-    A mask of another size than the photo's, and no backgrounds, are a UserError.
+    A mask of another size than the photo's, and no backgrounds, are a UserError. Lists of photos, masks and keys of one length
+    give a list.
 
     >>> scenes = ["scene_0.png", "scene_1.png"]
     >>> picture = bgbias.corrupt("mug_0.png", "mug_0_mask.png", scenes, key="mug_0")
@@ -114,17 +142,24 @@ def corrupt(
     from bgbias.backgrounds import draws
     from bgbias.images.composite import CutOut
 
-    shown = _rgb(photo)
-    alpha = _alpha(mask, shown)
+    is_one = not isinstance(photo, (list, tuple))
+    lists = ([photo], [mask], [key]) if is_one else (photo, mask, key)
+    photos, masks, keys = cast("tuple[list[Photo], list[Photo], list[str]]", lists)
+    _same_length(photos=photos, masks=masks, keys=keys)
     pool = [backgrounds] if isinstance(backgrounds, (str, Path, Image.Image, np.ndarray)) else backgrounds
     if not len(pool):
         raise UserError("There is no background to put behind the photo; give one picture or several.")
-    decoded = [_rgb(background, number) for number, background in enumerate(pool)]
-    key_set, _, item = key.rpartition("|")
-    drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in decoded])
-    height, width = alpha.shape
-    behind = pixels.cropped(Image.fromarray(decoded[drawn.index]), drawn.box, (width, height), drawn.flip)
-    return CutOut(shown, alpha).before(np.asarray(behind))
+    behind = [rgb(background, f"backgrounds[{number}]") for number, background in enumerate(pool)]
+    made = []
+    for number, (one, of_one, name) in enumerate(zip(photos, masks, keys, strict=True)):
+        shown = rgb(one, "photo" if is_one else f"photos[{number}]")
+        cut = alpha(of_one, shown, "mask" if is_one else f"masks[{number}]")
+        key_set, _, item = name.rpartition("|")
+        drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in behind])
+        picture = Image.fromarray(behind[drawn.index])
+        part = pixels.cropped(picture, drawn.box, cut.shape[::-1], drawn.flip)
+        made.append(CutOut(shown, cut).before(np.asarray(part)))
+    return made[0] if is_one else made
 
 
 @dataclass(frozen=True)
@@ -141,18 +176,24 @@ class Ranking:
     metrics: pd.DataFrame
 
 
+@of_arguments(*OPTIONS)
 def rank(
-    queries: np.ndarray,
+    queries: np.ndarray | Sequence[Photo],
     query_labels: ArrayLike,
-    gallery: np.ndarray | None = None,
+    gallery: np.ndarray | Sequence[Photo] | None = None,
     gallery_labels: ArrayLike | None = None,
     k: int | None = None,
     device: str = "cpu",
+    *,
+    model: object = None,
+    **options: Any,
 ) -> Ranking:
     """Rank a gallery [M, D] for queries [N, D] by cosine similarity, exactly; equally near ones come in the gallery's order.
 
-    Vectors have unit length, as ``embed`` gives them; others are a UserError. Labels, of any kind that compares as equal, say
-    who is of one class. Without a gallery the queries are searched among themselves, each without itself. Every query keeps
+    Vectors have unit length, as ``embed`` gives them; others are a UserError. With a ``model``, queries and gallery are photos,
+    which ``embed(model, photos, **options)`` embeds. Labels, of any kind that compares as equal, say who is of one class.
+
+    Without a gallery the queries are searched among themselves, each without itself. Every query keeps
     at least ``k`` neighbours, and as many as the metrics need. ``device`` "cuda" searches on a GPU; the answer is the same.
 
     >>> ranking = bgbias.rank(vectors, ["mug", "mug", "house"])
@@ -172,6 +213,11 @@ def rank(
 
     if (gallery is None) != (gallery_labels is None):
         raise UserError("A gallery comes with its labels: give rank() both, or neither of them.")
+    if model is not None:
+        queries = embed(model, cast("Sequence[Photo]", queries), **options)
+        gallery = None if gallery is None else embed(model, cast("Sequence[Photo]", gallery), **options)
+    elif options:
+        raise UserError(f"{next(iter(options))}= is of a model that embeds photos; give model=, too.")
     queries, of_queries = np.asarray(queries), np.asarray(query_labels)
     searched = queries if gallery is None else np.asarray(gallery)
     of_gallery = of_queries if gallery_labels is None else np.asarray(gallery_labels)
@@ -191,14 +237,16 @@ def rank(
     return Ranking(ranked, pd.DataFrame(values))
 
 
+@of_arguments(*OPTIONS)
 def attribute(
-    model: Embedder,
+    model: object,
     photos: Sequence[Photo],
     masks: Sequence[Photo | None],
     names: Sequence[str] | None = None,
     distance: Literal["l2", "cosine"] | None = None,
     samples: int = 25,
     noise: float = 0.15,
+    **options: Any,
 ) -> pd.DataFrame:
     """How much of what moves a photo's embedding lies on its object: the attribution score (docs/methods.md, section 3).
 
@@ -206,68 +254,51 @@ def attribute(
     evenly; below 0: more on the background than its share); ``mask_fraction``, the object's share of the crop; and ``skipped``,
     why there is no score (NaN), as where a mask is None, empty or full.
 
+    ``model`` and ``options`` are those of ``embed``; a function is shown the squares of an audit. The table's ``attrs["how"]``
+    is "gradients", or "occlusion" of a model without any: places are blurred, both scores are one, and ``distance``, ``samples``
+    and ``noise`` mean nothing.
+
     ``names`` key the noise of the ``samples`` noisy copies (by default each photo's position), so that models are compared on
-    the same ones; ``noise`` is its sigma as a share of the input's range; ``distance`` is that of the model's loss, by default.
+    the same ones; ``noise`` is its sigma as a share of the input's range; ``distance`` is that of the model's loss, by default,
+    and cosine where that is not known.
 
     >>> scores = bgbias.attribute(model, ["mug_0.png", "house.png"], ["mug_0_mask.png", None], samples=4)
     >>> scores["skipped"].tolist(), list(scores.columns)
     (['', 'no mask'], ['ref', 'robust', 'mask_fraction', 'skipped'])
     >>> bool(-1 < scores.loc[0, "ref"] <= 1), bool(np.isnan(scores.loc[1, "ref"]))
     (True, True)
+    >>> scores.attrs["how"]
+    'gradients'
     """
-    import pandas as pd
-
+    from bgbias.attribution import brought
     from bgbias.attribution.settings import Attribution
-    from bgbias.attribution.smoothgrad import attribute_photos
-    from bgbias.evaluation.photos import EvaluationPhotos
-    from bgbias.photos.table import COLUMNS, ImageTable
+    from bgbias.evaluation.embedder import Embedder
 
-    _ours(model, "attribute")
     keys = [str(number) for number in range(len(photos))] if names is None else [str(name) for name in names]
-    if not len(photos) == len(masks) == len(keys):
-        raise UserError(
-            f"Each photo needs a mask (or None) and a name: there are {len(photos)} photos, {len(masks)} masks"
-            f" and {len(keys)} names."
-        )
+    _same_length(photos=photos, masks=masks, names=keys)
     if not len(photos):
         raise UserError("There are no photos to attribute.")
-    resize = model.model.resize
-    pictures, alphas = {}, {}
-    for number, (photo, mask) in enumerate(zip(photos, masks, strict=True)):
-        decoded = _rgb(photo, number)
-        pictures[str(number)] = pixels.resize_short(decoded, resize)
-        if mask is not None:
-            alphas[str(number)] = pixels.resize_short(_alpha(mask, decoded, number), resize)
-    rows = [(i, 0, "", "test", "", key) for i, key in zip(pictures, keys, strict=True)]
-    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    # Of pictures on a disk, attribution asks no more than a dictionary answers.
-    evaluated = EvaluationPhotos(
-        table,
-        cast("Pictures", pictures),
-        model.model.input_size,
-        cast("Pictures", alphas),
-        frozenset(alphas),
-    )
+    looking = _adapted(model, _options(**options))
+    views: list[np.ndarray] = []
+    alphas: list[np.ndarray | None] = []
+    for whole, mask in zip(decoded(photos), masks, strict=True):
+        of_photo = None if mask is None else alpha(mask, whole, f"masks[{len(views)}]")
+        views.append(looking.look(whole))
+        alphas.append(None if of_photo is None else looking.look(of_photo))
+    shown = brought.shown(views, alphas, keys)
     settings = Attribution(samples=samples, noise=noise)
-    scores, _ = attribute_photos(model.model, evaluated, distance or _distance(model), settings, model.device)
-    ref, robust = (
-        scores[scores["variant"] == variant].reset_index(drop=True) for variant in ("ref", "robust")
-    )
-    return pd.DataFrame(
-        {
-            "ref": ref["score"],
-            "robust": robust["score"],
-            "mask_fraction": ref["mask_fraction"],
-            "skipped": ref["skipped"].where(ref["skipped"] != "", robust["skipped"]),
-        }
-    )
+    if isinstance(model, Embedder):
+        return brought.scores(model, shown, settings, distance or _distance(model))
+    return brought.scores(looking, shown, settings, distance or "cosine")
 
 
+@of_arguments(*OPTIONS)
 def explain(
-    model: Embedder,
+    model: object,
     photos: Sequence[Photo],
     same: bool = True,
     score: Literal["magnitude", "published"] = "magnitude",
+    **options: Any,
 ) -> Explanation:
     """By which places a model compares two, three or four photos (similarity attention; docs/methods.md, section 7).
 
@@ -275,22 +306,26 @@ def explain(
     negatives. Another number of photos is a UserError. The explanation's ``photos`` are what the model saw, uint8 [S, S, 3];
     ``maps``, float32 [S, S] of each, are 1 at the place that counts most; ``distances`` are those to the first photo, 0..2.
 
+    ``model`` and ``options`` are those of ``embed``, of networks of torch that pool a feature map; any
+    other is a UserError that says what is possible.
+
     >>> explanation = bgbias.explain(model, ["mug_0.png", "mug_1.png"])
     >>> [attention.shape for attention in explanation.maps], len(explanation.distances)
     ([(56, 56), (56, 56)], 1)
     """
     from bgbias.attribution import explanation
+    from bgbias.evaluation.embedder import Embedder
 
-    _ours(model, "explain")
-    decoded = [_rgb(photo, number) for number, photo in enumerate(photos)]
-    return explanation.explain(model.model, decoded, same, score)
+    settings = _options(**options)
+    looking = model.model if isinstance(model, Embedder) and not options else _adapted(model, settings)
+    return explanation.explain(looking, list(decoded(photos)), same, score)
 
 
 @overload
 def audit(photos: Source, model: Mapping[str, object], **how: Any) -> ComparedAudits: ...  # type: ignore[overload-overlap]
 @overload
 def audit(photos: Source, model: object, **how: Any) -> Audit: ...
-@of_arguments("weights", "size", "resize", "squash", "interpolation", "mean", "std", "pooling")
+@of_arguments(*OPTIONS)
 def audit(
     photos: Source,
     model: object,
@@ -370,15 +405,26 @@ def audit(
         return Audit.load(folder)
 
 
-def _ours(model: object, name: str) -> None:
-    """Refuse a model that bgbias did not train."""
-    from bgbias.evaluation.embedder import Embedder
+def _options(**given: Any) -> Options:
+    """What is said of a model, checked; another argument is a TypeError."""
+    if unknown := given.keys() - set(OPTIONS):
+        raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTIONS)}")
+    return Options(**given)
 
-    if not isinstance(model, Embedder):
-        raise UserError(
-            f"{name}() takes a model that bgbias trained, as bgbias.load() gives it, not a {type(model).__name__}. Where a"
-            " model of your own looks is in its audit: bgbias.audit(photos, model)."
-        )
+
+def _adapted(model: object, settings: Options) -> Adapted:
+    """The model as a function of what it sees; what was guessed of it is printed."""
+    found = adapted(model, settings)
+    for guess in found.guesses:
+        say(guess.replace("--", ""))
+    return found
+
+
+def _same_length(**lists: Sequence[Any]) -> None:
+    """Refuse lists of which one is longer than another."""
+    if len({len(values) for values in lists.values()}) > 1:
+        *counts, last = (f"{len(values)} {name}" for name, values in lists.items())
+        raise UserError(f"Give as many of each: there are {', '.join(counts)} and {last}.")
 
 
 def _distance(model: Embedder) -> str:
@@ -388,57 +434,3 @@ def _distance(model: Embedder) -> str:
 
     loss = metadata(model.weights).get("cell", {}).get("loss", "")
     return str(plugins.load("losses", loss).DISTANCE) if plugins.known("losses", loss) else "cosine"
-
-
-def _embedded(model: Embedding, photos: Iterator[np.ndarray], batch_size: int) -> Iterator[np.ndarray]:
-    from bgbias.models.adapters._alone import AloneCheck
-
-    def embed(batch: list[np.ndarray]) -> np.ndarray:
-        answer = model(batch)
-        # A tensor may want gradients, or lie on a GPU.
-        return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, np.float32)
-
-    check = AloneCheck()
-    while batch := list(islice(photos, batch_size)):
-        vectors = embed(batch)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True) if vectors.ndim == 2 else np.zeros(0)
-        if len(vectors) != len(batch) or lengths.shape != (len(batch), 1):
-            raise UserError(
-                f"The model gave {list(vectors.shape)} for {len(batch)} photos, not a vector of each."
-            )
-        if not (np.isfinite(lengths) & (lengths > 0)).all():
-            raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
-        check("The model", batch, vectors, embed)
-        yield vectors / lengths
-
-
-def _rgb(photo: Photo, number: int = 0) -> np.ndarray:
-    """The photo decoded, uint8 [H, W, 3]; what cannot be one is an error that names it."""
-    decoded = _decoded(photo, "RGB", f"photo {number}")
-    if decoded.dtype != np.uint8 or decoded.ndim != 3 or decoded.shape[2] != 3:
-        raise UserError(f"Photo {number} is {decoded.dtype} {list(decoded.shape)}, not uint8 [H, W, 3].")
-    return decoded
-
-
-def _alpha(mask: Photo, photo: np.ndarray, number: int = 0) -> np.ndarray:
-    """The mask decoded, uint8 [H, W] of the photo's size; another size is an error."""
-    decoded = _decoded(mask, "L", f"mask {number}")
-    alpha = np.where(decoded, np.uint8(255), np.uint8(0)) if decoded.dtype == bool else decoded
-    if alpha.dtype != np.uint8 or alpha.shape != photo.shape[:2]:
-        raise UserError(
-            f"Mask {number} is {alpha.dtype} {list(alpha.shape)}, not uint8 or bool {list(photo.shape[:2])}"
-            " as its photo."
-        )
-    return alpha
-
-
-def _decoded(picture: Photo, mode: str, name: str) -> np.ndarray:
-    if isinstance(picture, np.ndarray):
-        return picture
-    if isinstance(picture, Image.Image):
-        return pixels.from_pillow(picture, mode)
-    if not isinstance(picture, (str, Path)):
-        raise UserError(f"{name} is a {type(picture).__name__}, not a file's name, a picture or an array.")
-    if not Path(picture).is_file():
-        raise UserError(f"The picture {picture} is missing.")
-    return pixels.decode(Path(picture).read_bytes(), str(picture), mode)

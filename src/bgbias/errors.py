@@ -69,7 +69,8 @@ def of_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def of(function: Callable[P, R]) -> Callable[P, R]:
         named = "|".join(name.replace("_", "-") for name in (*signature(function).parameters, *more))
-        option = re.compile(rf"((?:python -m )?bgbias [a-z].*)|(?<![\w-])--({named})(?![\w-])(?: (?=\w))?")
+        value = r"(?: (?!(?:and|is|means|or|says|takes)\b)(?=\w))?"
+        option = re.compile(rf"((?:python -m )?bgbias [a-z].*)|(?<![\w-])--({named})(?![\w-]){value}")
 
         @wraps(function)
         def spoken(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -12,6 +12,7 @@ import pytest
 from bgbias.auditing import embedded
 from bgbias.auditing.embedded import BATCH, Views
 from bgbias.evaluation.conditions import View
+from bgbias.models.adapters._calls import BatchSize
 
 ASKED: list[View] = [("clean", 0), ("random_background", 1)]
 AT_ONCE = BATCH // len(ASKED)  # photos
@@ -34,7 +35,9 @@ class Stub:
 
 def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "workers", lambda device, photos: photos // 10)
-    model = SimpleNamespace(device="cuda", name="model", embed=lambda views: views)
+    model = SimpleNamespace(
+        device="cuda", name="model", embed=lambda views: views, batch=BatchSize(), workers=None
+    )
     views, photos, told = Views(tmp_path, ASKED, PHOTOS, 3), Stub(), list[int]()
     views._done[AT_ONCE : 2 * AT_ONCE] = 1
     views.embed(model, photos, told.append)  # type: ignore[arg-type]

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bgbias.auditing import exported
+from bgbias.auditing import exported, workplace
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
+from bgbias.models.adapters import Options, load
 
 VIEWS = ((CLEAN, 0), ("only_fg", 0))
 
@@ -46,3 +47,21 @@ def test_what_cannot_be_used_is_told(
     np.savez(tmp_path / "views.npz", **{"only_fg-0": other})
     with pytest.raises(UserError, match=words):
         exported.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
+
+
+def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path: Path) -> None:
+    """And count as an answer to their question on this computer."""
+    model = load(lambda batch: [picture.mean((0, 1)) for picture in batch], Options(size=40, resize=44))
+    vectors = {view: np.eye(3, 4, k, dtype=np.float32) for k, view in enumerate(VIEWS)}
+    with pytest.raises(UserError, match="No pictures were exported for this question"):
+        workplace.check_exported("question")
+    exported.write(tmp_path / "saved", vectors, model, "question")
+    clean, views = tmp_path / "saved" / "clean.npy", tmp_path / "saved" / "views.npz"
+    found = exported.read(clean, views, VIEWS, 3)
+    for view in VIEWS:
+        np.testing.assert_array_equal(found[view], vectors[view])
+    again = exported.looking(Options(), clean)
+    assert (again.name, again.look) == (model.name, model.look)
+    workplace.check_exported("question")
+    with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
+        exported.looking(Options(size=32), clean)

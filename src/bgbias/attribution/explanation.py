@@ -3,21 +3,24 @@
 ``explain(load(path), [photo, photo])`` gives the maps, ``figure_explanation`` draws them, and ``bgbias explain`` does both.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.errors import UserError
 from bgbias.images import pixels
+from bgbias.models.adapters import Adapted
+from bgbias.models.look import Look
 from bgbias.models.model import EmbeddingModel
 
+Head = Callable[[Tensor], Tensor]
 ROLES = {
     2: ("First", "Second"),
     3: ("Anchor", "Positive", "Negative"),
@@ -28,6 +31,11 @@ NOT_SHOWN = (
     "The maps show where these photos are compared, each up to its own most: not how much a place counts beside another photo's,"
     " not what counts against, and not what would be found in front of another background. A model that loses most of what it"
     " finds there can still have maps on the object."
+)
+# What can be had of a model instead.
+NO_MAP = (
+    "{0} has no feature map that its embedding is pooled from ({1}), and an explanation is drawn on one. What is possible:"
+    " bgbias.attribute(model, photos, masks) scores where any model looks, and its audit shows the maps."
 )
 
 
@@ -49,7 +57,7 @@ class Explanation:
 
 
 def explain(
-    model: EmbeddingModel,
+    model: EmbeddingModel | Adapted,
     photos: Sequence[np.ndarray],
     same: bool = True,
     score: SimilarityScore = "magnitude",
@@ -64,21 +72,63 @@ def explain(
         raise UserError(f"An explanation is of two, three or four photos, not {len(photos)}.")
     if len(photos) > 2 and not same:
         raise UserError(f"Only two photos can be compared as different; give two, not {len(photos)}.")
-    views = [pixels.centre_crop(pixels.resize_short(p, model.resize), model.input_size) for p in photos]
-    weight = model.embedder.weight
+    if isinstance(model, Adapted) and isinstance(model.module, EmbeddingModel):
+        model = model.module
+    if isinstance(model, EmbeddingModel):
+        look, device = Look(model.input_size, model.resize), str(model.embedder.weight.device)
+    else:
+        look, device = model.look, model.device
+    views = [np.asarray(look(photo)) for photo in photos]
+    x = torch.from_numpy(np.stack(views)).to(device).permute(0, 3, 1, 2).float()
+    features, head = _parts(model, x)
     with torch.no_grad():
-        x = torch.from_numpy(np.stack(views)).to(weight.device).permute(0, 3, 1, 2).float()
-        features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
-        embeddings = model.embed_features(features)
-    importances = attention.importances(model.projected, features.split(1), same, score)
-    size = (model.input_size, model.input_size)
+        embeddings = F.normalize(head(features), dim=1)
+    importances = attention.importances(head, features.split(1), same, score)
     maps = attention.stretched(attention.weighted_map(torch.cat(importances), features))
     return Explanation(
         tuple(views),
-        tuple(attention.enlarged(maps, size).cpu().numpy()),
+        tuple(attention.enlarged(maps, (look.size, look.size)).cpu().numpy()),
         tuple((embeddings[1:] - embeddings[0]).norm(dim=1).tolist()),
         same,
     )
+
+
+def _parts(model: EmbeddingModel | Adapted, x: Tensor) -> tuple[Tensor, Head]:
+    """The last feature map [T, c, h, w] of pictures x [T, 3, S, S], and what makes vectors of it."""
+    if isinstance(model, EmbeddingModel):
+        with torch.no_grad():
+            features = model.pooled_map(model.preprocess(x)).to(model.embedder.weight.dtype)
+        return features, model.projected
+    network, module = model.network, model.module
+    # Modules of TorchScript take no hooks of Python's inside.
+    if network is None or not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule):
+        raise UserError(NO_MAP.format(model.name, "it is no network of torch with gradients"))
+    outputs: list[tuple[nn.Module, Tensor]] = []
+
+    def note(part: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim > 2 and output[0, 0].numel() > 1:
+            outputs.append((part, output))
+
+    hooks = [part.register_forward_hook(note) for part in module.modules()]
+    try:
+        with torch.no_grad():
+            network(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    last, features = outputs[-1] if outputs else (module, x.new_zeros(0))
+    uses = sum(part is last for part, _ in outputs)
+    if features.ndim != 4 or features.shape[2] != features.shape[3] or uses != 1:
+        raise UserError(NO_MAP.format(model.name, "it pools tokens, or none of its modules gives a map"))
+
+    def head(maps: Tensor) -> Tensor:
+        hook = last.register_forward_hook(lambda *_: maps)
+        try:
+            return network(x[: len(maps)])
+        finally:
+            hook.remove()
+
+    return features, head
 
 
 def read_photos(paths: Sequence[Path]) -> list[np.ndarray]:

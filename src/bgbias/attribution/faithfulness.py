@@ -7,8 +7,6 @@ places of least attribution go than if those of most go. 0 is no better than cha
 not opposed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ of a grid; it is blurred and not greyed, so that no edge is drawn where there wa
 pixels: the cosine that the embedding loses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Maps that never saw a photo: a score that they reach says nothing of a model."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias import seeds

@@ -4,8 +4,6 @@ After the cascading randomisation of Adebayo et al. (Sanity Checks for Saliency 
 permuted and not drawn anew, so that the network's magnitudes, and what its batch norms know of them, stay as they are.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

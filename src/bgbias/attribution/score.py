@@ -1,7 +1,5 @@
 """How much of a map's strength lies on the object: the published attribution score (docs/methods.md, section 3)."""
 
-from __future__ import annotations
-
 from math import ceil, floor, nan
 
 import numpy as np

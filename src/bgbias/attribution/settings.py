@@ -1,13 +1,12 @@
 """Settings of attribution."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field
 
 from bgbias.settings import Strict
 
+GRADIENTS, OCCLUSION = "gradients", "occlusion"  # by which maps are made
 # What similarity attention asks of a photo (similarity.py).
 SimilarityScore = Literal["magnitude", "published"]
 

@@ -14,8 +14,6 @@ Two scores are told apart, which are one for embeddings that have no negative nu
 Photos stand in the order of their roles: a pair; anchor, positive, negative; or anchor, positive and two negatives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import prod
 

@@ -5,8 +5,6 @@ It is scored as gradients are (``smoothgrad.py``), with the variant's name ``sim
 for every model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 import numpy as np

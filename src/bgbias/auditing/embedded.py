@@ -4,8 +4,6 @@ They lie in files that are mapped, so that a killed audit goes on. What cannot b
 photos' order, is refused.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,12 +20,10 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
-from bgbias.models.adapters import Adapted
+from bgbias.models.adapters import Adapted, unit_vectors
 
 DONE = "done.npy"
-BATCH = 64  # views that go through the model at once: what a kill costs at most
 NAMED = 8  # photos that an error names
-UNIT = 1e-6  # vectors whose length differs from 1 by less stay as they are
 
 
 class Views(Mapping[View, np.ndarray]):
@@ -63,8 +59,9 @@ class Views(Mapping[View, np.ndarray]):
         """Embed what is missing, all views of a photo in one batch; ``done`` is told how many more photos are there."""
         arrays = {view: self[view] for view in self._asked}
         missing = self.missing
-        at_once = max(1, BATCH // len(self._asked))
-        with closing(photos.views(self._asked, workers(model.device, len(missing)), missing)) as views:
+        at_once = max(1, model.batch.size // len(self._asked))
+        processes = model.workers or workers(model.device, len(missing))
+        with closing(photos.views(self._asked, processes, missing)) as views:
             for start in range(0, len(missing), at_once):
                 rows = missing[start : start + at_once]
                 whose = (photos.table.ids[row] for row in rows for _ in self._asked)
@@ -81,16 +78,11 @@ def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = 
     zeros is an error.
     """
     found, names = [], iter(whose)
-    while some := list(itertools.islice(views, BATCH)):
+    while some := list(itertools.islice(views, model.batch.size)):
         with shown(itertools.islice(names, len(some))):
-            batch = model.embed(np.stack(some))
-            lengths = np.linalg.norm(batch.astype(np.float64), axis=1, keepdims=True)
-            if not lengths.all():
-                raise UserError(
-                    f"{model.name} gave a vector of zeros, which has no direction; check its weights."
-                )
-        apart = np.abs(lengths - 1) > UNIT
-        found.append(np.where(apart, batch / lengths, batch).astype(np.float32))
+            found.append(unit_vectors(model, np.stack(some)))
+    if not found:
+        raise UserError("There are no photos to embed.")
     return np.concatenate(found)
 
 
@@ -124,7 +116,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, s
     folder, name = CROSSED
     kept = KeptRows(work / folder, name, np.float32, (len(objects), len(behind), model.dim))
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
-    at_once = BATCH // gcd(BATCH, len(behind))
+    at_once = model.batch.size // gcd(model.batch.size, len(behind))
     missing = set(kept.missing)
     with steps.step("crossing", len(missing)) as done:
         for start in range(0, len(objects), at_once):

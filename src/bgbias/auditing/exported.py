@@ -1,30 +1,53 @@
-"""Pictures for a model that runs elsewhere, and the embeddings that come back."""
+"""Pictures for a model that runs elsewhere, and embeddings that come back or are kept for later."""
 
-from __future__ import annotations
-
+import json
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from bgbias.auditing import workplace
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
+from bgbias.files.atomic import replacing, write_json
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._preparation import usual
+from bgbias.models.look import Look
 
 NAME = "a model that runs elsewhere"
+MODEL = "model.json"  # beside saved embeddings
 
 
-def looking(options: Options) -> Adapted:
-    """A model of which only is known how it looks at photos: as ``options`` say, else 224 pixels out of 256."""
+def looking(options: Options, clean: Path | None = None) -> Adapted:
+    """A model of which only is known how it looks at photos: as stands beside the embeddings
+    ``clean`` that ``write`` saved, else as ``options`` say, else 224 pixels out of 256.
+    """
     seen = usual(options, normalises_itself=True)
-    return Adapted(
-        NAME, seen.look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=seen.guesses()
-    )
+    name, look, guesses = NAME, seen.look, seen.guesses()
+    saved = clean and clean.with_name(MODEL)
+    if saved and saved.is_file():
+        options.only(frozenset(), f"{saved}, which says how photos were looked at")
+        described = json.loads(saved.read_text(encoding="utf-8"))
+        name, look, guesses = described["name"], Look(**described["look"]), ()
+    return Adapted(name, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=guesses)
+
+
+def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, digest: str) -> None:
+    """Embeddings float32 [N, D] by view as ``clean.npy`` and ``views.npz``, which ``read`` reads, and
+    the model's name and look. ``digest``: the question, which these embeddings may answer from now on.
+    """
+    others = {f"{name}-{draw}": array for (name, draw), array in vectors.items() if name != CLEAN}
+    with replacing(folder / "clean.npy") as temporary, temporary.open("wb") as file:
+        np.save(file, vectors[CLEAN, 0])
+    with replacing(folder / "views.npz") as temporary, temporary.open("wb") as file:
+        np.savez(file, **others)  # type: ignore[arg-type]
+    write_json(folder / MODEL, {"name": model.name, "look": asdict(model.look)})
+    workplace.end_export(digest)
 
 
 def next_step(photos: str, views: Sequence[View]) -> str:
@@ -50,31 +73,25 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
         raise UserError(
             f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(there)) or 'nothing'}."
         )
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiu":
-            raise UserError(
-                f"The embeddings of {name} are no numbers but {array.dtype}; save them as float32."
-            )
-    found = {(name, draw): np.asarray(arrays[f"{name}-{draw}"], np.float64) for name, draw in views}
-    clean_shape = found[CLEAN, 0].shape
+    found = {}
+    clean_shape = arrays[f"{CLEAN}-0"].shape
     dim = clean_shape[1] if len(clean_shape) == 2 else "D"
-    for (name, draw), array in found.items():
+    for name, draw in views:
+        array, what = arrays[f"{name}-{draw}"], f"The embeddings of {name}-{draw} are"
+        if array.dtype.kind not in "fiu":
+            raise UserError(f"{what} no numbers but {array.dtype}; save them as float32.")
         if array.ndim != 2 or array.shape != (photos, dim):
             raise UserError(
-                f"The embeddings of {name}-{draw} are {list(array.shape)}, where [{photos}, {dim}] is expected: a row for each"
-                " line of photos.csv."
+                f"{what} {list(array.shape)}, where [{photos}, {dim}] is expected: a row for each line of photos.csv."
             )
-        lengths = np.linalg.norm(array, axis=1)
+        lengths = np.linalg.norm(array.astype(np.float64), axis=1, keepdims=True)
         wrong = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
         if len(wrong):
             raise UserError(
-                f"The embeddings of {name}-{draw} are zero or not finite in row {wrong[0]} of photos.csv, which has no direction"
-                f" ({len(wrong)} such rows)."
+                f"{what} zero or not finite in row {wrong[0]} of photos.csv, which has no direction ({len(wrong)} such rows)."
             )
-    return {
-        view: (array / np.linalg.norm(array, axis=1, keepdims=True)).astype(np.float32)
-        for view, array in found.items()
-    }
+        found[name, draw] = (array / lengths).astype(np.float32)
+    return found
 
 
 @contextmanager

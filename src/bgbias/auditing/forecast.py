@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bgbias import progress
-from bgbias.auditing import embedded, looks, prepared
+from bgbias.auditing import looks, prepared
 from bgbias.auditing.question import Asked
 from bgbias.compute.device import threads
 from bgbias.images import pixels
@@ -104,10 +104,10 @@ def measure(
         written = sum(map(len, encoded)) // len(shown) * size.views * count
     if does == "embed":
         dim = model.dim
-        batch = np.resize(shown, (embedded.BATCH, side, side, 3))
+        batch = np.resize(shown, (model.batch.size, side, side, 3))
         of_views = left.embeddings * size.views + left.crossing * size.backgrounds
-        per_view = _settled(lambda: model.embed(batch)) / embedded.BATCH if of_views else 0.0
-        _, look_at = looks.looking(model, side)
+        per_view = _settled(lambda: model.embed(batch)) / len(batch) if of_views else 0.0
+        _, look_at = looks.looking(model)
         per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left.attribution else 0.0
         seconds |= {
             "embeddings": per_view * left.embeddings * size.views,

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from bgbias import seeds
+from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedded
 from bgbias.auditing.resumable import KeptRows, Steps
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.models.adapters import Adapted, failing
+from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its map [S, S].
 LookAt = Callable[[np.ndarray, tuple[str, str]], np.ndarray]
-GRADIENTS, OCCLUSION = "gradients", "occlusion"
 FOLDER = "attribution"
 MAPS = 6  # that a person is shown
 COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
@@ -68,7 +62,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
 
     trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
     chosen = subset.keyed(trusted, "attribution", count)
-    how, look_at = looking(model, photos.size)
+    how, look_at = looking(model)
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
@@ -96,48 +90,14 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
     return Looks(made, how, mean, tuple(shown))
 
 
-def looking(model: Adapted, size: int) -> tuple[str, LookAt]:
+def looking(model: Adapted) -> tuple[str, LookAt]:
     """How maps of this model are made, and what makes one."""
-    if model.network is None:
-        return OCCLUSION, _by_occlusion(model)
-    return GRADIENTS, _by_gradients(model, size)
+    from bgbias.attribution.brought import maps_of
+
+    how, maps = maps_of(model)
+    return how, lambda photo, key: maps(photo, key)["ref"]
 
 
 def left(model: Adapted, work: Path, maps: int) -> int:
     """How many of the maps are missing; makes no file."""
     return KeptRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)
-
-
-def _by_gradients(model: Adapted, size: int) -> LookAt:
-    import torch
-    from torch.nn.functional import normalize
-
-    from bgbias.attribution.settings import Attribution
-    from bgbias.attribution.smoothgrad import gradient_maps
-
-    network = model.network
-    assert network is not None
-
-    def embed(x: Tensor) -> Tensor:
-        return normalize(network(255 * x).float(), dim=1)
-
-    @cache
-    def black() -> Tensor:
-        with torch.no_grad():
-            return embed(torch.zeros(1, 3, size, size, device=model.device))[0]
-
-    def map_of(photo: np.ndarray, key: tuple[str, str]) -> np.ndarray:
-        view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
-        with failing(model.name, "the gradients of a picture"):
-            maps = gradient_maps(
-                embed, view.to(model.device), [seeds.key(*key)], black(), "cosine", Attribution()
-            )
-        return maps.ref[0].numpy()
-
-    return map_of
-
-
-def _by_occlusion(model: Adapted) -> LookAt:
-    from bgbias.attribution.occlusion import occluded, occlusion_map
-
-    return lambda photo, key: occlusion_map(embedded.vectors(model, occluded(photo)), len(photo))

@@ -241,7 +241,13 @@ def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
     return place / f"{PIXELS}{digest}"
 
 
-MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.smoothgrad", "attribution.occlusion")
+MADE_BY = (
+    "evaluation.photos",
+    "evaluation.crossing",
+    "attribution.brought",
+    "attribution.smoothgrad",
+    "attribution.occlusion",
+)
 TRIED = 16  # photos, spread over all
 
 

@@ -4,8 +4,6 @@ Both are said in the environment, which OpenMP reads once, when it is loaded; wh
 wait changes no result's bits; how many there are may.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

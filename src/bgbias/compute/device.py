@@ -1,16 +1,11 @@
 """Where a network runs: what was asked for, or an error; never a silent CPU."""
 
-from __future__ import annotations
-
+import contextlib
 import ctypes
 import os
-from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
 from bgbias.progress import say
-
-if TYPE_CHECKING:
-    import contextlib
 
 SHARED = "BGBIAS_CELLS_PER_GPU"
 # From glibc's malloc.h.
@@ -55,10 +50,13 @@ def describe(device: str) -> str:
 
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[object]:
-    """bf16 autocast where ``precision`` says so, nothing otherwise."""
+    """Autocast to the ``precision``: bf16 (or bfloat16) or float16; nothing otherwise."""
     import torch
 
-    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+    kinds = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if precision not in kinds:
+        return contextlib.nullcontext()
+    return torch.autocast(torch.device(device).type, kinds[precision])
 
 
 def full_precision() -> contextlib.AbstractContextManager[object]:

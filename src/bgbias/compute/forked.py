@@ -4,8 +4,6 @@ Threads of one process run Python one at a time, and sixteen of them made hardly
 that this one has opened, and leave what they make in memory that it shares with them.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import mmap

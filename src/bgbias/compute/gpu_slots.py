@@ -11,8 +11,6 @@ the job among those of the GPUs as long as it runs.
 Small models leave most of a GPU idle: with ``BGBIAS_CELLS_PER_GPU=K``, K processes share one, once every GPU has one.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import platform

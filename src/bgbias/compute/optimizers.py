@@ -4,8 +4,6 @@ Their methods are wrapped so that the compiler, imported on their first call, ca
 same methods, unwrapped.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -5,8 +5,6 @@ memory and sent in a stream of their own; results are fetched when the device ha
 made ahead as well, and all numbers are those of doing one thing after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """What Linux tells of the processor; elsewhere nothing is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")

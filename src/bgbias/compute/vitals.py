@@ -4,8 +4,6 @@ The process samples itself, so that it does so alike here and on a cluster's mac
 a small CSV beside the running record, for whoever watches, and in the record when the node ends.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

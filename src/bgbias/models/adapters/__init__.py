@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bgbias import plugins, seeds
+from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.models.adapters._alone import AloneCheck
-from bgbias.models.adapters._failing import failing
+from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})
+RUNNING = frozenset({"device", "batch_size", "workers", "precision"})
+PRECISIONS = ("float32", "bfloat16", "float16")
 # Files that are a whole model by themselves.
-BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported"}
+BY_SUFFIX = {".safetensors": "run", ".onnx": "onnx", ".pt2": "exported", ".tflite": "tflite"}
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".bin")
 Vectors = Callable[[np.ndarray], Any]
+UNIT = 1e-6  # vectors whose length differs from 1 by less stay as they are
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Options:
     ``weights``: a file of weights, in place of those that would be fetched. ``size``, ``resize``, ``squash`` and
     ``interpolation``: see ``Look``. ``mean``, ``std``: of the colours R, G, B in 0..1. ``pooling``: ``cls`` or ``mean``, how
     tokens or a feature map become one vector. ``device``: cpu, cuda, cuda:<number> or auto.
+
+    ``batch_size``: pictures that go through the model at once; fewer where its memory is short.
+    ``workers``: processes that prepare pictures. ``precision``: float32, bfloat16 or float16 (on a
+    GPU alone), by autocast; gradients are computed in float32.
     """
 
     weights: Path | None = None
@@ -50,11 +58,18 @@ class Options:
     std: tuple[float, float, float] | None = None
     pooling: str | None = None
     device: str = "auto"
+    batch_size: int | None = None
+    workers: int | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("size", "resize"):
+        for name in ("size", "resize", "batch_size", "workers"):
             if (value := getattr(self, name)) is not None and value < 1:
-                raise UserError(f"--{name} is {value}; it is a number of pixels, at least 1.")
+                what = "a number of pixels, " * (name in LOOKS)
+                raise UserError(f"--{name.replace('_', '-')} is {value}; it is {what}at least 1.")
+        if self.precision not in (None, *PRECISIONS):
+            choice = ", ".join(PRECISIONS)
+            raise UserError(f"--precision '{self.precision}' is unknown; there are {choice}.")
         for name in ("mean", "std"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or np.shape(value) != (3,)):
@@ -69,8 +84,9 @@ class Options:
                 raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
 
     def given(self) -> tuple[str, ...]:
-        """The names of what is said; ``device`` suits any model."""
-        return tuple(f.name for f in fields(self) if f.name != "device" and getattr(self, f.name) is not None)
+        """The names of what is said of the model, not of how it runs."""
+        names = (f.name for f in fields(self) if f.name not in RUNNING)
+        return tuple(name for name in names if getattr(self, name) is not None)
 
     def only(self, allowed: frozenset[str], whose: str) -> None:
         """Refuse what means nothing to this model."""
@@ -85,6 +101,11 @@ class Options:
                 f"{whose} lies on {device}, and --device says {self.device}: move it, or leave --device out."
             )
 
+    def own_precision(self, whose: str) -> None:
+        """Refuse a precision for what is not computed by torch here."""
+        if self.precision not in (None, "float32"):
+            raise UserError(f"{whose} computes in its own precision; leave --precision {self.precision} out.")
+
 
 @dataclass(frozen=True)
 class Adapted:
@@ -93,7 +114,8 @@ class Adapted:
     ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
     [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each. ``guesses``:
     sentences on what was guessed and may make all numbers wrong. ``alternatives``: ``vectors`` as they are by other options.
-    ``module``: the ``torch.nn.Module`` behind ``vectors``, if there is one.
+    ``module``: the network of torch, if it is at hand, for whoever looks into it. ``batch``, ``workers``, ``precision``: see
+    ``Options``.
     """
 
     name: str
@@ -106,12 +128,25 @@ class Adapted:
     guesses: tuple[str, ...] = field(default=(), repr=False)
     alternatives: Mapping[str, Vectors] = field(default_factory=dict, repr=False)
     module: Any = field(default=None, repr=False)
+    batch: BatchSize = field(default_factory=BatchSize, repr=False, compare=False)
+    workers: int | None = None
+    precision: str = "float32"
     _check: AloneCheck = field(default_factory=AloneCheck, init=False, repr=False, compare=False)
 
     def embed(self, views: np.ndarray) -> np.ndarray:
         """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number, or depends on the
         other views (``AloneCheck``), is an error, and any error of the model's own is a UserError that names it.
         """
+        parts: list[np.ndarray] = []
+        rest = views
+        while len(rest) or not parts:
+            parts.append(self.batch.run(self.name, partial(self._embed, rest)))
+            rest = rest[len(parts[-1]) :]
+        return np.concatenate(parts)
+
+    def _embed(self, views: np.ndarray, count: int) -> np.ndarray:
+        """The vectors of the first ``count``."""
+        views = views[:count]
         with failing(self.name, f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"):
             found = self._array(views)
         if found.shape != (len(views), self.dim):
@@ -122,11 +157,23 @@ class Adapted:
             raise UserError(
                 f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
             )
-        self._check(self.name, views, found, self._array)
+        same = SAME if self.precision == "float32" else SAME_ROUNDED
+        self._check(self.name, views, found, self._array, same)
         return found
 
     def _array(self, views: np.ndarray) -> np.ndarray:
-        return np.asarray(self.vectors(views), np.float32)
+        with autocast(self.device, self.precision):
+            return np.asarray(self.vectors(views), np.float32)
+
+
+def unit_vectors(model: Adapted, views: np.ndarray) -> np.ndarray:
+    """Embeddings float32 [B, D] of unit length, of views uint8 [B, S, S, 3]; one of zeros is an error."""
+    vectors = model.embed(views)
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    if not lengths.all():
+        raise UserError(f"{model.name} gave a vector of zeros, which has no direction; check its weights.")
+    is_apart = np.abs(lengths - 1) > UNIT
+    return np.where(is_apart, vectors / lengths, vectors).astype(np.float32)
 
 
 def load(model: object, options: Options | None = None) -> Adapted:
@@ -155,14 +202,33 @@ def load(model: object, options: Options | None = None) -> Adapted:
 
 
 def _loaded(model: object, options: Options) -> Adapted:
-    if not isinstance(model, (str, Path)):
-        return _tried(plugins.load("adapters", "python").of_object(model, options))
-    kind, which = _split(str(model))
-    adapter = plugins.load("adapters", kind)
-    if not which:
-        raise UserError(f"'{model}' lacks what stands behind the colon: {adapter.TAKES}.")
-    options.only(adapter.OPTIONS, str(model))
-    return _tried(adapter.adapt(which, options))
+    if isinstance(model, Adapted):
+        if options != Options():
+            raise UserError(f"{model.name} was loaded with its options before; leave others out.")
+        return model
+    if isinstance(model, (str, Path)):
+        kind, which = _split(str(model))
+        adapter = plugins.load("adapters", kind)
+        if not which:
+            raise UserError(f"'{model}' lacks what stands behind the colon: {adapter.TAKES}.")
+        options.only(adapter.OPTIONS, str(model))
+        adapted = adapter.adapt(which, options)
+    else:
+        adapted = plugins.load("adapters", "python").of_object(model, options)
+    return _tried(_running(adapted, options))
+
+
+def _running(model: Adapted, options: Options) -> Adapted:
+    """The model with so many pictures at once, by so many processes, in this precision."""
+    precision = options.precision or "float32"
+    if precision == "float16" and model.device == "cpu":
+        raise UserError(
+            "--precision float16 is for GPUs, and the processor is slower with it than with float32:"
+            " take bfloat16 or float32."
+        )
+    told = model.told if precision == "float32" else (*model.told, f"precision: {precision}")
+    batch = BatchSize(options.batch_size) if options.batch_size else model.batch
+    return replace(model, told=told, batch=batch, workers=options.workers, precision=precision)
 
 
 def _split(spec: str) -> tuple[str, str]:

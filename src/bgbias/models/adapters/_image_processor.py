@@ -1,7 +1,5 @@
 """From an image processor of transformers to a preparation; what is more than resizing, cropping and normalising is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

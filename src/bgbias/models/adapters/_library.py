@@ -1,30 +1,31 @@
 """Libraries that only some models need, and what they fetch: errors say which command to type.
 
-Where the hub of Hugging Face cannot be reached, its client would say so a dozen times within minutes, file by file.
+Where the hub of Hugging Face cannot be reached, its client would say so a dozen times within
+minutes, file by file.
 """
-
-from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import getproxies
 
 from bgbias.errors import UserError
 
-# What went wrong, by the names of exceptions of huggingface_hub, requests, httpx and urllib, whichever is at work.
-GATED = ("GatedRepoError",)
-UNKNOWN = ("RepositoryNotFoundError", "HFValidationError", "RevisionNotFoundError")
-UNREACHABLE = (
-    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "URLError", "ConnectionError", "ConnectError", "ConnectTimeout",
-    "ReadTimeout", "Timeout", "MaxRetryError", "ProxyError", "gaierror",
-)  # fmt: skip
+# Names of exceptions of huggingface_hub, requests, httpx and urllib, whichever is at work.
+GATED = {"GatedRepoError"}
+UNKNOWN = {"RepositoryNotFoundError", "HFValidationError", "RevisionNotFoundError"}
+UNREACHABLE = {
+    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "URLError", "ConnectionError",
+    "ConnectError", "ConnectTimeout", "ReadTimeout", "Timeout", "MaxRetryError", "ProxyError",
+    "gaierror",
+}  # fmt: skip
 
 SECONDS = 5.0  # in which an address has to answer
 PAGE = "https://huggingface.co/"
@@ -33,7 +34,7 @@ OFFLINE_FOLDER = "Fetch it where there is a network, and name its folder here."
 
 
 def needed(library: str, extra: str) -> Any:
-    """A library that comes with an extra of bgbias; without it, an error says how to install it."""
+    """A library of one of our extras; without it, an error says how to install it."""
     try:
         return importlib.import_module(library)
     except ModuleNotFoundError as error:
@@ -44,11 +45,10 @@ def needed(library: str, extra: str) -> Any:
 
 def named(name: str, there: Iterable[str], what: str, command: str) -> None:
     """Refuse a name that is not among those that are there; ``command`` lists them."""
-    known = list(there)
-    if name in known:
+    lower = {known.lower(): known for known in there}
+    if name in lower.values():
         return
-    lower = {k.lower(): k for k in known}
-    near = [lower[k] for k in difflib.get_close_matches(name.lower(), lower, 3)]
+    near = [lower[key] for key in difflib.get_close_matches(name.lower(), lower, 3)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UserError(f"There is no {what} '{name}'.{hint} All of them: {command}")
 
@@ -60,15 +60,19 @@ def present(file: Path, what: str) -> None:
 
 
 def folder_or_page(which: str, name: str = "") -> str:
-    """Where a model of the hub is, by its name there (``name``, if that differs) or a folder; one that is missing is an error."""
-    folder = Path(which)
-    if which.startswith((".", "/", "~")) and not folder.is_dir():
+    """Where a model of the hub is, by its ``name`` there (if that differs) or a folder, which has
+    to be there.
+    """
+    if Path(which).is_dir():
+        return which
+    if which.startswith((".", "/", "~")):
         raise UserError(f"The folder {which} is missing; correct --model.")
-    return which if folder.is_dir() else PAGE + (name or which)
+    return PAGE + (name or which)
 
 
 def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE) -> Any:
-    """What ``get`` loads or fetches from ``source``, a page or a file, for the model ``name``; its errors say what to do.
+    """What ``get`` loads or fetches from ``source``, a page or a file, for the model ``name``; its
+    errors say what to do.
 
     ``offline``: what to do where the source cannot be reached.
     """
@@ -81,44 +85,62 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
         raise UserError(_why(name, source, error, offline)) from error
 
 
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what libraries print besides: notes, bars, that a network is random until its weights
+    are read here, and errors that they raise as well.
+    """
+    bars = sys.modules.get("transformers.utils.logging")
+    had_bars = bars is not None and bars.is_progress_bar_enabled()
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    if had_bars:
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        if had_bars:
+            bars.enable_progress_bar()
+
+
 def _why(name: str, source: str, error: Exception, offline: str) -> str:
-    causes = list(_causes(error))
-    kinds = {kind for one in causes for kind in _kinds(one)}
-    said = _said(error)
-    if kinds & set(GATED):
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    kinds = {kind.__name__ for one in causes for kind in type(one).__mro__}
+    words, root = (
+        (str(one).strip().splitlines() or [type(one).__name__])[0][:300].rstrip(".")
+        for one in (error, causes[-1])
+    )
+    if kinds & GATED:
         return f"{name} is gated: accept its terms at {source}, then `hf auth login`."
-    if kinds & set(UNKNOWN):
-        return f"{name} is not to be found at {source} ({said}). Correct its name; if it is private, `hf auth login` first."
-    if kinds & set(UNREACHABLE):
-        return f"{name} could not be fetched from {source}, and there is no copy of it here ({_said(causes[-1])}). {offline}"
-    step = f" {offline}" if ":/" in source else f" Make or copy {source} again."  # an address, or a file
-    return f"{name} could not be loaded: {said}.{'' if source.startswith('http') else step}"
-
-
-def _said(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _kinds(error: BaseException) -> set[str]:
-    return {kind.__name__ for kind in type(error).__mro__}
+    if kinds & UNKNOWN:
+        return (
+            f"{name} is not to be found at {source} ({words}). Correct its name; if it is private,"
+            " `hf auth login` first."
+        )
+    if kinds & UNREACHABLE:
+        return (
+            f"{name} could not be fetched from {source}, and there is no copy of it here ({root}). {offline}"
+        )
+    if source.startswith("http"):
+        return f"{name} could not be loaded: {words}."
+    step = offline if ":/" in source else f"Make or copy {source} again."  # an address, or a file
+    return f"{name} could not be loaded: {words}. {step}"
 
 
 @contextmanager
 def reached_or_offline() -> Iterator[None]:
-    """Who asks the hub inside for the first time connects to it before; if nobody answers there, the client goes on as one that
-    was told to be offline: it takes the copies that are here, or says at once that there are none.
+    """Who asks the hub inside for the first time connects to it before. If nobody answers there,
+    the client works offline: it takes the copies that are here, or says at once that there are none.
     """
-    client = _client()
-    # Behind a proxy, the proxy finds the hub.
-    if client is None or getproxies().keys() & {"http", "https", "all"}:
+    try:
+        client = importlib.import_module("huggingface_hub").get_session()
+    except (ModuleNotFoundError, AttributeError):
+        client = None
+    # Behind a proxy, the proxy finds the hub; clients before version 1.0 have no hooks.
+    if not hasattr(client, "event_hooks") or getproxies().keys() & {"http", "https", "all"}:
         yield
         return
 
@@ -137,21 +159,12 @@ def reached_or_offline() -> Iterator[None]:
         if error := why_not(url.host, url.port or {"http": 80}.get(url.scheme, 443)):
             raise OfflineModeIsEnabled(f"{url.host}: {error}") from error
 
-    _hook(client, [*client.event_hooks["request"], check])
+    def hooks(change: Callable[[list[Any]], list[Any]]) -> None:
+        before = client.event_hooks
+        client.event_hooks = before | {"request": change(before["request"])}
+
+    hooks(lambda before: [*before, check])
     try:
         yield
     finally:
-        _hook(client, [hook for hook in client.event_hooks["request"] if hook is not check])
-
-
-def _client() -> Any:
-    """What the hub is asked by, if it lets others look at what it asks: versions before 1.0 do not."""
-    if find_spec("huggingface_hub") is None:
-        return None
-    hub = importlib.import_module("huggingface_hub")
-    client = hub.get_session() if hasattr(hub, "get_session") else None
-    return client if hasattr(client, "event_hooks") else None
-
-
-def _hook(client: Any, hooks: list[Any]) -> None:
-    client.event_hooks = client.event_hooks | {"request": hooks}
+        hooks(lambda before: [hook for hook in before if hook is not check])

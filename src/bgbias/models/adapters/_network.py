@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,10 @@ import numpy as np
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted, Options, _activation, _pooling
-from bgbias.models.adapters._failing import failing
+from bgbias.models.adapters import Adapted, Options
+from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._preparation import Preparation
+from bgbias.models.adapters._weights import activations
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def adapted(
         with suppress(NotImplementedError):  # of exported programs, which know no modes
             network.eval()
         network.to(device)
-        computed = _activation.names(network)
+        computed = activations(network)
         if computed and not any(line.startswith("activation: ") for line in told):
             told = (f"activation: {computed}", *told)
     dtype = _dtype(network)
@@ -53,7 +54,7 @@ def adapted(
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(batch)
-        return torch.cat([_pooling.pooled(network(part), how) for part in parts]).float()
+        return torch.cat([pooled(network(part), how) for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
@@ -63,8 +64,8 @@ def adapted(
     black = np.zeros((batch or 1, side, side, 3), np.uint8)
     with torch.inference_mode():
         output = attempted(name, side, lambda: network(seen(_batch(black, device))))
-        dim = _pooling.pooled(output, how).shape[1]
-    lines = (preparation.told(), embedding or _pooling.told(output, how), *told)
+        dim = pooled(output, how).shape[1]
+    lines = (preparation.told(), embedding or pooling_words(output, how), *told)
     if batch is not None and batch > 1:
         raise UserError(
             f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
@@ -98,3 +99,56 @@ def _dtype(network: Any) -> Any:
 
     tensors = network.parameters() if isinstance(network, torch.nn.Module) else ()
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+
+
+def pooled(output: Any, how: str | None) -> Tensor:
+    """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean)."""
+    output = _tensor(output)
+    if output.ndim == 2 and how is None:
+        return output
+    if output.ndim == 4 and how in (None, "mean"):
+        return output.mean((2, 3))
+    if output.ndim == 3 and how is not None:
+        return output[:, 0] if how == "cls" else output.mean(1)
+    shape = list(output.shape)
+    if output.ndim == 2:
+        raise UserError(f"The network gives vectors {shape}: there is nothing to pool. Leave --pooling out.")
+    if output.ndim == 3:
+        raise UserError(
+            f"The network gives tokens {shape}. Say --pooling cls (the first of them) or --pooling mean."
+        )
+    if output.ndim == 4:
+        raise UserError(f"The network gives a map {shape}, which has no class token. Say --pooling mean.")
+    raise UserError(
+        f"The network gives {shape}, where vectors [B, D], a map [B, D, h, w] or tokens [B, N, D] are expected."
+    )
+
+
+def pooling_words(output: Any, how: str | None) -> str:
+    """The same in words."""
+    dims = _tensor(output).ndim
+    if dims == 2:
+        return "embedding: the network's output"
+    if dims == 4:
+        return "embedding: the mean of the network's feature map"
+    return (
+        f"embedding: {'the first token' if how == 'cls' else 'the mean of the tokens'} that the network gives"
+    )
+
+
+def _tensor(output: Any) -> Tensor:
+    """The one tensor of an output."""
+    import torch
+
+    named = dict(output) if isinstance(output, Mapping) else {}
+    if isinstance(output, (tuple, list)):
+        named = {str(place): part for place, part in enumerate(output)}
+    if len(named) == 1:
+        (output,) = named.values()
+    if isinstance(output, torch.Tensor):
+        return output
+    what = f"several things ({', '.join(map(str, named))})" if named else f"a {type(output).__name__}"
+    raise UserError(
+        f"The network gives {what}, where one tensor is expected. Wrap it: a file with a function that returns a network whose"
+        " forward() gives the embedding alone, as --model file.py:function."
+    )

@@ -1,8 +1,7 @@
 """From a function that is given whole pictures, and prepares them itself, to an adapted model. It has no gradients."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from PIL import Image
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted
+from bgbias.models.adapters._calls import AloneCheck
 from bgbias.models.adapters._network import attempted
 from bgbias.models.adapters._preparation import Preparation
 
@@ -25,7 +25,7 @@ def adapted(
     side = preparation.look.size
 
     def vectors(views: np.ndarray) -> np.ndarray:
-        return _array(embed(list(views)))
+        return as_array(embed(list(views)))
 
     found = attempted(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
     if found.ndim != 2 or len(found) != 1:
@@ -43,8 +43,34 @@ def pillow(views: list[np.ndarray]) -> list[Image.Image]:
     return [Image.fromarray(view) for view in views]
 
 
-def _array(answer: Any) -> np.ndarray:
-    """An array or a tensor, or a list of such, which may want gradients or lie on a GPU."""
+def as_array(answer: Any) -> np.ndarray:
+    """float32 of an array or a tensor, or of a list of such, which may want gradients or lie on a GPU."""
     if isinstance(answer, (list, tuple)):
-        return np.stack([_array(one) for one in answer]) if answer else np.zeros((0, 0))
+        return np.stack([as_array(one) for one in answer]) if answer else np.zeros((0, 0))
     return np.asarray(answer.detach().float().cpu() if hasattr(answer, "detach") else answer, np.float32)
+
+
+def takes_whole_photos(model: object) -> bool:
+    """Whether it is a function: no network, and nothing with ``encode``."""
+    return callable(model) and not hasattr(model, "parameters") and not hasattr(model, "encode")
+
+
+def embed_whole(
+    model: Callable[[list[np.ndarray]], Any], photos: Iterator[np.ndarray], batch_size: int
+) -> np.ndarray:
+    """What a function makes of whole photos, uint8 [H, W, 3] each: float32 [N, D] of unit length."""
+    check, found = AloneCheck(), []
+    while batch := list(islice(photos, batch_size)):
+        vectors = as_array(model(batch))
+        if vectors.ndim != 2 or len(vectors) != len(batch):
+            raise UserError(
+                f"The model gave {list(vectors.shape)} for {len(batch)} photos, not a vector of each."
+            )
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
+        check("The model", batch, vectors, lambda some: as_array(model(some)))
+        found.append(vectors / lengths)
+    if not found:
+        raise UserError("There are no photos to embed.")
+    return np.concatenate(found)

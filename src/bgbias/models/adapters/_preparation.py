@@ -1,7 +1,5 @@
 """From a photo to a network's input, as its library says it and as a person corrects it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from bgbias.errors import UserError

@@ -1,7 +1,5 @@
 """ONNX Runtime: a graph that is ready to run on the device that was asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.compute.device import threads

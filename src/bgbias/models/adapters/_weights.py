@@ -1,7 +1,11 @@
-"""From a file of weights, as trainings leave them, to a network: wrappings are taken off and told, nothing in it is executed."""
+"""From a file of weights, as trainings leave them, to a network: wrappings are taken off and told, nothing in it is executed.
+
+Weights seldom tell the activation that they were trained with, which changes all numbers.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +31,9 @@ NESTED = (
     "weights",
 )
 DEEPEST = 3  # parts of a name that may be a wrapper's: module.encoder_q.backbone.
+ACTIVATIONS = re.compile("GELU|ELU|ReLU|SiLU|Swish|Mish")
+# Entries of OpenAI's own files, which were trained with QuickGELU.
+OPENAI = {"input_resolution", "context_length", "vocab_size"}
 
 
 def fill(
@@ -105,3 +112,27 @@ def _prefixes(wanted: State, state: State) -> list[str]:
     }
     most = max(fitting.values())
     return [prefix for prefix, count in fitting.items() if count == most] if most else [""]
+
+
+def activations(network: nn.Module) -> str:
+    """Those that are modules of their own, by their classes; empty where there are none."""
+    leaves = (m for m in network.modules() if not any(True for _ in m.children()))
+    kinds = {str(getattr(leaf, "original_name", type(leaf).__name__)) for leaf in leaves}
+    return ", ".join(sorted(filter(ACTIVATIONS.search, kinds)))
+
+
+def activation_guess(name: str, weights: Path, quick: str) -> str:
+    """The sentence on a file of weights for a network that computes GELU, and whose twin ``quick`` computes QuickGELU; a file
+    that is known to want the twin is an error.
+    """
+    says = "its name says it" if "quickgelu" in weights.name.lower() else ""
+    if read(weights, name)[0].keys() >= OPENAI:
+        says = "it is one of OpenAI's files"
+    if says:
+        raise UserError(
+            f"{weights} was trained with QuickGELU ({says}), and {name} computes GELU: name {quick}."
+        )
+    return (
+        f"{name} computes GELU, and {weights.name} does not tell its activation. Weights of OpenAI, among others, were trained"
+        f" with QuickGELU: {quick} computes that."
+    )

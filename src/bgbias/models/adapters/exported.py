@@ -3,8 +3,6 @@
 It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

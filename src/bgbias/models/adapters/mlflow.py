@@ -4,8 +4,6 @@ What is in it decides: a run of bgbias, an ONNX graph, a model of sentence-trans
 run code). It is read from the store that ``MLFLOW_TRACKING_URI`` names.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ They are given pictures in batches, as MTEB's image tasks make them. Where they 
 what is seen of a photo; else they prepare the pictures themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace

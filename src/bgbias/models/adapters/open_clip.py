@@ -6,18 +6,15 @@ The embedding is ``encode_image``; photos are prepared as the weights' own confi
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
-from bgbias.models.adapters._library import PAGE, asked, named, needed
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import PAGE, asked, named, needed, quietly
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
-from bgbias.models.adapters._weights import fill
+from bgbias.models.adapters._weights import activation_guess, fill
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -40,13 +37,13 @@ def adapt(which: str, options: Options) -> Adapted:
     if which.startswith((HUB, FOLDER)):
         place = which.removeprefix(HUB).removeprefix(FOLDER)
         source = place if which.startswith(FOLDER) else f"{PAGE}{place}"
-        with _quietly():
+        with quietly():
             model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
     else:
         model, source, told = _built_in(which, name, options)
         quick = f"{which}-quickgelu"
         if options.weights is not None and quick in open_clip.list_models():
-            guesses = (_activation.guess(name, options.weights, f"open_clip:{quick}"),)
+            guesses = (activation_guess(name, options.weights, f"open_clip:{quick}"),)
     if options.weights is not None:
         told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
     else:
@@ -111,7 +108,7 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
             require_pretrained=options.weights is None,
         )
 
-    with _quietly():
+    with quietly():
         return asked(name, source, create), source, told
 
 
@@ -140,19 +137,6 @@ def _converted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     whole = {f"visual.{name}": tensor for name, tensor in state.items()}
     resize_pos_embed(whole, model)
     return {name.removeprefix("visual."): tensor for name, tensor in whole.items()}
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without OpenCLIP's warning that a network is random, which it is until its weights are read here, and without its errors,
-    which it raises as well.
-    """
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:

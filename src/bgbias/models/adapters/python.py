@@ -5,8 +5,6 @@ encoders have it), a function from a list of pictures uint8 [S, S, 3] to vectors
 of these. Networks are given RGB, normalised as the options say; the others prepare pictures themselves.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import importlib
@@ -16,15 +14,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
-from bgbias.models.adapters._failing import at, is_ours
+from bgbias.models.adapters._calls import at, is_ours
 from bgbias.models.adapters._library import named, reached_or_offline
 from bgbias.models.adapters._preparation import usual
 from bgbias.models.adapters._weights import fill
@@ -93,15 +90,13 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     options.only(LOOKS, name)
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
-    given = usual(options, normalises_itself=True)
+    options.own_precision(name)
     if callable(encode):
-        return _pictures.adapted(
-            name,
-            lambda v: encode(_pictures.pillow(v)),
-            given,
-            (f"embedding: its encode(); {PREPARES_ITSELF}",),
-        )
-    return _pictures.adapted(name, model, given, (f"embedding: what it returns; {PREPARES_ITSELF}",))
+        embed, what = (lambda views: encode(_pictures.pillow(views))), "its encode()"
+    else:
+        embed, what = model, "what it returns"
+    told = (f"embedding: {what}; {PREPARES_ITSELF}",)
+    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), told)
 
 
 def _made(thing: Any, which: str) -> Any:
@@ -130,32 +125,24 @@ def _made(thing: Any, which: str) -> Any:
     return thing
 
 
-class _AsItStands(SourceFileLoader):
-    """Compiles a file anew: what Python has kept compiled may be that of the same second, of another text."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def _of_file(path: Path) -> ModuleType:
-    """The module in a file, as it stands now: executed once, an edited file again."""
+    """The module in a file, as it stands now: executed once, an edited file again. Nothing that was
+    compiled before is taken: that may be of the same second, and of another text.
+    """
     if not path.is_file():
         raise UserError(f"{path} is missing; correct --model.")
     path = path.resolve()
     code = path.read_bytes()
     name = f"bgbias_model_{hashlib.sha256(str(path).encode() + code).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} is no file of Python.")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        _told(str(path), partial(spec.loader.exec_module, module))
-    except UserError:
-        del sys.modules[name]
-        raise
-    return module
+    if name not in sys.modules:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = str(path)
+        try:
+            _told(str(path), lambda: exec(compile(code, str(path), "exec"), vars(module)))
+        except UserError:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _told(where: str, run: Callable[[], Any]) -> Any:

@@ -56,4 +56,4 @@ def _adapted(model: EmbeddingModel, name: str, device: str) -> Adapted:
         f"photos: {look} (the model's file)",
         f"embedding: of a model that bgbias trained ({model.backbone})",
     )
-    return Adapted(name, look, model.dim, told, vectors, network, device)
+    return Adapted(name, look, model.dim, told, vectors, network, device, module=quick)

@@ -3,8 +3,6 @@
 Their image processor says what is seen of a photo, and normalises it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,18 +4,16 @@ The embedding is what timm pools before the classifier (``num_classes=0``); phot
 says. A Vision Transformer with another ``size`` gets its positions resampled by timm.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _activation
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
-from bgbias.models.adapters._weights import fill
+from bgbias.models.adapters._weights import activation_guess, fill
 from bgbias.models.backbones.timm import converted, published_config, with_quick_gelu
 from bgbias.models.look import Look
 
@@ -36,7 +34,7 @@ def adapt(which: str, options: Options) -> Adapted:
     elsewhere = which.startswith(ELSEWHERE)
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
-    guesses = (_activation.guess(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
+    guesses = (activation_guess(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:

@@ -3,8 +3,6 @@
 The embedding is what the last layer, the classifier, is given; photos are prepared as the weights' own transforms do it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.errors import UserError

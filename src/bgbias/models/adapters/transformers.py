@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor, _pooling
-from bgbias.models.adapters._library import asked, folder_or_page, needed
-from bgbias.models.adapters._network import adapted, attempted
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
+from bgbias.models.adapters._library import asked, folder_or_page, needed, quietly
+from bgbias.models.adapters._network import adapted, attempted, pooled, pooling_words
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
 
@@ -38,7 +37,7 @@ def adapt(which: str, options: Options) -> Adapted:
     needed("transformers", "transformers")
     name = f"transformers:{which}"
     source = folder_or_page(which)
-    with _quietly():
+    with quietly():
         network, told = asked(name, source, lambda: _created(which, name, options))
         told = told or (f"weights: as published ({source})",)
         return _adapted(network, _preparation(which, network, name, options), name, options, told)
@@ -52,7 +51,7 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
         network = network.base_model
     _drop_untrained_pooler(network)
     place = getattr(model, "name_or_path", "")
-    with _quietly():
+    with quietly():
         known = _preparation(place, network, name, options) if place else usual(options, _side(network))
         return _adapted(network, known, name, options, ())
 
@@ -159,8 +158,8 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = _pooling.told(output.last_hidden_state, how) + unprojected
-    return lambda **given: _pooling.pooled(tower(**given).last_hidden_state, how), words
+    words = pooling_words(output.last_hidden_state, how) + unprojected
+    return lambda **given: pooled(tower(**given).last_hidden_state, how), words
 
 
 def _vectors(output: Any) -> Any:
@@ -169,19 +168,3 @@ def _vectors(output: Any) -> Any:
         if (found := getattr(output, key, None)) is not None:
             return found.flatten(1)
     return output if hasattr(output, "ndim") else None
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without bars and notes of transformers, which a report has no place for."""
-    from transformers.utils import logging
-
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-        if bars:
-            logging.enable_progress_bar()

@@ -1,0 +1,117 @@
+"""Where a model that somebody brings looks: by its gradients, or, without any, by blurring places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from bgbias import seeds
+from bgbias.attribution.occlusion import occluded, occlusion_map
+from bgbias.attribution.score import NoScoreError, scored
+from bgbias.attribution.settings import GRADIENTS, OCCLUSION, Attribution
+from bgbias.attribution.smoothgrad import VARIANTS, attribute_photos, gradient_maps
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.adapters import Adapted, failing, unit_vectors
+from bgbias.photos.table import COLUMNS, ImageTable
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.embedder import Embedder
+    from bgbias.photos.prepared import Pictures
+
+# From a photo uint8 [S, S, 3] and what draws for it are keyed by to its maps [S, S], by variant.
+MapsOf = Callable[[np.ndarray, tuple[str, str]], dict[str, np.ndarray]]
+
+
+def maps_of(
+    model: Adapted, settings: Attribution | None = None, distance: str = "cosine"
+) -> tuple[str, MapsOf]:
+    """How maps of this model are made, and what makes a photo's: ``ref`` and ``robust`` by gradients
+    (docs/methods.md, section 3); by occlusion the two are one.
+    """
+    if model.network is None:
+        return OCCLUSION, lambda photo, _: _by_occlusion(model, photo)
+    return GRADIENTS, _by_gradients(model, settings or Attribution(), distance)
+
+
+def shown(
+    views: Sequence[np.ndarray], masks: Sequence[np.ndarray | None], names: Sequence[str]
+) -> EvaluationPhotos:
+    """What a model sees of photos, uint8 [S, S, 3] each, with masks [S, S] or None, as attribution
+    takes them; ``names`` key their noise.
+    """
+    ids = [str(number) for number in range(len(views))]
+    rows = [(i, 0, "", "test", "", name) for i, name in zip(ids, names, strict=True)]
+    masked = {i: mask for i, mask in zip(ids, masks, strict=True) if mask is not None}
+    # Of pictures on a disk, attribution asks no more than a dictionary answers.
+    return EvaluationPhotos(
+        ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
+        cast("Pictures", dict(zip(ids, views, strict=True))),
+        len(views[0]),
+        cast("Pictures", masked),
+        frozenset(masked),
+    )
+
+
+def scores(
+    model: Adapted | Embedder, photos: EvaluationPhotos, settings: Attribution, distance: str
+) -> pd.DataFrame:
+    """A row a photo: ``ref`` and ``robust`` scores, ``mask_fraction``, and why there is none
+    (``skipped``). ``attrs["how"]``: how maps were made.
+    """
+    how = GRADIENTS
+    if not isinstance(model, Adapted):
+        rows, _ = attribute_photos(model.model, photos, distance, settings, model.device)
+    else:
+        how, maps = maps_of(model, settings, distance)
+        made = []
+        for i, key in zip(photos.table.ids, photos.table.keys, strict=True):
+            of_photo = maps(photos.clean(i), key) if i in photos.usable else {}
+            for variant in VARIANTS:
+                strengths = torch.from_numpy(of_photo[variant]) if of_photo else NoScoreError("no mask")
+                made.append(scored(photos, i, variant, strengths)[0])
+        rows = pd.DataFrame(made)
+    ref, robust = (rows[rows["variant"] == name].reset_index(drop=True) for name in VARIANTS)
+    skipped = ref["skipped"].where(ref["skipped"] != "", robust["skipped"])
+    columns = {"ref": ref["score"], "robust": robust["score"], "mask_fraction": ref["mask_fraction"]}
+    table = pd.DataFrame(columns | {"skipped": skipped})
+    table.attrs["how"] = how
+    return table
+
+
+def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapsOf:
+    network, size = model.network, model.look.size
+    assert network is not None
+
+    def embed(x: Tensor) -> Tensor:
+        return normalize(network(255 * x).float(), dim=1)
+
+    @cache
+    def black() -> Tensor:
+        with torch.no_grad():
+            return embed(torch.zeros(1, 3, size, size, device=model.device))[0]
+
+    def maps(photo: np.ndarray, key: tuple[str, str]) -> dict[str, np.ndarray]:
+        view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
+        view, keys = view.to(model.device), [seeds.key(*key)]
+
+        def at_once(count: int) -> dict[str, np.ndarray]:
+            passes = min(count, settings.samples)
+            with failing(model.name, "the gradients of a picture"):
+                found = gradient_maps(embed, view, keys, black(), distance, settings, passes)
+            return {variant: getattr(found, variant)[0].numpy() for variant in VARIANTS}
+
+        return model.batch.run(model.name, at_once)
+
+    return maps
+
+
+def _by_occlusion(model: Adapted, photo: np.ndarray) -> dict[str, np.ndarray]:
+    found = occlusion_map(unit_vectors(model, np.stack(list(occluded(photo)))), len(photo))
+    return {"ref": found, "robust": found}

@@ -1,0 +1,80 @@
+"""Exported pictures as a task of MTEB: its scores are those of the library's own ranking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import bgbias
+from bgbias import seeds
+from bgbias.auditing import mteb as exported
+from bgbias.errors import UserError
+
+LABELS = ["mug"] * 4 + ["house"] * 3 + ["car"] * 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pictures of noise as an export leaves them, classes told apart by their colour in the clean ones."""
+    pytest.importorskip("mteb", reason="mteb is not installed")
+    random = seeds.generator("mteb")
+    for view, strength in (("clean-0", 8), ("random_background-0", 0)):
+        (tmp_path / view).mkdir()
+        for row, label in enumerate(LABELS):
+            picture = random.integers(0, 150, (16, 16, 3))
+            picture[..., sorted(set(LABELS)).index(label)] += strength
+            Image.fromarray(picture.astype(np.uint8)).save(tmp_path / view / f"{row:06}.png")
+    rows = [f"{row},{label}/{row}.png,{label}" for row, label in enumerate(LABELS)]
+    (tmp_path / "photos.csv").write_text("\n".join(["row,image_id,class_name", *rows]) + "\n")
+    return tmp_path
+
+
+class Encoder:
+    """MTEB's protocol around the mean colours of a picture."""
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        from mteb.models.model_meta import ModelMeta
+
+        return ModelMeta.create_empty({"name": "test/colours", "modalities": ["image"]})
+
+    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        return colours([np.asarray(p.convert("RGB")) for batch in inputs for p in batch["image"]])
+
+    def similarity(self, one: np.ndarray, other: np.ndarray) -> Any:
+        import torch
+
+        return torch.from_numpy(np.asarray(one) @ np.asarray(other).T)
+
+    def similarity_pairwise(self, one: np.ndarray, other: np.ndarray) -> Any:
+        return (np.asarray(one) * np.asarray(other)).sum(1)
+
+
+def colours(batch: list[np.ndarray]) -> np.ndarray:
+    found = np.array([picture.mean((0, 1)) for picture in batch], np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def test_scores_of_both_splits_are_those_of_the_library(folder: Path) -> None:
+    import mteb
+
+    task = exported.task(folder)
+    found = mteb.evaluate(Encoder(), task, cache=None, show_progress_bar=False, co2_tracker=False)
+    scores = {split: entry[0]["map_at_r"] for split, entry in found[0].scores.items()}
+    views = {
+        view: bgbias.embed(colours, sorted((folder / view).glob("*.png")))
+        for view in ("clean-0", "random_background-0")
+    }
+    expected = bgbias.rank(views["clean-0"], LABELS).metrics["map_at_r"].mean()
+    assert scores["clean-0"] == pytest.approx(expected, abs=1e-4)
+    assert scores["random_background-0"] < scores["clean-0"], "the drop"
+    assert found[0].get_score(splits=["clean-0"]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_folder_that_is_no_export_is_told(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"only_fg-0 is missing; write it by: bgbias audit PHOTOS --export"):
+        exported.task(folder, ["only_fg-0"])
