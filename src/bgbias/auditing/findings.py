@@ -1,7 +1,6 @@
-"""What an audit finds: from embeddings of all views to a drop, what it is made of, and who suffers.
+"""What an audit finds: from embeddings of all views to a drop, what it is made of, and which classes lose most.
 
-Numbers are those of the study (``evaluation.scores``, ``results``): MAP@R and the others, intervals over classes. The verdict
-speaks of changed queries in the catalogue as it is, which is a shop's case; both settings are given.
+The verdict speaks of changed queries in an unchanged catalogue, a shop's case; both settings are given.
 """
 
 import math
@@ -78,10 +77,7 @@ def of_labelled(
 
 
 def shift(embeddings: Embeddings) -> pd.DataFrame:
-    """How near each photo's embedding stays to itself, cosine: a row for each usable photo, a column a condition.
-
-    It needs no labels.
-    """
+    """The cosine of each usable photo's embedding to its clean one: a row a photo, a column a condition; needs no labels."""
     clean = np.asarray(embeddings.views[CLEAN, 0], np.float64)[embeddings.usable]
     found: dict[str, list[np.ndarray]] = {}
     for (condition, _), vectors in embeddings.views.items():

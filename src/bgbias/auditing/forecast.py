@@ -29,9 +29,7 @@ Work = Literal[
 
 @dataclass(frozen=True)
 class Size:
-    """How large an audit is: ``photos``, ``largest`` (the photos of the largest class), ``views`` of each, ``backgrounds`` that
-    objects are crossed with.
-    """
+    """Photos, those of the ``largest`` class, views of each, and backgrounds that objects are crossed with."""
 
     photos: int
     largest: int
@@ -53,9 +51,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds by step, and bytes. ``memory`` is the most that the process will show; ``mapped`` of it are pages of files that
-    the system takes back when others need them.
-    """
+    """Seconds by step, and bytes: ``mapped`` of the peak ``memory`` are pages of files, which the system can take back."""
 
     seconds: Mapping[str, float]
     disk: int
@@ -75,9 +71,7 @@ class Forecast:
 def measure(
     model: Adapted, does: Work, photos: Sequence[np.ndarray], size: Size, left: Left, asked: Asked
 ) -> Forecast:
-    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by the model; memory is what this took, as it is not given back,
-    and what grows with the photos.
-    """
+    """From a few ``photos`` (uint8 [H, W, 3]) tried by the model; memory is what this took and what grows with the photos."""
     import psutil
 
     look = model.look

@@ -1,7 +1,4 @@
-"""The masks of an audit's photos: those that somebody drew, those that are kept from before, and those that a masker makes.
-
-A masker is found by name, with weights that are at hand or fetched, and the key under which its masks are kept.
-"""
+"""The masks of an audit's photos: drawn by somebody, kept from before, or made by a masker that is found by its name."""
 
 import math
 import re
@@ -49,9 +46,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse a masker that there is not, or that does not look at photos, and weights or options that are missing or mean nothing
-    to it; imports nothing large.
-    """
+    """Refuse a masker that does not exist or does not predict, and weights or options that do not fit it."""
     module = plugins.load("maskers", name)
     if not module.PREDICTS:
         able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
@@ -68,11 +63,7 @@ def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | N
 def find(
     name: str, weights: Path | None, device: str, options: Mapping[str, Any] | None = None
 ) -> MaskPredictor:
-    """The masker of this name, one of the files in ``masks/maskers`` that predict; an unknown one is refused with a list.
-
-    Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
-    says where to put them.
-    """
+    """The masker of this name, with ``weights`` or published ones (``find_weights``); ``check`` refuses what does not fit."""
     check(name, weights, options)
     params: type[Strict] = plugins.load("maskers", name).Params
     chosen = dict(options or {})

@@ -1,7 +1,4 @@
-"""Photos, masks and what stands behind objects, as models of one look see them: made once, for each of these models.
-
-What is made lies in one file of pixels [N, S, S, 7], written as a study's are (``photos.prepared``), and goes on after a kill.
-"""
+"""Photos, masks and photos without their objects, as models of one look see them: made once for all of these models."""
 
 import math
 from collections.abc import Callable
@@ -47,10 +44,7 @@ class Channels:
 
 
 class Prepared:
-    """The photos of ``table`` as ``look`` shows them, in ``folder``, which belongs to these photos, masks and look.
-
-    ``decode`` gives an id's photo and mask.
-    """
+    """The photos of ``table`` as ``look`` shows them, pixels in ``folder``; ``decode`` gives a photo and its mask."""
 
     def __init__(self, folder: Path, table: ImageTable, look: Look, decode: Callable[[str], Decoded]) -> None:
         self._ids, self._look, self._decode = table.ids, look, decode

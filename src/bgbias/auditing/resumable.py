@@ -1,7 +1,6 @@
-"""Work that outlives a kill: arrays in files that are mapped into memory.
+"""Work that outlives a kill: arrays in files that are mapped into memory, and how long steps take.
 
-Nothing in memory grows with the photos. A row counts when all of it is there. Disks of a machine that lost its power may have
-lost rows; delete the files then.
+A row counts when all of it is there. A machine that lost its power may have lost rows; delete the files then.
 """
 
 import os

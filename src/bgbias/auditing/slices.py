@@ -25,9 +25,7 @@ THIRDS = ("lowest third", "middle third", "highest third")
 
 @dataclass(frozen=True)
 class Third:
-    """Queries whose ``prop`` lies in ``least``..``most``: how many, MAP@R on clean photos, and what is lost of it, in points of
-    0..1 with its interval over classes.
-    """
+    """Queries whose ``prop`` lies in ``least``..``most``: their number, clean MAP@R and the points of it that are lost, 0..1."""
 
     prop: str
     name: str
@@ -40,9 +38,7 @@ class Third:
 
 @dataclass(frozen=True)
 class SurelyMasked:
-    """The drop of MAP@R, a share, without the ``others``, whose mask has a clarity below ``UNSURE``. ``queries``: how many are
-    left; ``drawn`` of them have a mask that somebody drew.
-    """
+    """The drop, a share, of ``queries``, ``drawn`` by hand or clear, without ``others`` of a clarity below ``UNSURE``."""
 
     queries: int
     others: int
@@ -52,9 +48,7 @@ class SurelyMasked:
 
 @dataclass(frozen=True)
 class BetterMasked:
-    """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``): of
-    ``queries``, where it is ``least`` or more, or whose mask is one of the ``drawn`` ones.
-    """
+    """The drop, a share, of ``queries`` whose mask's ``prop`` (``area``) is ``least`` or more, or is one of the ``drawn``."""
 
     prop: str
     queries: int

@@ -92,9 +92,7 @@ def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
 
 
 def told(study: Study, current: Collection[Node] | None = None) -> str:
-    """The forecast as a text table, and how long the nodes take that have to run, one after the
-    other; ``current`` are those that need not, which are looked for if it is not given.
-    """
+    """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
     each = _each(study)
     costs = _summed(study, each)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
@@ -136,9 +134,7 @@ def pace_of(name: str, paces: Paces) -> float:
 def _left(
     study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None
 ) -> tuple[dict[str, list[float]], Paces]:
-    """By kind, the guessed seconds of every node that has to run; and what finished ones took beside what was guessed, those
-    included whose results are out of date.
-    """
+    """By kind, the guessed seconds of the nodes to run; and what finished ones took, outdated ones too, beside the guess."""
     from bgbias.engine import freshness
 
     if current is None:

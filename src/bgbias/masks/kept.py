@@ -1,8 +1,7 @@
-"""Masks by their photos' bytes: a photo that was masked once, in whatever folder, is not masked again.
+"""Masks by their photos' bytes: a photo is masked once, in whatever folder it lies.
 
-A folder belongs to one masker as it was: ``MaskPredictor.key`` names its options, weights and code. A study deletes
-the folders beside it when a dataset's masks are finished (``delete_others``). A person's cache keeps all of
-them until she deletes them.
+A folder is of one ``MaskPredictor.key``. A study deletes the folders of a masker's other keys when new masks are finished
+(``delete_others``); a person's cache keeps all until she deletes them.
 """
 
 import shutil

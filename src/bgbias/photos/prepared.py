@@ -1,13 +1,9 @@
 """Pictures decoded and resized once, for every process, epoch, draw, condition and model that wants them at this size.
 
-A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
-pixels into one file (npy, one picture after the other) and an index beside it (npz of ``ids``, ``offsets``, ``shapes`` ...), and
-everybody maps the pixels into memory: opening takes no time, and processes on one machine share the pages. It is a cache and no
-product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
-be deleted at any time. Each picture is compared with its checksum (``checks``) when a process first asks for it, so that nobody
-reads what it does not need.
-
-Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
+Who first needs a collection writes its pixels into one file (npy) and an index beside it (npz of ``ids``, ``offsets``,
+``shapes`` and ``checks``). Everybody maps the pixels into memory, so that processes share the pages. It is a cache: its name has
+a fingerprint of the collection, and it may be deleted. A picture's checksum is compared when a process first reads it.
+docs/speed.md has what that buys.
 """
 
 import hashlib
@@ -89,8 +85,8 @@ def pictures(
 ) -> Pictures:
     """The pictures of a store at short side ``side``, prepared in ``folder`` unless they are there already.
 
-    ``mode``: RGB or L. ``change``, if given, is applied to the decoded picture before it is resized; ``tag`` names it. A second
-    process that wants the same waits for the first. A picture that cannot be decoded and a disk without the room are errors.
+    ``mode``: RGB or L. ``change``, which ``tag`` names, is applied to the decoded picture before it is resized. A second process
+    waits for the first. A picture that cannot be decoded and a disk without the room are errors.
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
@@ -116,10 +112,7 @@ def combined(
     masks: Pictures,
     make: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Pictures:
-    """``make(photo, mask)`` of every photo that has a mask, as large as the photo; prepared in ``folder`` as ``pictures`` are.
-
-    ``name`` is the pictures' own. They are made again when photos, masks or the code of ``make`` are others.
-    """
+    """``make(photo, mask)`` of every photo that has a mask, as large as the photo, prepared under ``name`` in ``folder``."""
     ids = [image_id for image_id in photos.ids if image_id in masks]
 
     def made(image_id: str) -> np.ndarray:
@@ -151,10 +144,9 @@ def prepare(
     shapes: Callable[[], Sequence[tuple[int, ...]]],
     picture: Callable[[str], np.ndarray],
 ) -> Pictures:
-    """The pictures of a family that ``identity`` names, made unless they are there; those of another identity go.
+    """The pictures of a family that ``identity`` names, made unless they are there; those of another identity are deleted.
 
-    ``picture`` makes one of its id, several at once, of the shape (uint8) that ``shapes`` gives. What a killed process wrote is
-    gone on with.
+    ``picture`` makes one, uint8, from its id, in threads; ``shapes`` says how large each is. What a killed process wrote stays.
     """
     path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npy"
     try:

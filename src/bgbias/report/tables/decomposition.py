@@ -1,7 +1,4 @@
-"""Table 5: what the drop is made of, step by step from the original photo to random backgrounds (``results.decomposition``).
-
-Percentages are 0..100.
-"""
+"""Table 5: what the drop is made of, from the original photo to random backgrounds, in percent (``results.decomposition``)."""
 
 from collections.abc import Mapping, Sequence
 

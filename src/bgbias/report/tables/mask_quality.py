@@ -1,7 +1,6 @@
-"""Table 10: what is lost by queries whose masks are better or worse (docs/methods.md, section 13).
+"""Table 10: what queries lose whose masks are better or worse, in percent (docs/methods.md, section 13).
 
-A mask that misses a part of its object leaves it in the picture where the background is its own, and takes it away with every
-other background, so that its loss counts as one of background. Percentages are 0..100.
+A mask that misses a part of its object takes it away with every other background: its loss counts as one of background.
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,10 +135,9 @@ def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
 
 
 def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
-    """By how much the mean over some queries falls on the way, if there are others ``among`` the queries minus the same of them.
+    """By how much the mean over some queries falls on the way; minus the same of others if ``among`` names two groups.
 
-    A mean over some is the mean of their values over all queries by the share that they are. What a class means for the values
-    of others is taken to be as much for each of these.
+    A mean over some is the mean of their values over all queries by the share that they are.
     """
     if not all(chosen.any() for chosen in among):
         return uncertainty.UNKNOWN
