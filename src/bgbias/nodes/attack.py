@@ -11,7 +11,6 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -78,10 +77,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     asked = study.attacked
-    if not asked.attacks:
-        raise UserError(
-            f"Grid '{study.grid}' names no attacks; set grids.{study.grid}.attacked.attacks in params.yaml."
-        )
+    chosen = plan.asked(study, "attacked", "attacks", "names no attacks")
     with records.node(study, step("attack", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)
@@ -94,7 +90,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             if name in (CLEAN, RANDOM_BACKGROUND)
         ]
         tables = []
-        every = list(itertools.product(asked.attacks, asked.epsilon))
+        every = list(itertools.product(chosen, asked.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
             vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, *how)

@@ -8,7 +8,6 @@ from typing import Any
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -68,15 +67,12 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation import crossing, embeddings, variance
     from bgbias.models.inference import for_inference
 
-    if study.crossing.objects is None:
-        raise UserError(
-            f"Grid '{study.grid}' crosses nothing; set grids.{study.grid}.crossing.objects in params.yaml."
-        )
+    count = plan.asked(study, "crossing", "objects", "crosses nothing")
     with records.node(study, step("cross", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
-        shown = crossing.objects(photos, study.crossing.objects)
+        shown = crossing.objects(photos, count)
         crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, *how)
         queries = crossing.of_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))

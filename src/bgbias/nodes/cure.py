@@ -11,7 +11,6 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -92,10 +91,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
 
-    if not study.cures.names:
-        raise UserError(
-            f"Grid '{study.grid}' names no cures; set grids.{study.grid}.cures.names in params.yaml."
-        )
+    names = plan.asked(study, "cures", "names", "names no cures")
     with records.node(study, step("cure", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
         model = for_inference(model)
@@ -115,7 +111,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             return cured.milliseconds(lambda: cured.embed(model, timed, chosen, *how), len(timed))
 
         alone, tables, facts = milliseconds(None), [], []
-        for name in progress.track(study.cures.names, len(study.cures.names), f"cures of {cell.name}"):
+        for name in progress.track(names, len(names), f"cures of {cell.name}"):
             chosen = plugins.load("cures", name)
             if chosen.FITTED:
                 erasure = chosen.fit(fitting.crossed, fitting.judge)

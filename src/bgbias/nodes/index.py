@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import digests, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.study import plan
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def settings(study: Study, dataset: str) -> dict[str, Any]:
 
 def uses(study: Study, dataset: str) -> list[ModuleType]:
     """The dataset's kind."""
-    return [plugins.load("datasets", study.datasets[dataset].kind)]
+    return [study.dataset(dataset).module]
 
 
 def cost(study: Study, dataset: str) -> Cost:
@@ -64,12 +64,11 @@ def index(study: Study, dataset: str) -> None:
     from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
 
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    params = options(study, "datasets", described.kind, described.options)
+    named = study.dataset(dataset)
+    module, params = named.module, named.params()
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-    for named in parts:
-        _check_is_planned(study, dataset, named)
+    for part in parts:
+        _check_is_planned(study, dataset, part)
     with records.node(study, step("index", dataset=dataset)) as made:
         outputs = made.outputs
         rows: list[dict[str, object]] = []
@@ -105,9 +104,9 @@ def index(study: Study, dataset: str) -> None:
         made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
         made.metrics |= {name: len(values) for name, values in seen.findings.items()}
         made.notes |= {name: values[:LISTED] for name, values in seen.findings.items()}
-        for split, part in frame.groupby("split"):
-            made.metrics[f"photos_{split}"] = len(part)
-            made.metrics[f"classes_{split}"] = int(part["label"].nunique())
+        for split, rest in frame.groupby("split"):
+            made.metrics[f"photos_{split}"] = len(rest)
+            made.metrics[f"classes_{split}"] = int(rest["label"].nunique())
 
 
 def _check_is_planned(study: Study, dataset: str, part: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
 from bgbias.study import plan
@@ -42,14 +41,11 @@ def probe(study: Study, cell: Cell) -> None:
 
     from bgbias.evaluation import embeddings, probed_classes, probes
 
-    if study.probes.folds is None:
-        raise UserError(
-            f"Grid '{study.grid}' asks for no probes; set grids.{study.grid}.probes.folds in params.yaml."
-        )
+    folds = plan.asked(study, "probes", "folds", "asks for no probes")
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
-            queries = probes.of_queries(embedded, study.probes.folds)
+            queries = probes.of_queries(embedded, folds)
         else:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))

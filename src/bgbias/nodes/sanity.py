@@ -10,7 +10,6 @@ from bgbias import progress, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -76,16 +75,13 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.smoothgrad import attribute_photos
     from bgbias.photos import subset
 
-    if study.sanity.images is None:
-        raise UserError(
-            f"Grid '{study.grid}' doubts no scores; set grids.{study.grid}.sanity.images in params.yaml."
-        )
+    count = plan.asked(study, "sanity", "images", "doubts no scores")
     with records.node(study, step("sanity", cell=cell)) as made:
         device = made.on(device)
         model, album, _ = open_model(study, cell, device)
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
-        photos = album.evaluation(subset.keyed(table, "attribution", study.sanity.images), {"masks"}, "test")
+        photos = album.evaluation(subset.keyed(table, "attribution", count), {"masks"}, "test")
         distance, asked = plan.distance(cell), study.attribution
         networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
         frames, maps = [], {}

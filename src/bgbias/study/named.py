@@ -1,4 +1,5 @@
-"""From a name in params.yaml to its file and its options: backbones and pretrainings (methods: ``methods.py``).
+"""From a name in params.yaml to its file and its options: datasets, maskers, backbones and pretrainings (methods:
+``methods.py``).
 
 A backbone's name is an entry of the section ``backbones``: a file in models/backbones/, with a variant behind a colon where it
 stands for a library (``timm:vit_tiny_patch16_224``), or any other name, whose ``kind`` is such a one
@@ -43,10 +44,39 @@ class Named:
         """Its file; one that is not there is an error with the nearest match."""
         return plugins.load(self.family, self.kind)
 
+    @property
+    def key(self) -> str:
+        """Where its options stand in params.yaml."""
+        return f"{self.section}.{self.name}"
+
     def params(self) -> Any:
         """Its options, checked by its file; a file without ``Params`` has none."""
         kind = getattr(self.module, "Params", Strict)
-        return validated(kind, dict(self.options), Path("params.yaml"), f"{self.section}.{self.name}")
+        return validated(kind, dict(self.options), Path("params.yaml"), self.key)
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        """What its file's function ``name`` says of its options; ``default`` if it has none."""
+        tell = getattr(self.module, name, None)
+        return tell(self.params()) if tell else default
+
+
+@dataclass(frozen=True)
+class NamedDataset(Named):
+    """A dataset, whose options stand in a section of their own."""
+
+    section = family = "datasets"
+
+    @property
+    def key(self) -> str:
+        """Where its options stand in params.yaml."""
+        return f"{super().key}.options"
+
+
+@dataclass(frozen=True)
+class NamedMasker(NamedDataset):
+    """A masker, whose options do so, too."""
+
+    section = family = "maskers"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import Named, find_backbone, find_pretraining
+from bgbias.study.named import Named, NamedDataset, NamedMasker, find_backbone, find_pretraining
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -131,6 +132,22 @@ class Study(Shared):
     def files(self) -> Paths:
         """The patterns of this study's artefacts."""
         return Paths(**self.paths.model_dump(), grid=self.grid)
+
+    def dataset(self, name: str) -> NamedDataset:
+        """The file and the options of a dataset; one that params.yaml lacks is an error."""
+        if name not in self.datasets:
+            raise UserError(f"params.yaml has no dataset '{name}'; there are: {', '.join(self.datasets)}.")
+        return NamedDataset(name, self.datasets[name].kind, self.datasets[name].options)
+
+    def masker(self, name: str) -> NamedMasker:
+        """The file and the options of a masker; one that params.yaml lacks is an error."""
+        if name not in self.maskers:
+            raise UserError(f"params.yaml has no masker '{name}'; there are: {', '.join(self.maskers)}.")
+        return NamedMasker(name, self.maskers[name].kind, self.maskers[name].options)
+
+    def masker_of(self, dataset: str) -> NamedMasker:
+        """The file and the options of a dataset's own masker."""
+        return self.masker(self.datasets[dataset].masker)
 
 
 # What a grid may change, key by key.
@@ -258,14 +275,13 @@ def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
 
 def _check_options(study: Study, path: Path) -> None:
     """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
-    found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
-    found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
-    found += [("losses", n, f"losses.{n}.{c}", v) for n, cs in study.losses.items() for c, v in cs.items()]
-    for family, kind, key, values in found:
-        if plugins.known(family, kind):
-            validated(plugins.load(family, kind).Params, values, path, key)
+    for loss in filter(partial(plugins.known, "losses"), study.losses):
+        for column, values in study.losses[loss].items():
+            validated(plugins.load("losses", loss).Params, values, path, f"losses.{loss}.{column}")
     _check_columns(study, path)
     entries: Iterator[Named] = chain(
+        map(study.dataset, study.datasets),
+        map(study.masker, study.maskers),
         (find_backbone(study.backbones, name) for name in study.backbones),
         (find_pretraining(study.pretrainings, name) for name in study.pretrainings),
         (named_methods.find(study.methods, name) for name in study.methods),

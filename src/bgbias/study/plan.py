@@ -5,11 +5,12 @@ What a node reads of it stands in the node's own file (``engine/node.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
@@ -113,8 +114,7 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
         check_cell(study, cell)
         for dataset in photographed(study, cell):
             parts_of(study, dataset)
-            described = study.maskers[study.datasets[dataset].masker]
-            options(study, "maskers", described.kind, described.options)
+            study.masker_of(dataset).params()
     return chosen
 
 
@@ -173,48 +173,35 @@ def fitted_cell(study: Study, cell: Cell) -> Cell:
     return replace(cell, dataset=fitted) if fitted and one and cell.method == PRETRAINED else cell
 
 
-def segments(study: Study) -> bool:
-    """Whether the grid asks for one-shot segmentation."""
-    return study.segmentation.episodes is not None
+def _asks(section: str, key: str) -> Callable[[Study], bool]:
+    """Whether a grid asks for what not every study has: whether this setting says something."""
+    return lambda study: bool(getattr(getattr(study, section), key))
 
 
-def crosses(study: Study) -> bool:
-    """Whether the grid puts objects in front of the same backgrounds each."""
-    return study.crossing.objects is not None
+segments = _asks("segmentation", "episodes")
+crosses = _asks("crossing", "objects")
+cures = _asks("cures", "names")
+attacks = _asks("attacked", "attacks")
+doubts = _asks("sanity", "images")
+probes = _asks("probes", "folds")
 
 
-def cures(study: Study) -> bool:
-    """Whether the grid asks for cures without training."""
-    return bool(study.cures.names)
-
-
-def attacks(study: Study) -> bool:
-    """Whether the grid asks for attacks on its test photos."""
-    return bool(study.attacked.attacks)
-
-
-def doubts(study: Study) -> bool:
-    """Whether the grid asks if its attribution scores are worth believing."""
-    return study.sanity.images is not None
-
-
-def probes(study: Study) -> bool:
-    """Whether the grid asks what classifiers on embeddings make of photos."""
-    return study.probes.folds is not None
+def asked(study: Study, section: str, key: str, refusal: str) -> Any:
+    """This setting of a grid; a grid without it is refused, in the words ``refusal``."""
+    if value := getattr(getattr(study, section), key):
+        return value
+    raise UserError(f"Grid '{study.grid}' {refusal}; set grids.{study.grid}.{section}.{key} in params.yaml.")
 
 
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
-    described = study.datasets[dataset]
-    told = getattr(plugins.load("datasets", described.kind), "truth", None)
-    return told(options(study, "datasets", described.kind, described.options)) if told else None
+    known: str | None = study.dataset(dataset).fact("truth")
+    return known
 
 
 def given(study: Study, dataset: str) -> bool:
     """Whether a dataset says who is asked among whom."""
-    described = study.datasets[dataset]
-    told = getattr(plugins.load("datasets", described.kind), "given", None)
-    return bool(told and told(options(study, "datasets", described.kind, described.options)))
+    return bool(study.dataset(dataset).fact("given"))
 
 
 def someone_given(study: Study) -> bool:
@@ -224,8 +211,7 @@ def someone_given(study: Study) -> bool:
 
 def masks_are_found(study: Study) -> bool:
     """Whether the masks of a dataset of the grid are found by a masker, which may be wrong."""
-    kinds = {study.maskers[study.datasets[dataset].masker].kind for dataset in datasets(study)}
-    return any(plugins.load("maskers", kind).PREDICTS for kind in kinds)
+    return any(study.masker_of(dataset).module.PREDICTS for dataset in datasets(study))
 
 
 def check_trains(study: Study, cell: Cell) -> None:

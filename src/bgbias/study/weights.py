@@ -12,14 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
 from bgbias.study.named import find_backbone
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 WORD = "published"
 
@@ -93,8 +92,8 @@ def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
         backbone = find_backbone(study.backbones, name)
         return backbone.module, backbone.params()
     if family == "maskers" and name in study.maskers:
-        masker = study.maskers[name]
-        return plugins.load(family, masker.kind), options(study, family, masker.kind, masker.options)
+        masker = study.masker(name)
+        return masker.module, masker.params()
     there = [*(f"backbones/{n}" for n in study.backbones), *(f"maskers/{n}" for n in study.maskers)]
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
@@ -123,8 +122,8 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
 
     ``before``: what a record has in its place; of files that are elsewhere, it is what they are known by.
     """
-    chosen, known = study.maskers[masker], before or {}
-    module = plugins.load("maskers", chosen.kind)
+    chosen, known = study.masker(masker), before or {}
+    module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
     weights = own_weights(study, owner("maskers", masker), known.get("weights", ""))
     listing = dict(known.get("listing", {}))
