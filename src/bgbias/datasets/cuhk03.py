@@ -81,7 +81,6 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
 
 
 def given(params: Params) -> bool:
-    """Who is asked among whom is the dataset's own."""
     return True
 
 

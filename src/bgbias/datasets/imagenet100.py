@@ -37,12 +37,10 @@ class Params(ImageNetParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's folder or archive."""
     return {"photos": (_imagenet.source(params, "imagenet100.tar", HINT, FOLDERS),)}
 
 
 def expected(params: Params) -> dict[str, int]:
-    """Photos of each split."""
     val = len(CLASSES) * params.val_per_class
     return {"train": TRAIN - val, "val": val, "test": len(CLASSES) * VALIDATION}
 

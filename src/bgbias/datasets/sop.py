@@ -43,7 +43,6 @@ class ListedPhoto(NamedTuple):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's archive if one is named, else the official one."""
     return {"photos": params.archive(OFFICIAL, keep=(".txt",))}
 
 

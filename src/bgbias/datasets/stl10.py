@@ -68,12 +68,10 @@ class Params(ArchiveParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's archive if one is named, else the official one."""
     return {"photos": params.archive(OFFICIAL)}
 
 
 def expected(params: Params) -> dict[str, int]:
-    """Photos of each split."""
     if params.photos != "labelled":
         return {"train": sum(COUNTS[role] for role in TAKEN[params.photos]), "val": 0, "test": 0}
     val = CLASSES * params.val_per_class

@@ -38,7 +38,6 @@ class Crossed:
     vectors: np.ndarray
 
     def write(self, path: Path) -> None:
-        """As npz, atomically."""
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, ids=np.array(self.ids), backgrounds=self.backgrounds, vectors=self.vectors)
 

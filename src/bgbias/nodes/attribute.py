@@ -50,7 +50,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
     return [plan.backbone(study, cell.backbone).module]
 
 

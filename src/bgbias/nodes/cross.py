@@ -36,7 +36,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """What is crossed, and how it is seen."""
     return {
         "crossing": study.crossing.model_dump(),
         "precision": study.evaluation.precision,
@@ -46,7 +45,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
     return [plan.backbone(study, cell.backbone).module]
 
 

@@ -63,7 +63,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the cures, and the metrics."""
     named = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
     return [plan.backbone(study, cell.backbone).module, *named, *metrics]

@@ -40,7 +40,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How test photos are seen."""
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
@@ -48,7 +47,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone and the conditions."""
     if plan.folds_of(study, cell):
         return []
     shown = [plugins.load("conditions", name) for name in study.evaluation.conditions]

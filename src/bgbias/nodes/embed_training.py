@@ -48,7 +48,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, and how photos as they are look."""
     if plan.folds_of(study, cell):
         return []
     return [plan.backbone(study, cell.backbone).module, plugins.load("conditions", CLEAN)]

@@ -52,7 +52,6 @@ def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
 
 
 def cost(study: Study, dataset: str, part: str) -> Cost:
-    """Room for the file."""
     return Cost(disk=size_of(study, dataset, sources_of(study, dataset, part)))
 
 

@@ -21,7 +21,6 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    """The figures of the grid."""
     return [{"figure": name} for name in figures.wanted(study)]
 
 
@@ -39,7 +38,6 @@ def settings(study: Study, figure: str) -> dict[str, Any]:
 
 
 def uses(study: Study, figure: str) -> list[ModuleType]:
-    """The figure's own file."""
     return [figures.load(figure)]
 
 

@@ -33,18 +33,15 @@ COLLECTION = ("photos", "photos")
 
 
 def reads(study: Study, dataset: str) -> dict[str, Made]:
-    """The files that the dataset is made of."""
     return inputs.parts(study, dataset)
 
 
 def settings(study: Study, dataset: str) -> dict[str, Any]:
-    """The dataset's kind and its options."""
     described = study.datasets[dataset]
     return {"kind": described.kind, "options": described.options}
 
 
 def uses(study: Study, dataset: str) -> list[ModuleType]:
-    """The dataset's kind."""
     return [study.dataset(dataset).module]
 
 

@@ -17,7 +17,7 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
-from bgbias.study.named import NamedMasker
+from bgbias.study.named import MaskerEntry
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
-    """The masker's kind."""
     return [study.masker(masker).module]
 
 
@@ -183,7 +182,7 @@ def predictor(study: Study, masker: str, device: str) -> Any:
     return named.module.build(params, pick(device))
 
 
-def _given(named: NamedMasker, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
+def _given(named: MaskerEntry, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
     from bgbias.images import drawn_masks, pixels
 
     alpha_of = named.module.given(named.params(), truth, ids)

@@ -39,7 +39,7 @@ def probe(study: Study, cell: Cell) -> None:
     """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
     import numpy as np
 
-    from bgbias.evaluation import embeddings, probed_classes, probes
+    from bgbias.evaluation import embeddings, probes
 
     folds = plan.asked(study, "probes", "folds", "asks for no probes")
     with records.node(study, step("probe", cell=cell)) as made:
@@ -50,7 +50,7 @@ def probe(study: Study, cell: Cell) -> None:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))
             table, fitted_table = (study.files.at("table", dataset=d) for d in (cell.dataset, fitted))
-            as_fitted = probed_classes.numbers(table, cell.dataset, fitted_table, fitted)
+            as_fitted = probes.class_numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
         with replacing(made.outputs["probed"]) as temporary:

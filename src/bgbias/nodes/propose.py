@@ -40,7 +40,6 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
-    """The masker's weights."""
     return inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
 
 
@@ -58,7 +57,6 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def uses(study: Study, pool: str) -> list[ModuleType]:
-    """The masker's kind."""
     return [study.masker(_proposal(study, pool).masker).module]
 
 

@@ -31,7 +31,6 @@ NETWORKS = 4  # the model's own, and one of each level that forgot
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks and the model."""
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
 
 
@@ -46,7 +45,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
     return [plan.backbone(study, cell.backbone).module]
 
 

@@ -24,7 +24,6 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    """The tables of the grid."""
     return [{"table": name} for name in tables.wanted(study)]
 
 
@@ -42,7 +41,6 @@ def settings(study: Study, table: str) -> dict[str, Any]:
 
 
 def uses(study: Study, table: str) -> list[ModuleType]:
-    """The table's own file."""
     return [tables.load(table)]
 
 

@@ -39,11 +39,10 @@ def settings(study: Study, owner: str) -> dict[str, Any]:
 
 def uses(study: Study, owner: str) -> list[ModuleType]:
     """The network, whose file says how published weights become its own."""
-    return [pretrained.described(study, owner)[0]]
+    return [pretrained.described(study, owner).module]
 
 
 def cost(study: Study, owner: str) -> Cost:
-    """Room for the file."""
     return Cost(disk=MODEL_BYTES)
 
 
@@ -69,9 +68,9 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
     if not wanted.sources:
         if here is not None:
             return _read(study, here, wanted.owner), {"place": str(here)}
-        module, params = pretrained.described(study, wanted.owner)
+        module = pretrained.described(study, wanted.owner).module
         try:
-            return module.published(wanted.variant, params), {"library": module.__name__}
+            return module.published(wanted.variant, wanted.params), {"library": module.__name__}
         except UserError as error:
             names = " or ".join(wanted.files)
             raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error
@@ -94,7 +93,7 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
 def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
     from bgbias.files import state_dicts as files
 
-    module, _ = pretrained.described(study, owner)
+    module = pretrained.described(study, owner).module
     if owner.startswith("maskers/") and hasattr(module, "network"):
         from bgbias.masks.saliency import published_state
 

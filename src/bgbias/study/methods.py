@@ -37,7 +37,6 @@ class NamedMethod(Named):
 
     @property
     def needs_batch_norm(self) -> bool:
-        """Whether it can train no network without."""
         return bool(self.fact("needs_batch_norm", False))
 
     @property
@@ -47,7 +46,6 @@ class NamedMethod(Named):
 
     @property
     def trains(self) -> bool:
-        """Whether there is a model to train."""
         return bool(self.module.TRAINS)
 
     @property

@@ -18,6 +18,8 @@ from typing import Any, ClassVar
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.models import backbones
+from bgbias.models.backbones import Facts
 from bgbias.settings import Strict, validated
 
 Entries = Mapping[str, Mapping[str, Any]]
@@ -49,6 +51,11 @@ class Named:
         """Where its options stand in params.yaml."""
         return f"{self.section}.{self.name}"
 
+    @property
+    def variant(self) -> str:
+        """Which network of a library; empty where a file stands for one."""
+        return plugins.variant(self.kind)
+
     def params(self) -> Any:
         """Its options, checked by its file; a file without ``Params`` has none."""
         kind = getattr(self.module, "Params", Strict)
@@ -73,7 +80,7 @@ class NamedDataset(Named):
 
 
 @dataclass(frozen=True)
-class NamedMasker(NamedDataset):
+class MaskerEntry(NamedDataset):
     """A masker, whose options do so, too."""
 
     section = family = "maskers"
@@ -100,9 +107,9 @@ class NamedBackbone(Named):
             ) from error
 
     @property
-    def variant(self) -> str:
-        """Which network of a library; empty where a file stands for one."""
-        return plugins.variant(self.kind)
+    def facts(self) -> Facts:
+        """What it was trained to see, and what it gives."""
+        return backbones.facts(self.kind, self.params())
 
 
 @dataclass(frozen=True)

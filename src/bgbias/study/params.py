@@ -25,7 +25,7 @@ from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import Named, NamedDataset, NamedMasker, find_backbone, find_pretraining
+from bgbias.study.named import MaskerEntry, Named, NamedDataset, find_backbone, find_pretraining
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -139,13 +139,13 @@ class Study(Shared):
             raise UserError(f"params.yaml has no dataset '{name}'; there are: {', '.join(self.datasets)}.")
         return NamedDataset(name, self.datasets[name].kind, self.datasets[name].options)
 
-    def masker(self, name: str) -> NamedMasker:
+    def masker(self, name: str) -> MaskerEntry:
         """The file and the options of a masker; one that params.yaml lacks is an error."""
         if name not in self.maskers:
             raise UserError(f"params.yaml has no masker '{name}'; there are: {', '.join(self.maskers)}.")
-        return NamedMasker(name, self.maskers[name].kind, self.maskers[name].options)
+        return MaskerEntry(name, self.maskers[name].kind, self.maskers[name].options)
 
-    def masker_of(self, dataset: str) -> NamedMasker:
+    def masker_of(self, dataset: str) -> MaskerEntry:
         """The file and the options of a dataset's own masker."""
         return self.masker(self.datasets[dataset].masker)
 

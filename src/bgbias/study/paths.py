@@ -30,7 +30,6 @@ class Paths:
     grid: str
 
     def __getattr__(self, name: str) -> str:
-        """The pattern called ``name``."""
         try:
             pattern = _patterns(plugins.names("nodes"))[name]
         except KeyError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bgbias.errors import UserError
@@ -17,7 +16,7 @@ from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
-from bgbias.study.named import find_backbone
+from bgbias.study.named import Named, find_backbone
 from bgbias.study.params import Study
 
 WORD = "published"
@@ -59,7 +58,8 @@ def fetched(study: Study, owner: str) -> bool:
 
 def published(study: Study, owner: str) -> Published:
     """What to fetch for a network; one that has nothing to fetch is an error."""
-    module, params = described(study, owner)
+    named = described(study, owner)
+    module, params = named.module, named.params()
     wanted, key = _wanted(study, owner), owner.replace("/", ".")
     if "://" in wanted:
         source = Source(place=wanted, sha256=getattr(params, "sha256", None))
@@ -74,7 +74,7 @@ def published(study: Study, owner: str) -> Published:
         raise UserError(
             f"params.yaml: {key}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
         )
-    return Published(owner, sources, params, variant(study, owner))
+    return Published(owner, sources, params, named.variant)
 
 
 def file(study: Study, owner: str) -> Path | None:
@@ -85,27 +85,19 @@ def file(study: Study, owner: str) -> Path | None:
     return places.source(wanted) if wanted else None
 
 
-def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
-    """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
+def described(study: Study, owner: str) -> Named:
+    """A network's file and options; an owner that params.yaml lacks is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
-        backbone = find_backbone(study.backbones, name)
-        return backbone.module, backbone.params()
+        return find_backbone(study.backbones, name)
     if family == "maskers" and name in study.maskers:
-        masker = study.masker(name)
-        return masker.module, masker.params()
+        return study.masker(name)
     there = [*(f"backbones/{n}" for n in study.backbones), *(f"maskers/{n}" for n in study.maskers)]
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def variant(study: Study, owner: str) -> str:
-    """Which network of a library it is; empty where a file stands for one."""
-    family, _, name = owner.partition("/")
-    return find_backbone(study.backbones, name).variant if family == "backbones" else ""
-
-
 def _wanted(study: Study, owner: str) -> str:
-    return str(getattr(described(study, owner)[1], "weights", None) or "")
+    return str(getattr(described(study, owner).params(), "weights", None) or "")
 
 
 def own_weights(study: Study, owner: str, before: str = "") -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Options that share a file.
 SHARED = {
     "_torchvision": ("resnet18", "resnet50", "resnet50_96", "resnet152"),
-    "mobilenet_v2_tf": ("mobilenet_v2_tf_112",),
+    "mobilenet_v2": ("mobilenet_v2_tf", "mobilenet_v2_tf_112"),
     "tiny": ("tiny_batch_norm",),
 }
 

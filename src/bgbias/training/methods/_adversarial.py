@@ -102,7 +102,6 @@ class AtParams(AttackParams):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Those of the options."""
         return self.attacks
 
 
@@ -118,7 +117,6 @@ class MdpropParams(AtParams):
 
 
 def uses(params: NormParams) -> list[tuple[str, str]]:
-    """The files of its attacks, by family and name."""
     return [("attacks", name) for name in params.used]
 
 
@@ -154,7 +152,6 @@ class Standard(BaseMethod):
         return self.base_loss(self.model.embed_features(features), labels)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Scalar ``loss`` of the batch."""
         return {"loss": self.judge(self.model.pooled_map(self.photos(batch)), batch.labels)}
 
 
@@ -165,7 +162,6 @@ class TwiceTheBatch(Standard):
 
     @classmethod
     def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
-        """Both batches."""
         return 2 * batch_size, 2 * batch_size
 
 
@@ -242,11 +238,9 @@ class Adversarial(Standard):
         return found, rows
 
     def modules(self) -> dict[str, nn.Module]:
-        """Beside model and loss the attacked photos' batch norms."""
         return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        """Gains and offsets of those norms."""
         trained = self.norms.trained() if self.norms else []
         return [{"params": trained}] if trained else []
 

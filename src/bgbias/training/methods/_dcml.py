@@ -198,7 +198,6 @@ class Dcml(BaseMethod):
         return {"loss": total, "base_loss": empirical, **terms}
 
     def modules(self) -> dict[str, nn.Module]:
-        """Beside model and loss the nets and the environments."""
         return {**super().modules(), "dcml": self._own}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
@@ -314,7 +313,6 @@ class DcmlCode(Dcml):
             self._own["empirical_net"] = self._empirical_net
 
     def attended_alike(self, features: Tensor) -> Tensor:
-        """By a net of its own."""
         return self._empirical_net(features)
 
     def distance_of_nets(self) -> Tensor:

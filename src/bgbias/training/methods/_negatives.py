@@ -88,7 +88,6 @@ class WithNegatives(BaseMethod):
         raise NotImplementedError(type(self))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss`` and, beside it, ``base_loss``."""
         import torch
 
         from bgbias.models.norms import learning_nothing
@@ -133,7 +132,6 @@ class Textures(WithNegatives):
     """Textures that were quilted of the photos as they are, in their photos' crops."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Each photo's texture; all count."""
         if batch.textures is None:
             raise ValueError("textures as negatives need batches with textures")
         return self.model.preprocess(batch.textures), batch.labels >= 0
@@ -149,7 +147,6 @@ class Surroundings(WithNegatives):
     """Whether the box around the object is covered, or its outline."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The photos' backgrounds."""
         from bgbias.training import tiles
 
         if batch.masks is None:

@@ -64,7 +64,6 @@ class SimilarityMining(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: PairParams, batch_size: int) -> tuple[int, int]:
-        """The batch, and the masked photos of its tuples."""
         tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
         seen = batch_size + tuples * (2 + cls.NEGATIVES)
         return seen, seen

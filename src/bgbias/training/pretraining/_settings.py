@@ -77,7 +77,6 @@ class PretrainingParams(Strict):
 
     @property
     def active_negatives(self) -> Negatives:
-        """The negatives that count."""
         return self.negatives if self.alpha else "none"
 
     @property
@@ -104,19 +103,11 @@ class PretrainingParams(Strict):
         return photos // self.batch_size
 
     def as_training(self, photos: int) -> Train:
-        """The same for the training loop."""
         return Train(
-            batch_size=self.batch_size,
+            **self.model_dump(include=set(Train.model_fields)),
             iterations_per_epoch=self.steps(photos),
             max_epochs=self.epochs,
             patience=self.epochs,
-            optimizer=self.optimizer,
-            lr=self.lr,
             schedule="cosine",
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
             freeze_batch_norm=False,
-            precision=self.precision,
-            crop_scale=self.crop_scale,
-            crop_ratio=self.crop_ratio,
         )

@@ -70,11 +70,9 @@ class Pretraining(BasePretraining):
         return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
-        """A hidden layer and a linear one."""
         return self.two_layers(channels, purpose, norm=False)
 
     def modules(self) -> dict[str, nn.Module]:
-        """The queue is kept, too."""
         return {**super().modules(), "memory": self.memory}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
