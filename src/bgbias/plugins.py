@@ -13,8 +13,6 @@ Somebody else's file may lie outside of the package, and is found by its name as
 * in an installed package, by an entry point of the group ``bgbias.<family>``: ``my_loss = "my_package.my_loss"``.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import importlib

@@ -1,7 +1,5 @@
 """The base of every set of options: frozen, and closed to unknown keys; and how a mistake in them is told."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

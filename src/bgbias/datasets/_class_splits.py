@@ -1,7 +1,5 @@
 """Splits that share no class: whole classes go to train, val or test, in a seeded or in sorted order."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from pydantic import Field

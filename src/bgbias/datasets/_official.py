@@ -1,7 +1,5 @@
 """What archives in an official layout have in common: lists that name the photos, and photos that have a place in their split."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath

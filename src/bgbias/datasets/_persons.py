@@ -1,7 +1,5 @@
 """What datasets of persons have in common: cameras, queries and a gallery (docs/methods.md, section 15)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath

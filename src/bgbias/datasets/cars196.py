@@ -13,8 +13,6 @@ counts photos in the order of these ids. A study has the same ids, and the same 
 as long as a re-upload did not encode the pictures again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

@@ -10,8 +10,6 @@ The release is one file of MATLAB's, ``cuhk-03.mat``, with the classic splits; t
 CUHK03-NP is the new protocol's photos in folders like those of Market-1501.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

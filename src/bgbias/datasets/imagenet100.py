@@ -3,8 +3,6 @@
 ImageNet's validation photos are the test: they are of the classes of its training photos (docs/methods.md, section 6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 

@@ -3,8 +3,6 @@
 Queries and gallery are given; a match by the query's own camera is no match (docs/methods.md, section 15).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Splits are those of ``Ebay_train.txt`` and ``Ebay_test.txt``; of the training fi
 train and 8489-11317 are the validation (docs/methods.md, section 1). A photo's place in its split is that in its list.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Classifiers on a model's embeddings: linear and nearest-neighbour evaluation (docs/methods.md, section 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test photos as models see them, clean and in front of other backgrounds, each with the mask of its object."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Overlap alone hides false foreground: a mask may cover nearly all of an object, 
 of the mask that lies off the object.
 """
 
-from __future__ import annotations
-
 import math
 from typing import TypedDict
 

@@ -1,11 +1,11 @@
 """Node: a model's test photos, attacked on its own network."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
@@ -16,9 +16,6 @@ from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SUBJECT = ("cell",)
 OUTPUTS = {

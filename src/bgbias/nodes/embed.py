@@ -1,22 +1,18 @@
 """Node: embeddings of a model's test photos."""
 
-from __future__ import annotations
-
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation import conditions
+from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    from bgbias.evaluation.embeddings import Embeddings
 
 SUBJECT = ("cell",)
 OUTPUTS = {

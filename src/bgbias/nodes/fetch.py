@@ -1,7 +1,5 @@
 """Node: one of a dataset's files, brought to data/raw and verified."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Node: what a backbone has learned from photos without their labels, where models of it begin (docs/methods.md, section 6)."""
 
-from __future__ import annotations
-
 import shutil
 from types import ModuleType
 from typing import Any

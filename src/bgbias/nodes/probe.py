@@ -1,7 +1,5 @@
 """Node: what classifiers on a model's embeddings make of its test photos. It needs no network and no GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.engine import records

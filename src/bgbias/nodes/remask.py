@@ -5,8 +5,6 @@ object was cut out by would be no cure but the answer. A masker whose masks do n
 can say no more than the mask that the picture was made with.
 """
 
-from __future__ import annotations
-
 import time
 from itertools import islice
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Node: one-shot segmentation of a model's test photos."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -3,8 +3,6 @@
 Photos that validate have one, too: in another fold they train.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Node: one trained model."""
 
-from __future__ import annotations
-
 import shutil
 from types import ModuleType
 from typing import Any

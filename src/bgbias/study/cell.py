@@ -1,7 +1,5 @@
 """One model of the study, by name."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

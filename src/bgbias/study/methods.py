@@ -4,8 +4,6 @@ A name is an entry of params.yaml's section ``methods`` (``dcml_no_inv_emb: {kin
 set, an option of methods/. ``<name>+bgaugment`` is the same method on photos whose backgrounds were replaced.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

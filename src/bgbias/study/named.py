@@ -8,8 +8,6 @@ which it learns from photos without their labels before any training (``tiny_moc
 ``kind`` of such an entry is a file in training/pretraining/.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +48,11 @@ class Named:
     def key(self) -> str:
         """Where its options stand in params.yaml."""
         return f"{self.section}.{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """How its weights are called."""
+        return f"{self.family}/{self.name}"
 
     @property
     def variant(self) -> str:

@@ -3,8 +3,6 @@
 Unknown keys are refused, and the nearest right one is suggested.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial

@@ -4,8 +4,6 @@ The nodes' files declare the patterns of what they make (``OUTPUTS``), this file
 root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else spells a folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cache

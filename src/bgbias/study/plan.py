@@ -3,8 +3,6 @@
 What a node reads of it stands in the node's own file (``engine/node.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache

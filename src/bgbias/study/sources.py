@@ -1,7 +1,5 @@
 """The files that a dataset of params.yaml is made of, where each can come from, and what a digest sees of that."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

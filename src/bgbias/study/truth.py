@@ -1,7 +1,5 @@
 """Where the objects of a study's photos are, as its datasets know it: true masks, or boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from bgbias.files.store import ImageStore

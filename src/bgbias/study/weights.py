@@ -4,8 +4,6 @@ A network that has weights is called by its family and its name in params.yaml: 
 Its file in the family's folder may offer ``PUBLISHED``, the sources of its weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,6 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
-from bgbias.settings import Strict
 from bgbias.study.named import Named, find_backbone
 from bgbias.study.params import Study
 
@@ -26,17 +23,15 @@ WORD = "published"
 class Published:
     """Weights to fetch: from ``sources``, or, where there are none, by the library that knows the network."""
 
-    owner: str
+    network: Named
     sources: tuple[Source, ...]
-    params: Strict
-    variant: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The names under which a copy that was got by other means is looked for."""
         if self.sources:
             return tuple(dict.fromkeys(s.called for s in self.sources))
-        return tuple(f"{self.variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
+        return tuple(f"{self.network.variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -59,11 +54,10 @@ def fetched(study: Study, owner: str) -> bool:
 def published(study: Study, owner: str) -> Published:
     """What to fetch for a network; one that has nothing to fetch is an error."""
     named = described(study, owner)
-    module, params = named.module, named.params()
-    wanted, key = _wanted(study, owner), owner.replace("/", ".")
+    wanted, module = _wanted(study, owner), named.module
     if "://" in wanted:
-        source = Source(place=wanted, sha256=getattr(params, "sha256", None))
-        return Published(owner, (source,), params)
+        source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
+        return Published(named, (source,))
     if wanted != WORD:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
@@ -72,9 +66,9 @@ def published(study: Study, owner: str) -> Published:
     sources: tuple[Source, ...] = getattr(module, "PUBLISHED", ())
     if not sources and not hasattr(module, "published"):
         raise UserError(
-            f"params.yaml: {key}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
+            f"params.yaml: {owner.replace('/', '.')}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
         )
-    return Published(owner, sources, params, named.variant)
+    return Published(named, sources)
 
 
 def file(study: Study, owner: str) -> Path | None:

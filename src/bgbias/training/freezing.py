@@ -4,8 +4,6 @@ What lies below the lowest trained part needs no gradients: with the stem and th
 largest, a step takes less than half the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Settings of training, which a grid may change key by key."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator

@@ -1,8 +1,6 @@
 """NMI: how well k-means finds the classes, by normalised mutual information (Manning, Raghavan & Schütze 2008, section 16.3;
 docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias import seeds

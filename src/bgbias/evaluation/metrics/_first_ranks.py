@@ -2,8 +2,6 @@
 (Jegou, Douze & Schmid, TPAMI 2011).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Masks that somebody drew or exported: PNGs in a folder or zip under their photos' names, or a COCO-style JSON of outlines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Self
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bgbias.models.backbones import Facts, _torchvision
-from bgbias.models.backbones import Pretrained as Params
+from bgbias.models.backbones import Facts, Pretrained, _torchvision
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["FACTS", "HEAD", "PREFIX", "PUBLISHED", "Params", "build"]
-
+Params = Pretrained
 FACTS = _torchvision.facts(channels=1280)
 PUBLISHED = _torchvision.published("mobilenet_v2-b0353104.pth")
 PREFIX, HEAD = "features.", "classifier."

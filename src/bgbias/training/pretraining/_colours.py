@@ -2,19 +2,14 @@
 grey, blur, as in MoCo v2 (docs/methods.md, section 6). Each change is that of torchvision's function for one picture.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
-
-if TYPE_CHECKING:
-    from bgbias.training.pretraining._settings import PretrainingParams
 
 LUMA = (0.2989, 0.587, 0.114)
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
