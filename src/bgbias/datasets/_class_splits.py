@@ -14,9 +14,7 @@ class ClassSplit(Strict):
 
     train_classes: int | None = Field(None, ge=2, description="half of the classes if null")
     val_classes: int | None = Field(None, ge=1, description="a tenth of the classes if null")
-    shuffle: int | None = Field(
-        0, ge=0, description="seed of the order of classes before splitting; null keeps sorted order"
-    )
+    shuffle: int | None = Field(0, ge=0, description="seed of the classes' order; null: sorted")
 
 
 def assign(

@@ -19,9 +19,7 @@ Photo = TypeVar("Photo")
 class ArchiveParams(Strict):
     """Where the archive is."""
 
-    source: str | None = Field(
-        None, description="path or URL of the official archive; the official host if null"
-    )
+    source: str | None = Field(None, description="path or URL; the official archive if null")
     sha256: str | None = None
 
     def archive(self, *official: Source, keep: tuple[str, ...] = ()) -> tuple[Source, ...]:

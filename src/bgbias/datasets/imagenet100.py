@@ -29,9 +29,7 @@ PHOTO_BYTES = 110_000  # about
 class Params(ImageNetParams):
     """Where the photos are, and how many of them validate."""
 
-    val_per_class: int = Field(
-        0, ge=0, description="the last so many training photos of each class validate; papers train on all"
-    )
+    val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:

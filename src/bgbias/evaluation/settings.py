@@ -40,21 +40,13 @@ class Crossing(Strict):
         ge=2,
         description="test photos with a trusted mask, a keyed subset of at most so many; none if null",
     )
-    backgrounds: int = Field(
-        20,
-        ge=2,
-        description="of the pool for testing, a keyed subset of at most so many; each object is put before them all",
-    )
+    backgrounds: int = Field(20, ge=2, description="of the test pool; each for all objects")
 
 
 class Probes(Strict):
     """Linear and nearest-neighbour evaluation of embeddings (docs/methods.md, section 6); only where it is asked for."""
 
-    folds: int | None = Field(
-        None,
-        ge=2,
-        description="parts of each class's test photos, each classified by what was fitted on the others; no probes if null",
-    )
+    folds: int | None = Field(None, ge=2, description="parts of each class; no probes if null")
 
 
 class Attacked(Strict):
@@ -81,7 +73,5 @@ class Cures(Strict):
 
     names: tuple[str, ...] = Field((), description="files in evaluation/cures/")
     draws: int = Field(1, ge=1, description="backgrounds that each test photo is put in front of")
-    objects: int = Field(
-        200, ge=2, description="what is fitted sees a keyed subset of at most so many validation photos"
-    )
+    objects: int = Field(200, ge=2, description="most validation photos that a fit sees")
     backgrounds: int = Field(20, ge=2, description="each in front of so many of the validation pool")

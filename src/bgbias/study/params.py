@@ -32,9 +32,7 @@ class Roots(Strict):
     """Where artefacts go; point them at a big disk."""
 
     raw: str = Field("data/raw", description="official files, as they were fetched")
-    downloads: str = Field(
-        "data/downloads", description="where people put official files that they fetched by hand"
-    )
+    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
     checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
     work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
     runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
@@ -61,9 +59,7 @@ class Dataset(Strict):
         description="a name under `datasets`, often its own, whose training photos are of its test photos' classes: probes are"
         " fitted on these (docs/methods.md, section 6); on parts of its own test photos if null",
     )
-    probe_photos: int | None = Field(
-        None, ge=2, description="of its training photos probes are fitted on at most so many; on all if null"
-    )
+    probe_photos: int | None = Field(None, ge=2, description="training photos used; all if null")
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
@@ -79,10 +75,7 @@ class Shared(Strict):
 
     grid: str = Field(description="the chosen one: a name under `grids`, here or in a file of grids/")
     paths: Roots = Roots()
-    plugins: tuple[str, ...] = Field(
-        (),
-        description="folders with files of one's own, as in <folder>/losses/my_loss.py; seen from this file",
-    )
+    plugins: tuple[str, ...] = Field((), description="folders of plug-ins, relative to this file")
     datasets: dict[str, Dataset]
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]

@@ -28,9 +28,7 @@ class Train(Strict):
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="of all learning rates over max_epochs; cosine ends near 0"
     )
-    embedder_lr: float | None = Field(
-        None, gt=0, description="of the linear embedding layer; `lr` if not given"
-    )
+    embedder_lr: float | None = Field(None, gt=0, description="of the embedding layer, if not `lr`")
     momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop and sgd")
     weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
     frozen: tuple[str, ...] = Field(

@@ -50,10 +50,7 @@ class Pretrained(Strict):
     weights: str | None = Field(
         description="a state dict (.safetensors or .pth; shared:<file>), a URL, `published`, or null: random weights"
     )
-    sha256: str | None = Field(
-        None,
-        description="of the file behind a URL: all of it, or its beginning as published file names give it",
-    )
+    sha256: str | None = Field(None, description="of a URL's file, or its first 8 digits or more")
 
     @model_validator(mode="after")
     def _checksum_of_a_url(self) -> Pretrained:

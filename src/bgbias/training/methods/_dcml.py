@@ -64,21 +64,12 @@ class Params(Strict):
     same_start: bool = Field(
         True, description="all nets start with the same weights, so that their mean is a net like them"
     )
-    passes: int = Field(
-        5, ge=1, description="over the training photos an update; the released code stops at 1"
-    )
+    passes: int = Field(5, ge=1, description="over the training photos per update; 1 as released")
     environment_lr: float = Field(0.5, gt=0, description="of the environments' logits")
     environment_batch: int = Field(64, ge=2)
-    images_per_class: int | None = Field(
-        4,
-        ge=1,
-        description="in a batch, without which there is nothing to differ; the loss's own number if null",
-    )
+    images_per_class: int | None = Field(4, ge=1, description="per batch; the loss's own if null")
 
-    head_bn: bool = Field(
-        False,
-        description="a batch norm before the embedding layer, as the released code has it and the paper does not",
-    )
+    head_bn: bool = Field(False, description="batch norm before the embedding layer, as released")
 
     @model_validator(mode="after")
     def _attended_somewhere(self) -> Params:

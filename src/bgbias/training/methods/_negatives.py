@@ -34,13 +34,8 @@ class NegativeParams(Strict):
         ge=0,
         description="by which similarities to them are multiplied in an exponent, of losses that have one; 0: there are none",
     )
-    scope: Literal["own", "all"] = Field(
-        "own", description="an anchor's negatives: the one of its own photo, or those of the whole batch"
-    )
-    ns_grad: bool = Field(
-        False,
-        description="whether the network learns from these negatives' places too, not only from the anchors'",
-    )
+    scope: Literal["own", "all"] = Field("own", description="its own photo's, or the whole batch's")
+    ns_grad: bool = Field(False, description="learn from these negatives' places, too")
 
     @property
     def count(self) -> bool:

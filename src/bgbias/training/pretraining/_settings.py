@@ -28,9 +28,7 @@ class PretrainingParams(Strict):
         None,
         description="whose training photos; those of the dataset that its models are trained on, if none is named",
     )
-    epochs: int = Field(
-        200, ge=1, description="passes over the training photos; the last one's weights are kept"
-    )
+    epochs: int = Field(200, ge=1, description="passes over the training photos; the last is kept")
     batch_size: int = Field(512, ge=2, description="photos per step, of each of which there are two views")
     optimizer: Literal["sgd", "adamw"] = Field("sgd", description="sgd as published")
     lr: float = Field(0.8, gt=0, description="learning rate at its peak; it falls to 0 as a cosine")
