@@ -90,9 +90,7 @@ def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, b
 def listed_photos(
     archive: Path, path_of: Callable[[str], str], listed: Collection[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Path and bytes of the photos that a list names, each once, in the archive's order; ``path_of`` a member is its name in the
-    list. Photos that are not there are an error.
-    """
+    """Path and bytes of the listed photos, in the archive's order; absent ones are an error."""
     missing = set(listed)
     for member, data in members(archive, lambda name: path_of(name) in missing):
         missing.remove(path_of(member))

@@ -204,9 +204,7 @@ def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path)
 
 
 def _person_and_camera(name: str) -> tuple[str, str]:
-    """Pair and person, and view, of ``pair_person_view_number.png``: a person is seen by one pair alone. ValueError if named
-    otherwise.
-    """
+    """Person and view of ``pair_person_view_number.png``; ValueError if named otherwise."""
     match = NAME.fullmatch(PurePosixPath(name).name)
     if match is None:
         raise ValueError(f"'{name}' is not named pair_person_view_number.png, like 1_001_1_01.png")

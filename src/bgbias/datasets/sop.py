@@ -73,9 +73,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 
 def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
-    """What ``Ebay_train.txt`` and ``Ebay_test.txt`` say of each path. Lines of another form, and counts other than the
-    dataset's, are errors.
-    """
+    """What both lists say of each path; other lines or counts than the dataset's are errors."""
     listed: dict[str, ListedPhoto] = {}
     for file in LISTS:
         lines = texts[file].splitlines()

@@ -31,9 +31,7 @@ class Evaluation(Strict):
 
 
 class Crossing(Strict):
-    """Objects in front of the same backgrounds each: the worst of them, and shares of variance (docs/methods.md, sections 9 and
-    13); only where it is asked for.
-    """
+    """Objects before the same backgrounds (docs/methods.md, sections 9 and 13), if asked for."""
 
     objects: int | None = Field(
         None,

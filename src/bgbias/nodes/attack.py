@@ -63,9 +63,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attack(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Attack a cell's test photos on its own network by projected gradient descent, each towards photos of other classes, the
-    same ones for every model; score them among each other, and as queries to the clean gallery.
-    """
+    """Attack test photos on a cell's network; score them alone and in the clean gallery."""
     import pandas as pd
 
     from bgbias.attacks import Strength

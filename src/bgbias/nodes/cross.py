@@ -55,9 +55,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cross(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a keyed subset of a cell's test photos, each in front of the same backgrounds; tell what these do to its retrieval,
-    and how much of what embeddings say is the background.
-    """
+    """Embed test photos on the same backgrounds; tell what these do to a model's retrieval."""
     import pandas as pd
 
     from bgbias.evaluation import crossing, embeddings, variance

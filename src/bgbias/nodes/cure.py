@@ -80,9 +80,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cure(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score a model with each of the cures that need no training: what fits is fitted on validation photos and backgrounds, and
-    all are judged on test photos in front of others.
-    """
+    """Score a model with cures that need no training; fits see validation photos alone."""
     import pandas as pd
 
     from bgbias.evaluation import cured, embeddings, scores

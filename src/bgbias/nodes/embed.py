@@ -60,9 +60,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos in all views of the grid's conditions, decoding each photo once. Four folds' models side by
-    side have embedded them already.
-    """
+    """Embed a cell's test photos in all views of the conditions, decoding each photo once."""
     from bgbias.evaluation import embeddings
 
     files = study.files

@@ -142,9 +142,7 @@ def _check_given(rows: list[dict[str, object]], given: bool, dataset: str) -> No
 
 
 def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:
-    """What the grid wants of the splits is told before anything follows from them: photos to train and select, where it trains,
-    and somebody to find, without which ``masks`` goes no further.
-    """
+    """Check that splits have photos to train and select, where the grid does, and to find."""
     trained = next((c for c in plan.cells(study) if c.dataset == dataset and plan.trains(study, c)), None)
     for split in ("train", "val"):
         if trained and not (frame["split"] == split).any():

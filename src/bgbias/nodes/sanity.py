@@ -60,9 +60,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score the attribution of a model's copies that forgot, and of maps that saw no photo; and say whether what maps point at
-    is what moves the model's embeddings.
-    """
+    """Score attribution of models that forgot and of blind maps, and how faithful maps are."""
     import numpy as np
     import pandas as pd
     import torch

@@ -250,9 +250,7 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
-    """A loss's settings for a dataset: the column of its ``losses``, else its name, else its kind, else ``default``; and what the
-    loss's name says beside them.
-    """
+    """A loss's settings for a dataset: of its column, name, kind or ``default``, and its name."""
     loss, changed = variants.own(loss)
     known = study.losses.get(loss, {})
     described = study.datasets[dataset]

@@ -151,9 +151,7 @@ def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
 
 
 def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
-    """The datasets whose photos a cell's model sees: its own, and, where others are named, that of its backbone's pretraining and
-    that whose training photos its probes are fitted on.
-    """
+    """The datasets that a model sees: its own, its pretraining's, and that of its probes."""
     before = pretraining(study, cell.backbone)
     fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
     named = (cell.dataset, before.params().dataset if before else None, fitted)
@@ -273,9 +271,7 @@ def method(study: Study, cell: Cell) -> NamedMethod:
 
 
 def trained_as(study: Study, cell: Cell) -> Study:
-    """The study as it is for a cell: its training as the loss's name says. The same study where that says nothing of it, or is
-    so already.
-    """
+    """The study as it is for a cell, whose loss may name other settings of training."""
     changes = variants.of_training(cell.loss)
     if not changes:
         return study

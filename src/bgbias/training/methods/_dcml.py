@@ -143,17 +143,13 @@ class Dcml(BaseMethod):
         return AttentionNet(self.map_size.channels, self.map_size.positions, generator)
 
     def attended_alike(self, features: Tensor) -> Tensor:
-        """Feature maps [B, channels, h, w] as they are attended where all photos are alike, if there are
-        nets: by the net of test time, whose gradients reach all nets.
-        """
+        """Maps [B, channels, h, w] attended by the net of test time; gradients reach all nets."""
         from bgbias.models.necks._attention_net import mean_attention
 
         return mean_attention(self.nets, features)
 
     def distance_of_nets(self) -> Tensor:
-        """How different the environments' attention nets are, a scalar: squared distances to the mean,
-        summed.
-        """
+        """How different the attention nets are, a scalar: squared distances to the mean, summed."""
         from bgbias.training.methods._invariance import distance
 
         return distance(self.nets)
@@ -168,9 +164,7 @@ class Dcml(BaseMethod):
         return spread_between_pairs(attended, labels)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss``, and beside it its terms without their coefficients: ``base_loss`` of all photos alike, ``environments``,
-        ``irm``, ``task`` and ``attention``.
-        """
+        """``loss``, ``base_loss`` of all photos alike, and the terms without their coefficients."""
         import torch
 
         features = self.model.features(self.photos(batch))

@@ -110,9 +110,7 @@ def _turned(x: Tensor, turn: Tensor) -> Tensor:
 
 
 def blurred(x: Tensor, sigma: Tensor, reach: int) -> Tensor:
-    """Photos [N, 3, S, S] blurred with standard deviations of their own, [N], by kernels that look ``reach`` pixels far; pictures
-    go on as in a mirror.
-    """
+    """Photos [N, 3, S, S] blurred by deviations [N], by kernels of ``reach``; rims are mirrored."""
     count, channels, *_ = x.shape
     place = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
     weights = (-0.5 * (place / sigma.to(x)[:, None]).square()).exp()
